@@ -11,12 +11,17 @@ static bool is_left_out(const struct trajd_live_input *input)
     return input->may_lack && input->seen.begin == input->seen.end;
 }
 
-static struct trajd_live_input *first_lead(const struct trajd_live *live)
+static bool is_used_lead(const struct trajd_live_input *input)
+{
+    return input->is_lead && !is_left_out(input);
+}
+
+static bool has_leads(const struct trajd_live *live)
 {
     for (uint32_t i = 0; i < live->input_count; i++)
-        if (live->inputs[i].is_lead && !is_left_out(&live->inputs[i]))
-            return &live->inputs[i];
-    return NULL;
+        if (is_used_lead(&live->inputs[i]))
+            return true;
+    return false;
 }
 
 enum trajd_status trajd_live_too_far(const struct trajd_live *live,
@@ -84,8 +89,8 @@ enum trajd_status trajd_live_find_anchor(struct trajd_live *live, int64_t t_ns,
     enum trajd_status status;
 
     live->anchor_ns = t_ns;
-    live->lead = first_lead(live);
-    if (!live->lead)
+    live->anchor_count = has_leads(live);
+    if (!live->anchor_count)
         return TRAJD_OK;
     status = find_common_stamp(live, &live->anchor_ns, error);
     if (status || t_ns - live->anchor_ns <= live->max_anchor_age_ns)
@@ -96,6 +101,60 @@ enum trajd_status trajd_live_find_anchor(struct trajd_live *live, int64_t t_ns,
                            live->clocks[live->anchor_clock].name,
                            (double)(t_ns - live->anchor_ns) / 1e6,
                            (double)live->max_anchor_age_ns / 1e6);
+}
+
+/* ---- earlier anchors ---- */
+
+/* Finds the latest stamp of the leads before those that were found. INT64_MIN: there is none. */
+static enum trajd_status find_earlier(const struct trajd_live *live, int64_t *stamp_ns,
+                                      struct trajd_error *error)
+{
+    *stamp_ns = INT64_MIN;
+    for (uint32_t i = 0; i < live->input_count; i++) {
+        const struct trajd_live_input *input = &live->inputs[i];
+        int64_t one_ns = INT64_MIN;
+        if (!is_used_lead(input))
+            continue;
+        if (input->earlier_row > input->seen.begin)
+            one_ns = trajd_live_ring_stamp(&input->ring, input->earlier_row - 1);
+        else if (input->seen.is_cut)
+            return trajd_live_too_far(live, input, error);
+        *stamp_ns = one_ns > *stamp_ns ? one_ns : *stamp_ns;
+    }
+    return TRAJD_OK;
+}
+
+/* Moves each lead that has the stamp to the row before. */
+static void pass_stamp(struct trajd_live *live, int64_t stamp_ns)
+{
+    for (uint32_t i = 0; i < live->input_count; i++) {
+        struct trajd_live_input *input = &live->inputs[i];
+        if (is_used_lead(input) && input->earlier_row > input->seen.begin &&
+            trajd_live_ring_stamp(&input->ring, input->earlier_row - 1) == stamp_ns)
+            input->earlier_row--;
+    }
+}
+
+/* Collects the stamps of the anchor and of the anchors before it. A row that one stream has lost is
+ * known by the others. */
+static enum trajd_status find_earlier_anchors(struct trajd_live *live, struct trajd_error *error)
+{
+    enum trajd_status status = TRAJD_OK;
+    int64_t stamp_ns;
+
+    if (!live->anchor_count)
+        return TRAJD_OK;
+    for (uint32_t i = 0; i < live->input_count; i++)
+        live->inputs[i].earlier_row = live->inputs[i].anchor_row;
+    live->anchors_ns[0] = live->anchor_ns;
+    while (live->anchor_count <= (uint64_t)live->steps_back) {
+        status = find_earlier(live, &stamp_ns, error);
+        if (status || stamp_ns == INT64_MIN)
+            break;
+        pass_stamp(live, stamp_ns);
+        live->anchors_ns[live->anchor_count++] = stamp_ns;
+    }
+    return status;
 }
 
 /* ---- steps ---- */
@@ -109,7 +168,7 @@ static int64_t origin_ns(const struct trajd_live *live)
     for (uint32_t i = 0; i < live->input_count; i++) {
         const struct trajd_live_input *input = &live->inputs[i];
         const int64_t first_ns = __atomic_load_n(&input->ring.first_ns, __ATOMIC_RELAXED);
-        if (input->seen.begin < input->seen.end && (input->is_lead || !live->lead) &&
+        if (input->seen.begin < input->seen.end && (input->is_lead || !live->anchor_count) &&
             first_ns < origin)
             origin = first_ns;
     }
@@ -145,27 +204,19 @@ static void place_at_rate(const struct trajd_live *live, struct trajd_live_targe
 
 /* Places steps at the stamps of earlier anchors. Before the first one, they continue at the mean
  * interval of the recordings. */
-static enum trajd_status place_at_anchors(struct trajd_live *live, struct trajd_live_target *output,
-                                          struct trajd_error *error)
+static void place_at_anchors(const struct trajd_live *live, struct trajd_live_target *output)
 {
-    const struct trajd_live_input *lead = live->lead;
+    const int64_t last = (int64_t)live->anchor_count - 1;
 
     for (uint32_t t = 0; t < output->step_count; t++) {
-        const int64_t step = output->from + t;
-        const int64_t row = lead ? (int64_t)lead->anchor_row + step : 0,
-                      begin = lead ? (int64_t)lead->seen.begin : 0;
+        const int64_t back = -(output->from + t);
         output->offsets_ns[t] = 0;
-        if (!lead || step == 0)
+        if (last < 0 || back <= 0)
             continue;
-        if (row < begin && lead->seen.is_cut)
-            return trajd_live_too_far(live, lead, error);
-        output->offsets_ns[t] =
-            trajd_live_ring_stamp(&lead->ring, (uint64_t)(row < begin ? begin : row)) -
-            live->anchor_ns;
-        if (row < begin)
-            output->offsets_ns[t] += (row - begin) * live->clocks[live->anchor_clock].interval_ns;
+        output->offsets_ns[t] = live->anchors_ns[back < last ? back : last] - live->anchor_ns;
+        if (back > last)
+            output->offsets_ns[t] -= (back - last) * live->clocks[live->anchor_clock].interval_ns;
     }
-    return TRAJD_OK;
 }
 
 static bool has_steps_in_time(const struct trajd_live *live, const struct trajd_live_target *output)
@@ -179,14 +230,14 @@ static bool has_steps_in_time(const struct trajd_live *live, const struct trajd_
 enum trajd_status trajd_live_place_steps(struct trajd_live *live, struct trajd_error *error)
 {
     const uint64_t fraction = live->anchor_rate.num ? anchor_fraction(live) : 0;
-    enum trajd_status status = TRAJD_OK;
+    const enum trajd_status status = find_earlier_anchors(live, error);
 
     for (uint32_t o = 0; o < live->output_count && !status; o++) {
         struct trajd_live_target *output = &live->outputs[o];
         if (output->rate.num)
             place_at_rate(live, output, fraction);
         else if (has_steps_in_time(live, output))
-            status = place_at_anchors(live, output, error);
+            place_at_anchors(live, output);
     }
     return status;
 }

@@ -30,9 +30,16 @@ static uint32_t grid_of(const struct trajd_live_source *source)
 
 /* ---- steps ---- */
 
-static bool is_near(struct trajd_rate rate, int64_t step)
+/* Returns whether a step lies within 2^61 ns, at the output's rate or at the anchors' mean interval. */
+static bool is_near(const struct trajd_live *live, const struct trajd_live_target *output,
+                    int64_t step)
 {
-    const __int128 ns = (__int128)step * 1000000000 * rate.den / rate.num;
+    __int128 ns = 0;
+
+    if (output->rate.num)
+        ns = (__int128)step * 1000000000 * output->rate.den / output->rate.num;
+    else if (live->anchor_clock >= 0)
+        ns = (__int128)step * live->clocks[live->anchor_clock].interval_ns;
     return ns > -TRAJD_LIVE_FAR_NS && ns < TRAJD_LIVE_FAR_NS;
 }
 
@@ -45,9 +52,8 @@ static void make_steps(struct trajd_live_reader *reader, struct trajd_live_targe
     output->step_fraction = allocate(reader, output->step_count, sizeof *output->step_fraction);
     output->row_offsets = allocate(reader, output->step_count, sizeof *output->row_offsets);
     output->offsets_ns = allocate(reader, output->step_count, sizeof *output->offsets_ns);
-    if (!reader->status && output->rate.num &&
-        !(is_near(output->rate, output->from) &&
-          is_near(output->rate, output->from + output->step_count)))
+    if (!reader->status && !(is_near(live, output, output->from) &&
+                             is_near(live, output, output->from + output->step_count)))
         reader->status = trajd_error_set(reader->error, TRAJD_ERR_ARGUMENT, 0,
                                          "output %s has steps beyond 2^61 ns", output->name);
     for (uint32_t t = 0; t < output->step_count && !reader->status; t++) {
@@ -88,18 +94,17 @@ static void add_span(const struct trajd_live *live, uint32_t s)
         largest(input->span_ns, span_ns < TRAJD_LIVE_FAR_NS ? (int64_t)span_ns : TRAJD_LIVE_FAR_NS);
 }
 
-/* The stamps of the anchors are read from the first lead. */
-static void add_anchor_span(const struct trajd_live *live)
+/* All leads keep the rows of as many anchors as any output needs: live_anchor.c compares them. */
+static void add_anchor_span(struct trajd_live *live)
 {
-    struct trajd_live_input *lead = live->inputs;
-
-    if (!live->lead_count)
-        return;
-    while (!lead->is_lead)
-        lead++;
-    for (uint32_t o = 0; o < live->output_count; o++)
-        if (live->outputs[o].from < 0)
-            lead->span_rows = largest(lead->span_rows, -live->outputs[o].from);
+    for (uint32_t s = 0; s < live->source_count && live->lead_count; s++) {
+        const struct trajd_live_target *output = &live->outputs[live->sources[s].output];
+        if (live->sources[s].rule == TRAJD_LIVE_ROWS || !output->rate.num)
+            live->steps_back = largest(live->steps_back, -output->from);
+    }
+    for (uint32_t i = 0; i < live->input_count; i++)
+        if (live->inputs[i].is_lead)
+            live->inputs[i].span_rows = largest(live->inputs[i].span_rows, live->steps_back);
 }
 
 static int64_t latency_spread_ns(const struct trajd_live *live)
@@ -243,6 +248,7 @@ enum trajd_status trajd_live_allocate(struct trajd_live *live, struct trajd_erro
     add_anchor_span(live);
     for (uint32_t i = 0; i < live->input_count && !reader.status; i++)
         make_ring(&reader, &live->inputs[i]);
+    live->anchors_ns = allocate(&reader, (uint64_t)live->steps_back + 1, sizeof *live->anchors_ns);
     for (uint32_t o = 0; o < live->output_count && !reader.status; o++) {
         make_steps(&reader, &live->outputs[o]);
         if (!reader.status)

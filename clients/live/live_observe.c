@@ -67,9 +67,6 @@ static enum trajd_status see_rows(struct trajd_live *live, struct trajd_live_sou
                                input->name, live->anchor_ns);
     first = first < source->end ? first : source->end ? source->end - 1 : 0;
     add_rows(input, first, source->end);
-    if (source->rule == TRAJD_LIVE_ROWS && live->lead)
-        add_rows(live->lead, live->lead->anchor_row - (source->end - 1 - first),
-                 live->lead->anchor_row + 1);
     return TRAJD_OK;
 }
 
@@ -121,20 +118,19 @@ static void bind_source(struct trajd_live *live, uint32_t s, uint8_t *out)
     }
 }
 
-/* Masks steps that are rows where the streams of the anchor's clock have different stamps: one of
- * them lost a row. Recordings have no such windows. */
+/* Masks steps that are rows where the stream lost a row that another stream on the anchor's clock
+ * has: from there backwards its rows are those of other anchors. Recordings have no such windows. */
 static void mask_lost_rows(const struct trajd_live *live, const struct trajd_live_source *source)
 {
     const struct trajd_live_target *output = &live->outputs[source->output];
-    const struct trajd_live_input *input = &live->inputs[source->input], *lead = live->lead;
+    const struct trajd_live_input *input = &live->inputs[source->input];
     uint8_t *mask = live->request_streams[source - live->sources].mask;
 
-    for (uint32_t t = 0; t < output->step_count && lead != input; t++) {
+    for (uint32_t t = 0; t < output->step_count; t++) {
         const int64_t step = output->row_offsets[t];
-        const int64_t row = (int64_t)input->anchor_row - (int64_t)input->first + step,
-                      lead_row = (int64_t)lead->anchor_row - (int64_t)lead->first + step;
-        if (step < 0 && row >= 0 && lead_row >= 0 &&
-            input->stamps_ns[row] != lead->stamps_ns[lead_row] && mask[t] < TRAJD_MASK_GAP)
+        const int64_t row = (int64_t)input->anchor_row - (int64_t)input->first + step;
+        if (step < 0 && row >= 0 && -step < (int64_t)live->anchor_count &&
+            input->stamps_ns[row] != live->anchors_ns[-step] && mask[t] < TRAJD_MASK_GAP)
             mask[t] = TRAJD_MASK_GAP;
     }
 }

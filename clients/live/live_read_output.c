@@ -1,4 +1,5 @@
 /* Reads the outputs of a description: steps, sources, transform and scale. */
+#include <float.h>
 #include <math.h>
 
 #include "clients/live/live_reader.h"
@@ -129,8 +130,8 @@ static float *read_floats(struct trajd_live_reader *reader, const struct trajd_y
     for (const struct trajd_yaml_node *child = list->children; child && !reader->status;
          child = child->next) {
         double value = 0;
-        reader->status =
-            trajd_yaml_double(reader->yaml, child, -3.5e38, 3.5e38, &value, reader->error);
+        reader->status = trajd_yaml_double(reader->yaml, child, -(double)FLT_MAX, (double)FLT_MAX,
+                                           &value, reader->error);
         values[i++] = (float)value;
     }
     return values;

@@ -55,7 +55,7 @@ struct trajd_live_input {
     uint64_t late, repeated, busy, off_rate; /* [push] */
     /* [observe]: rows of the ring, and copies of [first, first + count) */
     struct trajd_live_rows seen;
-    uint64_t anchor_row; /* of a lead */
+    uint64_t anchor_row, earlier_row; /* of a lead */
     uint64_t first, count;
     int64_t *stamps_ns;
     uint64_t *rows;
@@ -131,9 +131,13 @@ struct trajd_live {
     struct trajd_live_source *sources;
     struct trajd_live_picture *pictures;
     uint64_t size_bytes;
-    uint32_t is_observing;                  /* [observe] */
-    int64_t anchor_ns;                      /* [observe] */
-    struct trajd_live_input *lead;          /* [observe]: the first lead that has rows, or NULL */
+    uint32_t is_observing; /* [observe] */
+    int64_t anchor_ns;     /* [observe] */
+    /* [observe]: stamps that any stream on the anchor's clock has, from the anchor backwards. Stream
+     * by stream they would be wrong: one of them may have lost a row. */
+    int64_t *anchors_ns;
+    int64_t steps_back;    /* how many of them before the anchor the outputs need */
+    uint64_t anchor_count; /* how many there are, with the anchor; 0: no such stream has rows */
     struct trajd_clock *request_clocks;     /* one for each input, and one without rows */
     struct trajd_grid *request_grids;       /* two for each output: in ns, in rows */
     struct trajd_bracket *request_brackets; /* one for each source */

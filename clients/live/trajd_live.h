@@ -117,7 +117,8 @@ void trajd_live_get_output(const struct trajd_live *live, uint32_t output,
 /* Returns the bytes of an observation. */
 uint64_t trajd_live_size_bytes(const struct trajd_live *live);
 
-/* Also observes before each stream has a row. Steps without one are masked BEFORE_START. */
+/* Also observes before each stream has a row. Steps without one are masked BEFORE_START. A stream on
+ * the clock of the anchors without a row still gives TRAJD_ERR_TIMEOUT: there is no anchor. */
 #define TRAJD_LIVE_PARTIAL 1u
 
 /* Writes the observation at t_ns to out[trajd_live_size_bytes], aligned to 8 bytes. Where streams are
@@ -132,7 +133,8 @@ enum trajd_status trajd_live_observe(struct trajd_live *live, int64_t t_ns, unsi
                                      void *out, int64_t *anchor_ns, struct trajd_error *error);
 
 /* Begins a new episode: rows pushed before are no longer seen, and stamps may go back. Thread-safe,
- * but a row that is pushed meanwhile may belong to either episode. */
+ * but a row that is pushed meanwhile may belong to either episode, and anchors with a rate may then be
+ * counted from the first row of the episode before: call it while nobody pushes. */
 void trajd_live_reset(struct trajd_live *live);
 
 #ifdef __cplusplus

@@ -448,6 +448,40 @@ def test_a_stream_that_lost_a_row_is_masked(tmp_path):
     assert seen.mask("obs/q").tolist() == [[0, 0]] and seen.mask("obs/p").tolist() == [[3, 0]]
 
 
+@pytest.mark.parametrize("loser", ["q", "p"])
+def test_the_stream_that_lost_a_row_is_masked_wherever_it_stands(tmp_path, loser):
+    """The other streams know the anchors: theirs are valid, and steps at the stamps of anchors do not shift."""
+    held = {**OUTPUT, "name": "obs/held", "shape": [4, 2], "from": -3, "rate": None,
+            "sources": [{**SOURCE, "stream": 2, "rule": "anchors"}]}
+    outputs = [{**OUTPUT, "shape": [4, 2], "from": -3},
+               {**OUTPUT, "name": "obs/p", "shape": [4, 2], "from": -3, "sources": [{**SOURCE, "stream": 1}]}, held]
+    clocks = [*DOCUMENT["clocks"], {"name": "other", "rate": None, "interval_ns": 10**7, "shift_ns": -10**6}]
+    streams = [*DOCUMENT["streams"], {**STREAM, "name": "h", "clock": 1}]
+    live = trajd.Live(by_hand(tmp_path / "a.live", outputs=outputs, clocks=clocks, streams=streams, anchor_rate=None))
+    for step in range(20):
+        for name in ("q", "p", "h"):
+            if (name, step) != (loser, 18):
+                live.push(name, step * 10**8, [step, -step])
+    seen = live.observation(19 * 10**8)
+    masks = {name: seen.mask(f"obs/{name}")[0].tolist() for name in ("q", "p", "held")}
+    assert masks == {"q": [0, 0, 0, 0], "p": [0, 0, 0, 0], "held": [0, 0, 0, 0], loser: [3, 3, 3, 0]}
+    assert seen["obs/held"][0, :, 0].tolist() == [16, 17, 18, 19]
+    assert seen["obs/p" if loser == "q" else "obs/q"][0, :, 0].tolist() == [16, 17, 18, 19]
+
+
+def test_two_streams_that_lost_different_rows_are_both_masked(tmp_path):
+    """Before both rows their stamps agree again, but the rows are those of other anchors."""
+    outputs = [{**OUTPUT, "name": f"obs/{name}", "shape": [4, 2], "from": -3, "sources": [{**SOURCE, "stream": place}]}
+               for place, name in enumerate("qp")]
+    live = trajd.Live(by_hand(tmp_path / "a.live", outputs=outputs))
+    for step in range(20):
+        for name, lost in (("q", 18), ("p", 17)):
+            if step != lost:
+                live.push(name, step * 10**8, [step, -step])
+    seen = live.observation(19 * 10**8)
+    assert seen.mask("obs/q").tolist() == [[3, 3, 3, 0]] and seen.mask("obs/p").tolist() == [[3, 3, 0, 0]]
+
+
 def test_streams_that_do_not_come(tmp_path):
     live = trajd.Live(by_hand(tmp_path / "a.live"))
     with pytest.raises(trajd.Timeout, match="q: no row at or before"):
@@ -455,6 +489,11 @@ def test_streams_that_do_not_come(tmp_path):
     live.push("q", 0, [1, 2])
     with pytest.raises(trajd.Timeout, match="p: no row at or before"):
         live.observation(0)
+    live.push("p", 0, [1, 2])
+    live.reset()
+    live.push("q", 0, [1, 2])
+    with pytest.raises(trajd.Timeout, match="p: no row at or before"):
+        live.observation(0, partial=True)  # streams on the anchor's clock determine the anchor
     live.push("p", 0, [1, 2])
     assert live.observation(0).mask("obs/q").tolist() == [[1, 0]]  # before the start, as in training
     with pytest.raises(trajd.DataError, match="newest row is 401.0 ms old, and max_anchor_age is 321.0 ms: a stream on it"):
@@ -503,6 +542,7 @@ def test_refused_rows_are_said_once_and_counted(tmp_path):
     assert live.state()["q"] == {"taken": 1, "late": 1, "repeated": 1, "busy": 0, "off_rate": 0, "newest_ns": 99_000_000}
     assert live.state()["p"]["newest_ns"] == 99_000_000
     live.reset()
+    assert live.state()["q"]["newest_ns"] is None and live.state()["q"]["taken"] == 1
     assert live.push("q", 50_000_000, [1, 1]), "a new episode may go back in time"
 
 
@@ -526,6 +566,53 @@ def test_rows_of_another_shape_or_type(tmp_path, row, error, text):
     with pytest.raises(error, match=text):
         live.push("q", 0, row)
     assert live.state()["q"]["taken"] == 0
+
+
+def live_of_type(path, dtype):
+    """Opens a description of one stream "q" of two numbers, whose last row is the observation."""
+    wide = dtype if dtype in ("f16", "f64", "bool") or dtype.startswith(("i", "u")) else "f32"
+    output = {**OUTPUT, "dtype": wide, "shape": [1, 2], "from": 0}
+    return trajd.Live(by_hand(path, streams=[{**STREAM, "dtype": dtype}], outputs=[output]))
+
+
+@pytest.mark.parametrize("dtype, row, error, text", [
+    ("i16", [70000, 1], ValueError, "q: a row of int16 has numbers from -32768 to 32767, not 1 to 70000"),
+    ("u8", [-1, 1], ValueError, "from 0 to 255"),
+    ("u8", [0.5, 1], TypeError, "Cannot cast"),
+    ("bool", [2, 1], ValueError, "from 0 to 1, not 1 to 2"),
+    ("u64", [-1, 0], ValueError, "from 0 to 18446744073709551615"),
+    ("f32", [1e300, 1], ValueError, "q: float32 does not hold a number of the row"),
+    ("f16", [70000, 1], ValueError, "it would become infinite"),
+    ("bf16", [0.5, 1], TypeError, "a row of bf16 is an array of ml_dtypes.bfloat16, or of uint16 with the bits, not float64"),
+])
+def test_numbers_that_the_stream_does_not_hold(tmp_path, dtype, row, error, text):
+    live = live_of_type(tmp_path / "a.live", dtype)
+    with pytest.raises(error, match=text):
+        live.push("q", 0, row)
+    assert live.state()["q"]["taken"] == 0
+
+
+@pytest.mark.parametrize("dtype, row, seen", [
+    ("u8", [0, 255], [0, 255]),
+    ("bool", [1, 0], [True, False]),
+    ("i8", np.array([-128, 127], np.int64), [-128, 127]),
+    ("u64", [2**63, 2**64 - 1], [2**63, 2**64 - 1]),
+    ("i32", [True, False], [1, 0]),
+    ("f32", [np.inf, np.nan], [np.inf, np.nan]),
+    ("f64", [1, 2], [1, 2]),
+    ("bf16", np.array([0x3F80, 0xC000], np.uint16), [1, -2]),
+])
+def test_numbers_are_converted_to_the_streams_type(tmp_path, dtype, row, seen):
+    live = live_of_type(tmp_path / "a.live", dtype)
+    assert live.push("q", 10**6, row)
+    np.testing.assert_array_equal(live.observation(10**6)["obs/q"], [[seen]])
+
+
+def test_rows_of_ml_dtypes(tmp_path):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    live = live_of_type(tmp_path / "a.live", "bf16")
+    assert live.push("q", 10**6, np.array([1, -2], ml_dtypes.bfloat16))
+    assert live.observation(10**6)["obs/q"].tolist() == [[[1, -2]]]
 
 
 def test_names_and_times_that_are_wrong(tmp_path):
@@ -554,11 +641,58 @@ def test_names_and_times_that_are_wrong(tmp_path):
     ({"outputs": [{**OUTPUT, "sources": [{**SOURCE, "columns": 3}]}]}, "columns: the stream has another number"),
     ({"outputs": [{**OUTPUT, "sources": [{**SOURCE, "kind": "cubic"}]}]}, "cubic"),
     ({"outputs": [{**OUTPUT, "from": -10**9}]}, "more than 2^24 rows"),
+    ({"clocks": [{**DOCUMENT["clocks"][0], "interval_ns": 2**61}], "outputs": [{**OUTPUT, "from": -200, "rate": None}]},
+     "steps beyond 2^61 ns"),
+    ({"outputs": [{**OUTPUT, "scale": [3.45e38, 1.0], "offset": [0.0, 0.0]}]}, "scale"),
+    ({"left_out": None}, "a.live: left_out: a list is expected"),
+    ({"left_out": [{"name": "actions", "role": "action", "dtype": "f32", "shape": 7, "reason": "r"}]}, "a.live: left_out[0].shape: a list"),
+    ({"left_out": [7]}, "a.live: left_out[0].name: a text is expected"),
+    ({"feed": 7}, "feed"),
+    ({"outputs": [{key: value for key, value in OUTPUT.items() if key != "role"}]}, "a.live: outputs[0].role: a text is expected"),
 ])
 def test_a_damaged_description_is_refused(tmp_path, changes, text):
     with pytest.raises(trajd.Error) as caught:
         trajd.Live(by_hand(tmp_path / "a.live", **changes))
     assert text in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["feed", "fingerprint", "norm_digest", "left_out"])
+def test_a_description_without_a_member_is_refused(tmp_path, key):
+    (tmp_path / "a.live").write_text(json.dumps({name: value for name, value in DOCUMENT.items() if name != key}))
+    with pytest.raises(trajd.ArgumentError, match=f"a.live: {key}: a (text|list) is expected"):
+        trajd.Live(tmp_path / "a.live")
+
+
+def test_descriptions_that_were_edited_by_hand(tmp_path):
+    path = tmp_path / "a.live"
+    for options in ({"indent": 4}, {"indent": 1, "sort_keys": True}):
+        path.write_text("\n" + json.dumps(DOCUMENT, **options))
+        assert trajd.Live(path).feed == "train"
+    path.write_text(json.dumps(DOCUMENT) + "  # tuned\n")
+    with pytest.raises(trajd.ArgumentError, match="a.live: a live description is one JSON document, without comments"):
+        trajd.Live(path)
+    path.write_bytes(json.dumps(DOCUMENT).encode() + b"\xff")
+    with pytest.raises(trajd.ArgumentError, match="a.live: a live description is UTF-8 text"):
+        trajd.Live(path)
+
+
+@pytest.mark.parametrize("name", ["\U0001f916", "a\x7fb", "a\x85\u2028b", "ä\u4e2d", 'a"b\\'])
+def test_names_of_any_characters_pass(tmp_path, name):
+    """The text of a description is JSON and YAML."""
+    pages = {"statistics": json.dumps({"datasets": ["d"]}), "live": json.dumps({**DOCUMENT, "outputs": [{**OUTPUT, "name": name}]})}
+    text = trajd.live.description.fetch(lambda topic, **place: pages[topic], None)
+    (tmp_path / "a.live").write_text(text, encoding="utf-8")
+    live = trajd.Live(tmp_path / "a.live")
+    both(live, 0, 1)
+    assert live.observation(0).raw(name).shape == (1, 2, 2)
+
+
+def test_a_saved_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    live = trajd.Live(by_hand(tmp_path / "a.live"))
+    synced = []
+    monkeypatch.setattr("os.fsync", lambda handle: synced.append((tmp_path / "b.live").exists()))
+    live.save(tmp_path / "b.live")
+    assert synced == [False] and (tmp_path / "b.live").read_text() == (tmp_path / "a.live").read_text()
 
 
 def test_threads_push_while_another_observes(tmp_path):

@@ -1,5 +1,8 @@
 """trajd.Live with cameras: frames that are pushed as they come give the bytes of the daemon's windows."""
 import json
+import sys
+import threading
+import time
 
 import h5py
 import numpy as np
@@ -118,3 +121,44 @@ def test_frames_that_are_wrong(daemon, arm, tmp_path):
         with pytest.raises(trajd.Error, match=text):
             trajd.Live(tmp_path / "b.live")
         top["picture"]["preparation"] = kept
+
+
+CAMERA = {"trajd_live": 1, "feed": "f", "dataset": "d", "fingerprint": "0", "norm_digest": "0", "pad": "edge", "anchor_clock": 0,
+          "anchor_rate": None, "left_out": [], "clocks": [{"name": "camera", "rate": None, "interval_ns": 10**8, "shift_ns": 0}],
+          "streams": [{"name": "camera", "clock": 0, "dtype": "u8", "shape": [480, 640, 3]}],
+          "outputs": [{"name": "obs/camera", "role": "obs", "hidden": False, "dtype": "f32", "shape": [2, 480, 640, 3], "from": -1,
+                       "rate": None, "sources": [{"stream": 0, "columns": 921600, "rule": "rows", "lookahead_ns": 0,
+                                                  "kind": "previous", "max_gap_ns": -1, "max_age_ns": 2**63 - 1, "missing": "error"}],
+                       "picture": {"preparation": {"source": [480, 640], "channels": 3, "type": "u8", "crop": [0, 0, 480, 640],
+                                                   "filter": "pillow-bilinear", "inner": [480, 640], "corner": [0, 0],
+                                                   "output": [480, 640], "is_bgr": True, "pad_value": 0},
+                                   "augment": [], "finish": {"size": [480, 640], "channels": 3, "source": "u8", "type": "f32",
+                                                             "layout": "hwc", "scale": [2, 2, 2, 1], "offset": [1, 1, 1, 0]}}}]}
+
+
+@pytest.mark.parametrize("call", ["open", "push", "observe"])
+def test_another_thread_runs_while_frames_are_taken_and_shown(call):
+    """Python would not switch threads by itself for 1000 s: the other one runs only if a call lets it."""
+    text, frame = json.dumps(CAMERA).encode(), bytes(480 * 640 * 3)
+    core = trajd._core.Live(text, max_anchor_age_ns=2**62)
+    core.push(0, 0, frame)
+    may_run, has_run = threading.Event(), []
+    other = threading.Thread(target=lambda: (may_run.wait(), has_run.append(True)))
+    other.start()
+    interval, begin, step = sys.getswitchinterval(), time.monotonic(), 0
+    sys.setswitchinterval(1000)
+    try:
+        may_run.set()
+        while not has_run and time.monotonic() - begin < 60 and step < 3000:
+            step += 1
+            if call == "open":
+                trajd._core.Live(text)
+            elif call == "push":
+                core.push(0, step, frame)
+            else:
+                core.observe(0, False)
+        ran = bool(has_run)
+    finally:
+        sys.setswitchinterval(interval)
+    other.join()
+    assert ran, f"{step} calls of {call} kept the other thread waiting"

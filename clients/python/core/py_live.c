@@ -1,7 +1,12 @@
-/* trajd._core.Live: libtrajd_live for Python. All calls hold the GIL: they wait for nothing, and the
- * longest takes microseconds. */
+/* trajd._core.Live: libtrajd_live for Python. open, pushes of frames and large observations take up to
+ * milliseconds and let other threads run; then a second thread that pushes to the same stream, or
+ * observes, finds it busy. All else takes microseconds and keeps the GIL: another thread may give it
+ * back only after 5 ms. */
 #include "clients/live/trajd_live.h"
 #include "clients/python/core/py_core.h"
+
+#define LARGE_ROW_BYTES 4096u
+#define LARGE_OBSERVATION_BYTES 65536u
 
 struct live_object {
     PyObject_HEAD struct trajd_live *live;
@@ -20,6 +25,7 @@ static PyObject *live_new(PyTypeObject *type, PyObject *args, PyObject *keywords
     struct trajd_live_options options = {0};
     struct trajd_error error = {0};
     struct live_object *self;
+    enum trajd_status status;
     long long history_ns = 0, max_anchor_age_ns = 0;
     const char *text;
     Py_ssize_t size;
@@ -32,7 +38,10 @@ static PyObject *live_new(PyTypeObject *type, PyObject *args, PyObject *keywords
     self = (struct live_object *)PyType_GenericAlloc(type, 0);
     if (!self)
         return NULL;
-    if (!trajd_live_open_text(text, (size_t)size, &options, &self->live, &error))
+    Py_BEGIN_ALLOW_THREADS;
+    status = trajd_live_open_text(text, (size_t)size, &options, &self->live, &error);
+    Py_END_ALLOW_THREADS;
+    if (!status)
         return (PyObject *)self;
     Py_DECREF(self);
     return trajd_py_raise(&error);
@@ -108,6 +117,29 @@ static PyObject *live_outputs(PyObject *object, PyObject *unused)
 
 /* ---- rows and observations ---- */
 
+/* The caller's references keep the object, and a row of its arguments. */
+static enum trajd_status push_large(struct trajd_live *live, unsigned stream, int64_t t_ns,
+                                    const void *row, struct trajd_error *error)
+{
+    enum trajd_status status;
+
+    Py_BEGIN_ALLOW_THREADS;
+    status = trajd_live_push(live, stream, t_ns, row, error);
+    Py_END_ALLOW_THREADS;
+    return status;
+}
+
+static enum trajd_status observe_large(struct trajd_live *live, int64_t t_ns, unsigned flags,
+                                       void *out, int64_t *anchor_ns, struct trajd_error *error)
+{
+    enum trajd_status status;
+
+    Py_BEGIN_ALLOW_THREADS;
+    status = trajd_live_observe(live, t_ns, flags, out, anchor_ns, error);
+    Py_END_ALLOW_THREADS;
+    return status;
+}
+
 static PyObject *live_push(PyObject *object, PyObject *args)
 {
     struct trajd_live *live = live_of(object);
@@ -127,7 +159,8 @@ static PyObject *live_push(PyObject *object, PyObject *args)
             return PyErr_Format(PyExc_ValueError, "%s: a row has %zu bytes, not %zd", info.name,
                                 (size_t)info.row_bytes, size);
     }
-    status = trajd_live_push(live, stream, t_ns, row, &error);
+    status =
+        (size > LARGE_ROW_BYTES ? push_large : trajd_live_push)(live, stream, t_ns, row, &error);
     if (status && status != TRAJD_ERR_DATA && status != TRAJD_ERR_BUSY)
         return trajd_py_raise(&error);
     return PyBool_FromLong(!status);
@@ -147,8 +180,10 @@ static PyObject *live_observe(PyObject *object, PyObject *args)
     bytes = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)trajd_live_size_bytes(live));
     if (!bytes)
         return NULL;
-    if (!trajd_live_observe(live, t_ns, is_partial ? TRAJD_LIVE_PARTIAL : 0,
-                            PyByteArray_AsString(bytes), &anchor_ns, &error))
+    if (!(trajd_live_size_bytes(live) > LARGE_OBSERVATION_BYTES
+              ? observe_large
+              : trajd_live_observe)(live, t_ns, is_partial ? TRAJD_LIVE_PARTIAL : 0,
+                                    PyByteArray_AsString(bytes), &anchor_ns, &error))
         return Py_BuildValue("(LN)", (long long)anchor_ns, bytes);
     Py_DECREF(bytes);
     return trajd_py_raise(&error);

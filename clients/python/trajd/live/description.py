@@ -4,23 +4,60 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import tempfile
 from typing import Any, Callable, Dict, Optional, Union
 
 from ..errors import ArgumentError
 
 _KEY = "trajd_live"
+# what YAML does not take, or takes for the end of a line, although JSON has it in strings
+_ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+_TEXTS = {"left_out": ("name", "role", "dtype", "reason"), "outputs": ("name", "role")}
 
 
 def read(path: Union[str, "os.PathLike[str]"]) -> Optional[str]:
     """Returns the text of a file with a description. None: there is no such file, or it is something else."""
     try:
         with open(path, "rb") as file:
-            if not file.read(64).lstrip().startswith(b'{"' + _KEY.encode()):
+            content = file.read(64)
+            if not content.lstrip().startswith(b"{"):
                 return None
-        return pathlib.Path(path).read_text(encoding="utf-8")
+            content += file.read()
     except (FileNotFoundError, IsADirectoryError):
         return None
+    if not re.search(rb'"%s"\s*:' % _KEY.encode(), content):
+        return None
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise ArgumentError(f"{os.fspath(path)}: a live description is UTF-8 text ({error})") from None
+
+
+def parse(text: str, source: str) -> Dict[str, Any]:
+    """Returns the document of a description that trajd._core.Live has taken, whose other members are checked here."""
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise ArgumentError(f"{source}: a live description is one JSON document, without comments ({error})") from None
+    for key in ("feed", "fingerprint", "norm_digest"):
+        _check_text(document, key, f"{source}: {key}")
+    for key, texts in _TEXTS.items():
+        if not isinstance(document.get(key), list):
+            raise ArgumentError(f"{source}: {key}: a list is expected")
+        for place, one in enumerate(document[key]):
+            for member in texts:
+                _check_text(one, member, f"{source}: {key}[{place}].{member}")
+    for place, one in enumerate(document["left_out"]):
+        shape = one.get("shape")
+        if not isinstance(shape, list) or not all(type(extent) is int for extent in shape):
+            raise ArgumentError(f"{source}: left_out[{place}].shape: a list of whole numbers is expected")
+    return dict(document)
+
+
+def _check_text(mapping: Any, key: str, where: str) -> None:
+    if not isinstance(mapping, dict) or not isinstance(mapping.get(key), str):
+        raise ArgumentError(f"{where}: a text is expected")
 
 
 def _number_of(ask: Callable[..., str], dataset: Optional[str]) -> int:
@@ -32,6 +69,11 @@ def _number_of(ask: Callable[..., str], dataset: Optional[str]) -> int:
     if dataset is not None and dataset not in names:
         raise ArgumentError(f"the feed has no dataset {dataset} (there are: {', '.join(names)})")
     return 0 if dataset is None else int(names.index(dataset))
+
+
+def _dump(value: Any) -> str:
+    """Returns JSON that a YAML parser reads, too: it takes no surrogate pairs, so other characters stay as they are."""
+    return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 
 def fetch(ask: Callable[..., str], dataset: Optional[str]) -> str:
@@ -46,9 +88,9 @@ def fetch(ask: Callable[..., str], dataset: Optional[str]) -> str:
             document["outputs"] += page["outputs"]
         else:
             document = page
-    outputs = ",\n".join(json.dumps(output) for output in document.pop("outputs"))
+    outputs = ",\n".join(_dump(output) for output in document.pop("outputs"))
     document["next"] = None
-    return f'{json.dumps(document)[:-1]},\n"outputs": [\n{outputs}\n]}}\n'
+    return f'{_dump(document)[:-1]},\n"outputs": [\n{outputs}\n]}}\n'
 
 
 def write(path: Union[str, "os.PathLike[str]"], text: str) -> None:
@@ -58,6 +100,8 @@ def write(path: Union[str, "os.PathLike[str]"], text: str) -> None:
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
         os.chmod(temporary, 0o644)
         os.replace(temporary, target)
     except BaseException:

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 import operator
 import os
 import warnings
@@ -20,6 +19,7 @@ from .observation import NUMPY, Frame, Observation, Stream
 
 _COUNTS = ("taken", "late", "repeated", "busy", "off_rate", "newest_ns")
 _LOOK_EVERY = 64  # observations
+_NO_STAMP = -2**63
 
 
 def _nanoseconds(seconds: Optional[float], name: str) -> int:
@@ -28,6 +28,27 @@ def _nanoseconds(seconds: Optional[float], name: str) -> int:
     if not 0 < seconds < 1e9:
         raise ArgumentError(f"{name}: seconds above 0 are expected, not {seconds!r}")
     return max(1, round(seconds * 1e9))
+
+
+def _convert(name: str, array: "np.ndarray[Any, Any]", stream: Stream, dtype: "np.dtype[Any]") -> "np.ndarray[Any, Any]":
+    """Returns a row in the type of the stream. Raises ValueError for numbers that it does not hold, and TypeError for
+    a kind of numbers that it does not take."""
+    if not array.size:
+        return np.zeros(array.shape, dtype)
+    if stream.dtype == "bf16":
+        if array.dtype.name == "bfloat16":
+            return array.view(dtype)
+        raise TypeError(f"{name}: a row of bf16 is an array of ml_dtypes.bfloat16, or of uint16 with the bits, not {array.dtype}")
+    if array.dtype.kind in "biu" and dtype.kind in "biu":
+        low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+        if int(array.min()) < low or int(array.max()) > high:
+            raise ValueError(f"{name}: a row of {dtype} has numbers from {low} to {high}, not {array.min()} to {array.max()}")
+        return array.astype(dtype)
+    with np.errstate(over="ignore"):
+        made = array.astype(dtype, casting="same_kind")
+    if (np.isinf(made) & np.isfinite(array)).any():
+        raise ValueError(f"{name}: {dtype} does not hold a number of the row: it would become infinite")
+    return made
 
 
 def _fetch(config: Union[Feed, str, "os.PathLike[str]", Mapping[str, Any]], feed: Optional[str],
@@ -54,7 +75,9 @@ class Live:
     All stamps are integers in ns of one clock, as the recorder would write them: the latencies and offsets of the
     layout are applied here. Memory is allocated once and does not grow (README.md of clients/live).
 
-    Threads: each stream may be pushed by a thread of its own, while another one observes."""
+    Threads: each stream may be pushed by a thread of its own, while another one observes. Frames are prepared while
+    other threads run. A row that a second thread pushes to the same stream meanwhile is refused and counted as busy;
+    a second thread that observes gets Busy."""
 
     def __init__(self, config: Union[Feed, str, "os.PathLike[str]", Mapping[str, Any]], feed: Optional[str] = None, *,
                  dataset: Optional[str] = None, style: str = "raw", history: Optional[float] = None,
@@ -69,7 +92,7 @@ class Live:
         self._text = _fetch(config, feed, dataset, options) if text is None else text
         self._core = _core.Live(self._text.encode(), history_ns=_nanoseconds(history, "history"),
                                 max_anchor_age_ns=_nanoseconds(max_anchor_age, "max_anchor_age"))
-        document = json.loads(self._text)
+        document = description.parse(self._text, "the live description" if text is None else os.fspath(config))  # type: ignore[arg-type]
         self.feed: str = document["feed"]
         self.fingerprint: str = document["fingerprint"]  # of the feed, or of its dataset in a mixture
         self.norm_digest: str = document["norm_digest"]
@@ -98,6 +121,9 @@ class Live:
         """Takes a row of a stream, recorded at t_ns. Returns False if it is not used, because its stamp is not after
         that of the row before, or because two threads pushed at once; state() counts such rows.
 
+        Whole numbers may come in any integer type, also for bool (0 and 1); floating-point numbers and whole numbers
+        are rounded to the float type of the stream. bf16 takes ml_dtypes.bfloat16, or uint16 with the bits.
+
         Raises NotFound for a name that is not in `streams`, and ValueError or TypeError for a row of another shape or
         of numbers that the stream's type does not hold."""
         place, dtype, shape = self._place(name)
@@ -106,7 +132,7 @@ class Live:
                             "example numpy.asarray(PIL.Image.open(io.BytesIO(row)))")
         array = np.asarray(row)
         if array.dtype != dtype:
-            array = array.astype(dtype, casting="same_kind") if array.size else np.zeros(array.shape, dtype)
+            array = _convert(name, array, self.streams[name], dtype)
         if array.shape != shape:
             raise ValueError(f"{name}: a row has the shape {list(shape)}, not {list(array.shape)}")
         taken: bool = self._core.push(place, operator.index(t_ns), array.tobytes())
@@ -118,7 +144,8 @@ class Live:
         """Returns the observation at t_ns. Its anchor is the last row of the anchor's clock at or before t_ns, as in
         training; if anchors have a rate of their own, it is t_ns.
 
-        partial   also returns one before each stream has a row; steps without a row are masked 1 (before the start)
+        partial   also returns one before each stream has a row; steps without a row are masked 1 (before the start).
+                  Streams on the anchor's clock need a row: they determine the anchor
 
         Raises Timeout while a stream has no row yet, DataError if a stream on the anchor's clock has stopped, and
         NotFound if t_ns lies so far in the past that rows are gone. Other streams that stop hold their last row, as in
@@ -131,16 +158,18 @@ class Live:
 
     def state(self) -> Dict[str, Dict[str, Optional[int]]]:
         """Returns what came of each stream: rows taken, refused because they were late, repeated, or pushed by two
-        threads at once (busy); rows at another distance than the recordings' rate (off_rate); and newest_ns."""
+        threads at once (busy); rows at another distance than the recordings' rate (off_rate); and newest_ns, None
+        before the first row of an episode."""
         found: Dict[str, Dict[str, Optional[int]]] = {}
         for name, (place, _, _) in self._places.items():
             found[name] = dict(zip(_COUNTS, self._core.counts(place)))
-            if not found[name]["taken"]:
+            if found[name]["newest_ns"] == _NO_STAMP:
                 found[name]["newest_ns"] = None
         return found
 
     def reset(self) -> None:
-        """Begins a new episode: forgets all rows, and stamps may go back."""
+        """Begins a new episode: forgets all rows, and stamps may go back. Call it while nobody pushes: a row that is on
+        its way may belong to either episode."""
         self._core.reset()
 
     def _look_at_rates(self) -> None:
