@@ -169,6 +169,43 @@ def test_ragged_rows_equal_rows_one_by_one(causal):
     assert (mask[1] == 1).all() and not found[1].any()
 
 
+def test_row_splits_may_be_a_list():
+    values, times, targets = np.arange(5.0)[:, None], np.arange(5) * 10, np.array([[5, 41], [35, 39]])
+    expected, mask = trajd.resample(values, times, targets, row_splits=np.array([0, 3, 5]))
+    found, found_mask = trajd.resample(values, times, targets, row_splits=[0, 3, 5])
+    assert (found == expected).all() and (found_mask == mask).all()
+    one = {"values": values, "times": times}
+    results, masks = trajd.resample_many({"list": {**one, "row_splits": [0, 3, 5]}, "array": {**one, "row_splits": np.array([0, 3, 5])},
+                                          "other": {**one, "row_splits": [0, 4, 5]}}, targets)
+    assert (results["list"] == expected).all() and (results["array"] == expected).all()
+    assert masks["list"].tolist() == mask.tolist() and masks["other"].tolist() == [[0, 2], [1, 1]]
+
+
+def test_row_splits_written_by_another_thread_stay_within_the_rows():
+    rows, more = 1_000_000, 500
+    times, values = np.arange(rows + more) / 1e6, np.ones((rows + more, 1), "f4")
+    splits, targets, stop = np.array([0, rows]), times[rows + 1:rows + 3][None], threading.Event()
+
+    def write():
+        while not stop.is_set():
+            for end_of_rows in rows + more, rows:
+                splits[1] = end_of_rows
+                sum(range(1000))
+
+    thread, masks, end = threading.Thread(target=write), [], time.monotonic() + 60
+    thread.start()
+    try:
+        while len(masks) < 20 and time.monotonic() < end:
+            try:
+                masks += trajd.resample(values[:rows], times[:rows], targets, row_splits=splits)[1].tolist()
+            except trajd.ArgumentError as error:
+                assert "row_splits" in str(error)
+    finally:
+        stop.set()
+        thread.join()
+    assert masks == [[2, 2]] * 20  # the targets are after the last row of values
+
+
 def test_causal_rows_do_not_look_ahead():
     rng = np.random.default_rng(3)
     times, values = make_times(rng, 8, 40), rng.standard_normal((8, 40, 2))
@@ -233,6 +270,14 @@ READ_ONLY = np.zeros((B, T, D), "f4")
 READ_ONLY.flags.writeable = False
 
 
+class Copied:
+    """An array that numpy only gets a copy of, as a dataset of h5py."""
+    shape, dtype = (B, T, D), np.dtype("f4")
+
+    def __array__(self, dtype=None, copy=None):
+        return np.zeros(self.shape, dtype or self.dtype)
+
+
 @pytest.mark.parametrize("change, words", [
     ({"values": np.zeros((B, S - 1, D))}, r"times of shape \(4, 6\) does not fit values of shape \(4, 5, 2\): .* must be 5"),
     ({"times": GOOD["times"][:3]}, r"times of shape \(3, 6\) is for B = 3, but an argument before it is for B = 4"),
@@ -263,6 +308,29 @@ READ_ONLY.flags.writeable = False
     ({"max_age": "5 parsecs"}, "max_age is '5 parsecs': a time is a number and a unit"),
     ({"max_age": "0.1ns"}, "max_age is '0.1ns', which is no whole number of ns"),
     ({"max_age": [1]}, "max_age is no time"),
+    ({"max_gap": ()}, "max_gap is no time"),
+    ({"max_gap": (5, 6)}, "max_gap is no time"),
+    ({"max_gap": ("5",)}, "max_gap is no time"),
+    ({"max_age": ()}, "max_age is no time"),
+    ({"kind": "mean", "width": ()}, "width is no time"),
+    ({"max_gap": True}, "max_gap is no time"),
+    ({"max_gap": np.timedelta64(5, "ms")}, "max_gap is no time"),
+    ({"max_gap": np.int64(-1)}, "max_gap must be at least 0 ns"),
+    ({"max_gap": 2**70}, "max_gap must be at least 0 ns, and below"),
+    ({"max_gap": np.int64(5), "times": GOOD["times"] * 1e-9, "targets": np.zeros((B, T))}, "max_gap is an int, which means ns"),
+    ({"times": GOOD["times"].astype("f4"), "targets": np.zeros((B, 0), "i8")}, "times has type f32: pass int64 ns"),
+    ({"targets": np.zeros((B, 0), "i4")}, "targets has type i32: pass int64 ns"),
+    ({"times": np.array([2**63 - 1, -2**63]), "values": np.zeros((2, D), "f4")}, "row 0, element 1 is 18446744073709551615 ns before"),
+    ({"times": GOOD["times"].astype("M8[ns]")}, r"times has elements of datetime64: .* array.astype\('datetime64\[ns\]'\).view\('int64'\)"),
+    ({"targets": GOOD["targets"].astype("m8[ms]")}, r"targets has elements of timedelta64: .*\('timedelta64\[ns\]'\)"),
+    ({"kind": "lin\0ear"}, "kind has a NUL character"),
+    ({"kind": None}, "kind must be a text"),
+    ({"kind": "mean", "pad": "\ud800"}, "pad has a lone surrogate"),
+    ({"order": 5}, "order must be a text"),
+    ({"causal": np.array([1, 0])}, "causal must be True or False"),
+    ({"out": Copied()}, "out is a Copied: pass a numpy array or a torch tensor"),
+    ({"out": (None, Copied())}, r"out\[1\] \(the mask\) is a Copied: pass a numpy array"),
+    ({"dtype": "bf16"}, "dtype is bfloat16, which numpy does not have"),
     ({"max_gap": 5, "times": GOOD["times"] * 1e-9, "targets": np.zeros((B, T))}, "max_gap is an int, which means ns, but times are sec"),
     ({"dtype": "float64"}, r"float64 needs values of float64, and these are f32: pass values.astype\('float64'\)"),
     ({"dtype": "int32"}, "dtype i32 needs values of that type"),
@@ -300,7 +368,21 @@ def test_many_names_the_stream():
         trajd.resample_many({"q": GOOD["values"]}, GOOD["targets"])
     with pytest.raises(ValueError, match=r"streams\['b'\]: values of shape .* is for B = 3"):
         trajd.resample_many({"a": GOOD["values"], "b": GOOD["values"][:3]}, GOOD["targets"], times=GOOD["times"][0])
+    with pytest.raises(ValueError, match="the name of a stream has a NUL character"):
+        trajd.resample_many({"a\0b": GOOD["values"]}, GOOD["targets"], times=GOOD["times"])
+    with pytest.raises(ValueError, match="the name of a stream has a lone surrogate"):
+        trajd.resample_many({"\udc80": GOOD["values"]}, GOOD["targets"], times=GOOD["times"])
+    with pytest.raises(ValueError, match=r"streams\['b'\]: times has type u64"):  # in the memory of a's times
+        trajd.resample_many({"a": {"values": GOOD["values"], "times": GOOD["times"]},
+                             "b": {"values": GOOD["values"], "times": GOOD["times"].view("u8")}}, GOOD["targets"])
     assert trajd.resample_many({}, GOOD["targets"]) == ({}, {})
+
+
+def test_durations_may_be_ints_of_numpy():
+    times, values = np.array([0, 10, 40]), np.zeros((3, 1))
+    for gap in 29, np.int64(29), np.uint8(29), np.array(29):
+        assert trajd.resample(values, times, np.array([5, 20]), max_gap=gap)[1].tolist() == [0, 3]
+    assert trajd.resample(values, times * 1e-9, np.array([5e-9, 20e-9]), max_gap="29ns")[1].tolist() == [0, 3]
 
 
 def test_many_equals_each_alone():
@@ -397,6 +479,19 @@ def test_torch_tensors():
     out = torch.empty(4, 9, 6, dtype=torch.bfloat16), torch.empty(4, 9, dtype=torch.uint8)
     again = trajd.resample(*tensors, out=out)
     assert again[0] is out[0] and again[1] is out[1] and torch.equal(out[0], found.bfloat16())
+    for name in "bf16", "bfloat16":
+        assert torch.equal(trajd.resample(*tensors, dtype=name)[0], found.bfloat16())
+    for wrong in torch.float16, torch.int16:
+        wrong = torch.full((4, 9, 6), 7, dtype=wrong)
+        for dtype in "bf16", torch.bfloat16:
+            with pytest.raises(trajd.ArgumentError, match=f"dtype is bfloat16, and out has {wrong.dtype}: pass out of torch.bfloat16"):
+                trajd.resample(tensors[0].bfloat16(), *tensors[1:], dtype=dtype, out=wrong)
+        assert (wrong == 7).all()
+    for kind in "previous", "linear":
+        with pytest.raises(trajd.ArgumentError, match="out is bfloat16, which numpy does not have: pass values as a torch tensor"):
+            trajd.resample(values.astype("i2"), times, targets, kind=kind, out=out[0])
+    halves = trajd.resample(tensors[0].bfloat16(), *tensors[1:], out=torch.empty(4, 9, 6, dtype=torch.float16))[0]
+    assert torch.equal(halves, rounded.half())
     expanded = tensors[0][:1].expand(4, 20, 6)
     assert torch.equal(trajd.resample(expanded, *tensors[1:])[0], trajd.resample(expanded.clone(), *tensors[1:])[0])
     with pytest.raises(trajd.ArgumentError, match=r"values requires gradients, .*: pass values.detach\(\)"):

@@ -55,6 +55,12 @@ static enum trajd_status view(const struct trajd_py_array_struct *source,
                                      .rank = source->rank,
                                      .dtype = dtype_of(source),
                                      .is_writeable = source->flags & TRAJD_ARRAY_WRITEABLE};
+    if (source->kind == 'M' || source->kind == 'm')
+        return trajd_argument_refuse(argument, error,
+                                     "has elements of %s64: pass ns, as "
+                                     "array.astype('%s64[ns]').view('int64')",
+                                     source->kind == 'M' ? "datetime" : "timedelta",
+                                     source->kind == 'M' ? "datetime" : "timedelta");
     if (!array->dtype)
         return trajd_argument_refuse(argument, error,
                                      "has elements of kind '%c' and %d bytes: pass floats of 2, 4 "
@@ -103,44 +109,64 @@ const char *trajd_py_array_shape_text(const struct trajd_py_array *array, char t
     return text;
 }
 
+static enum trajd_status read_seconds(double seconds, struct trajd_argument argument,
+                                      int64_t *duration_ns, struct trajd_error *error)
+{
+    static const double most_s = 9.2e9;
+
+    if (!(seconds >= 0 && seconds <= most_s))
+        return trajd_argument_refuse(argument, error, "is %g s: pass a time of 0 or more", seconds);
+    *duration_ns = (int64_t)(seconds * 1e9 + .5);
+    return TRAJD_OK;
+}
+
+/* Returns the int of an int or of an object that stands for one, such as np.int64(5). NULL for
+ * others, without an exception. */
+static PyObject *int_of(PyObject *object)
+{
+    PyObject *whole =
+        PyIndex_Check(object) && !PyBool_Check(object) ? PyNumber_Index(object) : NULL;
+
+    if (!whole)
+        PyErr_Clear();
+    return whole;
+}
+
 enum trajd_status trajd_py_duration_read(PyObject *object, struct trajd_argument argument,
                                          bool is_seconds, int64_t none, int64_t *duration_ns,
                                          struct trajd_error *error)
 {
-    static const double most_s = 9.2e9;
-    double seconds;
+    PyObject *whole;
 
     *duration_ns = none;
     if (object == Py_None)
         return TRAJD_OK;
-    if (PyTuple_Check(object)) {
+    if (PyTuple_Check(object) && PyTuple_Size(object) == 1 &&
+        PyLong_Check(PyTuple_GetItem(object, 0))) {
         object = PyTuple_GetItem(object, 0);
         is_seconds = false;
     }
     if (PyFloat_Check(object)) {
-        seconds = PyFloat_AsDouble(object);
-        if (!is_seconds)
-            return trajd_argument_refuse(argument, error,
-                                         "is %g, a float, which means seconds, but times are ns: "
-                                         "pass an int of ns, or a text like '50ms'",
-                                         seconds);
-        if (!(seconds >= 0 && seconds <= most_s))
-            return trajd_argument_refuse(argument, error, "is %g s: pass a time of 0 or more",
-                                         seconds);
-        *duration_ns = (int64_t)(seconds * 1e9 + .5);
-        return TRAJD_OK;
+        if (is_seconds)
+            return read_seconds(PyFloat_AsDouble(object), argument, duration_ns, error);
+        return trajd_argument_refuse(argument, error,
+                                     "is %g, a float, which means seconds, but times are ns: "
+                                     "pass an int of ns, or a text like '50ms'",
+                                     PyFloat_AsDouble(object));
     }
-    if (!PyLong_Check(object) || PyBool_Check(object))
+    whole = int_of(object);
+    if (!whole)
         return trajd_argument_refuse(argument, error, "is no time: pass a text like '50ms', or %s",
                                      is_seconds ? "a float of seconds" : "an int of ns");
-    if (is_seconds)
-        return trajd_argument_refuse(argument, error,
-                                     "is an int, which means ns, but times are seconds: pass a "
-                                     "float of seconds, or a text like '50ms'");
-    *duration_ns = PyLong_AsLongLong(object);
+    *duration_ns = PyLong_AsLongLong(whole);
+    Py_DECREF(whole);
     if (PyErr_Occurred() || *duration_ns < 0) {
         PyErr_Clear();
         return trajd_argument_refuse(argument, error, "must be at least 0 ns, and below 2^63 ns");
     }
+    if (is_seconds)
+        return trajd_argument_refuse(argument, error,
+                                     "is an int, which means ns, but times are seconds: pass a "
+                                     "float of seconds, or a text like '50ms'");
     return TRAJD_OK;
 }

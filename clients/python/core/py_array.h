@@ -68,9 +68,14 @@ struct trajd_py_times {
  * is_packed: rows must follow each other without a gap. */
 uint64_t trajd_py_times_room(const struct trajd_py_array *array, bool is_packed);
 
-/* Views or converts times: int64 ns, or float64 seconds, which are rounded to the nearest ns (half
- * away from zero). Refuses other types, values that are not finite, and seconds so large that
- * neighbouring numbers are more than a ns apart. Uses no Python. */
+/* Refuses times that are neither int64 ns nor float64 seconds. */
+enum trajd_status trajd_py_times_check_type(const struct trajd_py_array *array,
+                                            struct trajd_argument argument,
+                                            struct trajd_error *error);
+
+/* Views or converts times whose type is checked: seconds are rounded to the nearest ns (half away
+ * from zero). Refuses values that are not finite, and seconds so large that neighbouring
+ * numbers are more than a ns apart. Uses no Python. */
 enum trajd_status trajd_py_times_read(const struct trajd_py_array *array, bool is_packed,
                                       struct trajd_argument argument, int64_t *room,
                                       struct trajd_py_times *times, struct trajd_error *error);
@@ -81,7 +86,8 @@ enum trajd_status trajd_py_times_check_order(const struct trajd_py_times *times,
                                              struct trajd_error *error);
 
 /* A duration: None is `none`. An int is ns and needs times in ns; a float is seconds and needs times
- * in seconds. A tuple of an int is ns for both. Returns TRAJD_ERR_ARGUMENT for others and for values below 0. */
+ * in seconds. A tuple of an int, which trajd/resampling makes of texts, is ns for both. Returns
+ * TRAJD_ERR_ARGUMENT for others and for values below 0. */
 enum trajd_status trajd_py_duration_read(PyObject *object, struct trajd_argument argument,
                                          bool is_seconds, int64_t none, int64_t *duration_ns,
                                          struct trajd_error *error);

@@ -33,7 +33,7 @@ static uint64_t use_count;
 /* Kernels of one thread, and of several. A process made by fork has no threads of a pool, so it
  * uses the former alone; workers of a DataLoader are such processes. */
 static struct trajd_kernels *alone, *shared;
-static bool is_forked;
+static bool is_forked, notes_forks;
 
 static void note_fork(void)
 {
@@ -78,8 +78,9 @@ static enum trajd_status select_kernels(const struct trajd_resample_request *req
         *kernels = alone;
         return status;
     }
-    if (!shared)
-        pthread_atfork(NULL, NULL, note_fork);
+    if (!notes_forks && pthread_atfork(NULL, NULL, note_fork) != 0)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "resample: no memory to note forks");
+    notes_forks = true;
     status = open_kernels(count_processors(), &shared, error);
     *kernels = shared;
     return status;

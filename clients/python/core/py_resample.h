@@ -11,6 +11,7 @@ struct trajd_py_stream {
     const char *label; /* of resample_many; NULL: of resample */
     PyObject *values_object, *out_object, *mask_object;
     struct trajd_py_array values, times, row_splits, out, mask;
+    int64_t *splits; /* a copy of row_splits, which other threads may write into; NULL: not given */
     enum trajd_dtype source_type, output_type;
     enum trajd_kind kind;
     enum trajd_edge edge;
@@ -33,7 +34,8 @@ enum trajd_status trajd_py_stream_read(PyObject *tuple, struct trajd_py_stream *
                                        struct trajd_error *error);
 void trajd_py_stream_clear(struct trajd_py_stream *stream);
 
-/* py_resample_shapes.c: reads `targets`, and checks that the shapes of all arguments agree. */
+/* py_resample_shapes.c: reads `targets`, copies row_splits, and checks that the types of times and
+ * the shapes of all arguments agree. */
 enum trajd_status trajd_py_call_settle(PyObject *targets, struct trajd_py_call *call,
                                        struct trajd_error *error);
 /* Checks the outputs, which may be the caller's: shape, type, layout, and that they lie apart from

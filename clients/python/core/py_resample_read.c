@@ -1,4 +1,5 @@
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "clients/python/core/py_resample.h"
@@ -220,6 +221,48 @@ static enum trajd_status read_arrays(const struct words *words, struct trajd_py_
     return TRAJD_OK;
 }
 
+/* Returns why a text of the tuple cannot be read; NULL if it can. */
+static const char *fault_of(PyObject *text)
+{
+    PyObject *bytes;
+    const char *fault = NULL;
+
+    if (!PyUnicode_Check(text))
+        return "must be a text";
+    bytes = PyUnicode_AsUTF8String(text);
+    if (!bytes)
+        fault = "has a lone surrogate, which UTF-8 does not have";
+    else if (strlen(PyBytes_AsString(bytes)) != (size_t)PyBytes_Size(bytes))
+        fault = "has a NUL character";
+    Py_XDECREF(bytes);
+    return fault;
+}
+
+/* Says which element of a tuple could not be read. */
+static enum trajd_status refuse_tuple(PyObject *tuple, const struct trajd_py_stream *stream,
+                                      struct trajd_error *error)
+{
+    static const struct {
+        Py_ssize_t index;
+        const char *name;
+        bool is_optional;
+    } texts[] = {{0, "the name of a stream", true},
+                 {5, "kind", false},
+                 {6, "order", true},
+                 {11, "pad", false},
+                 {14, "dtype", true}};
+
+    PyErr_Clear();
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        PyObject *text = PyTuple_GetItem(tuple, texts[i].index);
+        const char *fault = text == Py_None && texts[i].is_optional ? NULL : fault_of(text);
+        PyErr_Clear();
+        if (fault)
+            return trajd_argument_refuse(argument_of(stream, texts[i].name), error, "%s", fault);
+    }
+    return trajd_argument_refuse(argument_of(stream, "causal"), error, "must be True or False");
+}
+
 enum trajd_status trajd_py_stream_read(PyObject *tuple, struct trajd_py_stream *stream,
                                        struct trajd_error *error)
 {
@@ -231,11 +274,8 @@ enum trajd_status trajd_py_stream_read(PyObject *tuple, struct trajd_py_stream *
                           &words.source_type, &words.times, &words.row_splits, &words.kind,
                           &words.order, &words.max_gap, &words.max_age, &words.width, &is_causal,
                           &words.pad, &words.period, &words.range_low, &words.dtype, &words.out,
-                          &words.mask)) {
-        PyErr_Clear();
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "resample: kind, order, pad and dtype must be texts");
-    }
+                          &words.mask))
+        return refuse_tuple(tuple, stream, error);
     stream->values_object = words.values;
     stream->out_object = words.out;
     stream->mask_object = words.mask;
@@ -257,4 +297,5 @@ void trajd_py_stream_clear(struct trajd_py_stream *stream)
     Py_CLEAR(stream->values_object);
     Py_CLEAR(stream->out_object);
     Py_CLEAR(stream->mask_object);
+    free(stream->splits);
 }

@@ -18,9 +18,17 @@ struct trajd_py_request {
 
 static bool same_array(const struct trajd_py_array *a, const struct trajd_py_array *b)
 {
-    return a->data == b->data && a->rank == b->rank &&
+    return a->data == b->data && a->rank == b->rank && a->dtype == b->dtype &&
            memcmp(a->shape, b->shape, sizeof a->shape) == 0 &&
            memcmp(a->strides_bytes, b->strides_bytes, sizeof a->strides_bytes) == 0;
+}
+
+static bool same_splits(const struct trajd_py_stream *a, const struct trajd_py_stream *b)
+{
+    if (!a->splits || !b->splits)
+        return a->splits == b->splits;
+    return a->row_splits.shape[0] == b->row_splits.shape[0] &&
+           memcmp(a->splits, b->splits, (size_t)a->row_splits.shape[0] * sizeof *a->splits) == 0;
 }
 
 /* Gives streams with the same times, splits and view one bracket, so that targets are searched
@@ -33,7 +41,7 @@ static uint32_t share_brackets(const struct trajd_py_call *call)
         struct trajd_py_stream *stream = &call->streams[s];
         uint32_t r = 0;
         while (r < s && !(same_array(&call->streams[r].times, &stream->times) &&
-                          same_array(&call->streams[r].row_splits, &stream->row_splits) &&
+                          same_splits(&call->streams[r], stream) &&
                           call->streams[r].is_causal == stream->is_causal))
             r++;
         stream->bracket_index = r < s ? call->streams[r].bracket_index : count++;
@@ -148,11 +156,6 @@ const struct trajd_resample_request *trajd_py_request_shape(const struct trajd_p
 
 /* ---- without the GIL ---- */
 
-static int64_t split_of(const struct trajd_py_array *splits, int64_t w)
-{
-    return *(const int64_t *)(splits->data + w * splits->strides_bytes[0]);
-}
-
 /* Fills where the rows of each window begin in the stamps, and how many there are. */
 static void fill_rows(const struct trajd_py_stream *stream, const struct trajd_py_times *times,
                       int64_t batch, struct trajd_py_request *made)
@@ -161,9 +164,9 @@ static void fill_rows(const struct trajd_py_stream *stream, const struct trajd_p
     int64_t *count = made->row_count + stream->bracket_index * batch;
 
     for (int64_t w = 0; w < batch; w++) {
-        if (stream->row_splits.rank) {
-            begin[w] = split_of(&stream->row_splits, w);
-            count[w] = split_of(&stream->row_splits, w + 1) - begin[w];
+        if (stream->splits) {
+            begin[w] = stream->splits[w];
+            count[w] = stream->splits[w + 1] - begin[w];
         } else {
             begin[w] = w * times->row_stride;
             count[w] = stream->times.shape[stream->times.rank - 1];
@@ -218,7 +221,7 @@ static enum trajd_status fill_bracket(const struct trajd_py_call *call, uint32_t
     *room += trajd_py_times_room(&stream->times, false);
     made->clocks[bracket].stamps_ns = times.stamps_ns;
     fill_rows(stream, &times, batch, made);
-    status = stream->row_splits.rank
+    status = stream->splits
                  ? check_ragged(stream, &times, batch, made, error)
                  : trajd_py_times_check_order(
                        &times, batch, stream->times.shape[stream->times.rank - 1], argument, error);
@@ -235,9 +238,9 @@ static void fill_bases(const struct trajd_py_stream *stream, int64_t batch,
     const char *base = stream->values.data;
 
     for (int64_t w = 0; w < batch; w++)
-        bases[w] = stream->row_splits.rank ? base + begin[w] * values->strides_bytes[0]
-                   : values->rank == 3     ? base + w * values->strides_bytes[0]
-                                           : base;
+        bases[w] = stream->splits      ? base + begin[w] * values->strides_bytes[0]
+                   : values->rank == 3 ? base + w * values->strides_bytes[0]
+                                       : base;
 }
 
 static enum trajd_status fill_targets(const struct trajd_py_call *call, int64_t **room,

@@ -1,4 +1,5 @@
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "clients/python/core/py_resample.h"
@@ -23,20 +24,35 @@ static enum trajd_status take_batch(struct trajd_py_call *call, struct trajd_arg
         trajd_py_array_shape_text(array, text), batch, call->batch);
 }
 
-static enum trajd_status check_splits(const struct trajd_py_stream *stream,
-                                      struct trajd_error *error)
+static enum trajd_status copy_splits(struct trajd_py_stream *stream, struct trajd_error *error)
+{
+    const struct trajd_py_array *splits = &stream->row_splits;
+
+    stream->splits = malloc((size_t)splits->shape[0] * sizeof *stream->splits);
+    if (!stream->splits)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "resample: no memory for row_splits");
+    for (int64_t w = 0; w < splits->shape[0]; w++)
+        stream->splits[w] = *(const int64_t *)(splits->data + w * splits->strides_bytes[0]);
+    return TRAJD_OK;
+}
+
+static enum trajd_status check_splits(struct trajd_py_stream *stream, struct trajd_error *error)
 {
     const struct trajd_argument argument = {stream->label, "row_splits"};
     const struct trajd_py_array *splits = &stream->row_splits;
     int64_t before = 0;
+    enum trajd_status status;
 
     if (splits->dtype != TRAJD_I64 || splits->shape[0] < 1)
         return trajd_argument_refuse(argument, error, "must be int64 of shape [B + 1]");
     if (stream->values.rank != 2 || stream->times.rank != 1)
         return trajd_argument_refuse(argument, error,
                                      "needs values of shape [N, D] and times of shape [N]");
+    status = copy_splits(stream, error);
+    if (status)
+        return status;
     for (int64_t w = 0; w < splits->shape[0]; w++) {
-        const int64_t split = *(const int64_t *)(splits->data + w * splits->strides_bytes[0]);
+        const int64_t split = stream->splits[w];
         if (split < before || split > stream->values.shape[0] || (w == 0 && split != 0))
             return trajd_argument_refuse(argument, error,
                                          "[%" PRId64 "] is %" PRId64
@@ -104,9 +120,22 @@ static enum trajd_status settle_stream(struct trajd_py_call *call, struct trajd_
     return status;
 }
 
-static bool is_time(enum trajd_dtype dtype)
+static enum trajd_status check_time_types(const struct trajd_py_call *call,
+                                          const struct trajd_py_stream *stream,
+                                          struct trajd_error *error)
 {
-    return dtype == TRAJD_I64 || dtype == TRAJD_F64;
+    const struct trajd_argument argument = {NULL, "targets"};
+    enum trajd_status status = trajd_py_times_check_type(
+        &stream->times, (struct trajd_argument){stream->label, "times"}, error);
+
+    if (!status)
+        status = trajd_py_times_check_type(&call->targets, argument, error);
+    if (status || stream->times.dtype == call->targets.dtype)
+        return status;
+    return trajd_argument_refuse(
+        argument, error,
+        "have type %s, but times have %s: pass both as int64 ns or both as float64 seconds",
+        trajd_dtype_name(call->targets.dtype), trajd_dtype_name(stream->times.dtype));
 }
 
 enum trajd_status trajd_py_call_settle(PyObject *targets, struct trajd_py_call *call,
@@ -120,13 +149,8 @@ enum trajd_status trajd_py_call_settle(PyObject *targets, struct trajd_py_call *
     call->batch = -1;
     for (uint32_t s = 0; s < call->stream_count && !status; s++) {
         status = settle_stream(call, &call->streams[s], error);
-        if (!status && is_time(call->streams[s].times.dtype) && is_time(call->targets.dtype) &&
-            call->streams[s].times.dtype != call->targets.dtype)
-            status = trajd_argument_refuse(argument, error,
-                                           "have type %s, but times have %s: pass both as %s",
-                                           trajd_dtype_name(call->targets.dtype),
-                                           trajd_dtype_name(call->streams[s].times.dtype),
-                                           "int64 ns or both as float64 seconds");
+        if (!status)
+            status = check_time_types(call, &call->streams[s], error);
     }
     if (!status && call->targets.rank == 2)
         status = take_batch(call, argument, &call->targets, call->targets.shape[0], error);
@@ -183,8 +207,7 @@ static enum trajd_status check_form(const struct trajd_py_call *call,
         return trajd_argument_refuse(argument, error, "has the shape %s, and the result has %s",
                                      trajd_py_array_shape_text(out, text),
                                      trajd_py_array_shape_text(&wanted, other));
-    if (trajd_dtype_size(out->dtype) != trajd_dtype_size(dtype) ||
-        (out->dtype != dtype && dtype != TRAJD_BF16))
+    if (out->dtype != (dtype == TRAJD_BF16 ? TRAJD_I16 : dtype)) /* numpy has no bf16 */
         return trajd_argument_refuse(argument, error, "has type %s, and the result has %s",
                                      trajd_dtype_name(out->dtype), trajd_dtype_name(dtype));
     if (!out->is_writeable)

@@ -103,16 +103,22 @@ static enum trajd_status convert(const struct trajd_py_array *array, struct traj
     return TRAJD_OK;
 }
 
+enum trajd_status trajd_py_times_check_type(const struct trajd_py_array *array,
+                                            struct trajd_argument argument,
+                                            struct trajd_error *error)
+{
+    if (array->dtype == TRAJD_I64 || array->dtype == TRAJD_F64)
+        return TRAJD_OK;
+    return trajd_argument_refuse(argument, error, "has type %s: pass int64 ns, or float64 seconds",
+                                 trajd_dtype_name(array->dtype));
+}
+
 enum trajd_status trajd_py_times_read(const struct trajd_py_array *array, bool is_packed,
                                       struct trajd_argument argument, int64_t *room,
                                       struct trajd_py_times *times, struct trajd_error *error)
 {
     const bool shared = is_shared(array);
 
-    if (array->dtype != TRAJD_I64 && array->dtype != TRAJD_F64)
-        return trajd_argument_refuse(argument, error,
-                                     "has type %s: pass int64 ns, or float64 seconds",
-                                     trajd_dtype_name(array->dtype));
     if (is_dense(array, is_packed)) {
         times->stamps_ns = (const int64_t *)array->data;
         times->row_stride = shared ? 0 : array->strides_bytes[0] / (int64_t)sizeof(int64_t);
@@ -147,9 +153,9 @@ enum trajd_status trajd_py_times_check_order(const struct trajd_py_times *times,
             i++;
         return trajd_argument_refuse(argument, error,
                                      "must ascend along S: row %" PRId64 ", element %" PRId64
-                                     " is %" PRId64
+                                     " is %" PRIu64
                                      " ns before the one on its left; sort the rows by time",
-                                     w, i, stamps_ns[i - 1] - stamps_ns[i]);
+                                     w, i, (uint64_t)stamps_ns[i - 1] - (uint64_t)stamps_ns[i]);
     }
     return TRAJD_OK;
 }

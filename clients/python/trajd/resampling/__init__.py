@@ -42,7 +42,7 @@ def resample(values: Any, times: Any, targets: Any, *, kind: str = "linear", ord
                both int64 ns, or both float64 seconds. Seconds are rounded to the nearest ns. Seconds from 97 days on
                are refused, because neighbouring numbers are more than a ns apart: subtract the same time from both.
     row_splits int64 [B + 1], for rows of different lengths: values [N, D] and times [N] have the rows of all B, one
-               after the other. Rows of b are row_splits[b] to row_splits[b + 1] - 1.
+               after the other. Rows of b are row_splits[b] to row_splits[b + 1] - 1. A list will do.
 
     kind       how a value at target x is formed, from the last row i at or before x and the row after it:
                  linear    between both                       previous  row i (a zero-order hold)
@@ -61,7 +61,7 @@ def resample(values: Any, times: Any, targets: Any, *, kind: str = "linear", ord
     period     of kind angle, in the unit of values. None: 2 pi
     range_low  of kind angle: wraps the result into [range_low, range_low + period). None: not wrapped
     dtype      element type of the result. None: as values; float32 if integers are interpolated or averaged
-    out        array for the result, or a pair of arrays for result and mask; both are returned
+    out        numpy array or torch tensor for the result, or a pair of them for result and mask; both are returned
 
     max_gap, max_age and width are texts with a unit ("50ms"), or in the unit of times: an int of ns or a float of
     seconds.
@@ -81,7 +81,8 @@ def resample(values: Any, times: Any, targets: Any, *, kind: str = "linear", ord
     """
     result, mask = out if type(out) is tuple and len(out) == 2 else (out, None)
     if dtype is None and type(values) is type(times) is type(targets) is np.ndarray and (
-            result is None or type(result) is np.ndarray) and (mask is None or type(mask) is np.ndarray):
+            result is None or type(result) is np.ndarray) and (mask is None or type(mask) is np.ndarray) and (
+            row_splits is None or type(row_splits) is np.ndarray):
         return _core.resample(((None, values, None, times, row_splits, kind, order,
                                 _ns(max_gap, "max_gap") if type(max_gap) is str else max_gap,
                                 _ns(max_age, "max_age") if type(max_age) is str else max_age,
@@ -137,16 +138,23 @@ def _prepare(label, place, values, times, row_splits, kind, order, max_gap, max_
     result, mask = out if isinstance(out, (tuple, list)) and len(out) == 2 else (out, None)
     if isinstance(result, (tuple, list)):
         raise ArgumentError(f"{place}out must be an array, or a pair of result and mask")
+    for name, output in ("out", result), ("out[1] (the mask)", mask):
+        if not (output is None or isinstance(output, np.ndarray) or _is_torch(output)):
+            raise ArgumentError(f"{place}{name} is a {type(output).__name__}: pass a numpy array or a torch tensor")
     torch = sys.modules["torch"] if _is_torch(values) else None
     source = "bf16" if torch and values.dtype is torch.bfloat16 else None
     if dtype is not None and not isinstance(dtype, str):
         dtype = str(dtype)[6:] if str(dtype).startswith("torch.") else np.dtype(dtype).name
-    if torch and _is_torch(result) and result.dtype is torch.bfloat16:
-        if dtype not in (None, "bfloat16"):
-            raise ArgumentError(f"{place}dtype is {dtype}, and out has bfloat16: leave dtype out")
-        dtype = "bfloat16"
+    dtype = "bfloat16" if dtype == "bf16" else dtype
+    is_out_bf16 = _is_torch(result) and result.dtype is sys.modules["torch"].bfloat16
+    if is_out_bf16 and dtype not in (None, "bfloat16"):
+        raise ArgumentError(f"{place}dtype is {dtype}, and out has bfloat16: leave dtype out")
+    if dtype == "bfloat16" and result is not None and not is_out_bf16:
+        raise ArgumentError(f"{place}dtype is bfloat16, and out has {result.dtype}: pass out of torch.bfloat16")
+    dtype = "bfloat16" if is_out_bf16 else dtype
     if dtype == "bfloat16" and not torch:
-        raise ArgumentError(f"{place}dtype is bfloat16, which numpy does not have: pass torch tensors")
+        name = "out" if is_out_bf16 else "dtype"
+        raise ArgumentError(f"{place}{name} is bfloat16, which numpy does not have: pass values as a torch tensor")
     is_bf16 = torch and (dtype == "bfloat16" or (source and dtype is None and result is None))
     arguments = (
         label, _plain(values, place, "values"), source, _plain(times, place, "times"),
