@@ -89,6 +89,7 @@ static void *kill_children(void *context)
     struct killer *killer = context;
     struct timespec pause = {0, 1000000};
     int64_t hit_ns = 0;
+    int killed = 0;
 
     killer->pause_ns = INT64_MAX;
 
@@ -101,15 +102,17 @@ static void *kill_children(void *context)
         children = popen(list, "r");
         while (children && !hit && fgets(list, sizeof list, children)) {
             list[strcspn(list, "\n")] = '\0';
-            if (has_file_open(list, "slow.hdf5")) {
+            /* the one before may take a moment to die */
+            if (atoi(list) != killed && has_file_open(list, "slow.hdf5")) {
                 const int64_t waited_ns = trajd_now_ns() - hit_ns;
                 const int others = hit_ns ? count_others() : 0;
                 killer->others = others > killer->others ? others : killer->others;
                 if (hit_ns && waited_ns < killer->pause_ns)
                     killer->pause_ns = waited_ns;
                 killer->oom_score_adj = read_number("/proc/%s/oom_score_adj", list);
-                kill(atoi(list), killer->signal);
+                killed = atoi(list);
                 hit_ns = trajd_now_ns();
+                kill(killed, killer->signal);
                 hit = true;
                 hits++;
             }
