@@ -39,16 +39,8 @@ static enum trajd_status open_plans(struct trajd_live_picture *picture, struct t
 /* Makes the value of steps without a frame. */
 static void make_padding(struct trajd_live_picture *picture)
 {
-    const uint64_t element = trajd_dtype_size(picture->preparation.type);
-    const uint8_t value_u8 = (uint8_t)picture->preparation.pad_value;
-    const uint16_t value_u16 = (uint16_t)picture->preparation.pad_value;
-    const float value_f32 = (float)picture->preparation.pad_value;
-    const void *value = element == 1   ? (const void *)&value_u8
-                        : element == 2 ? (const void *)&value_u16
-                                       : (const void *)&value_f32;
-
-    for (uint64_t i = 0; i < picture->frame_bytes; i += element)
-        memcpy(picture->frame + i, value, element);
+    trajd_image_fill(&picture->preparation, picture->frame,
+                     picture->frame_bytes / trajd_dtype_size(picture->preparation.type));
     trajd_image_finish_frame(&picture->finish, picture->frame, picture->padding);
 }
 

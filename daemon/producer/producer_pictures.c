@@ -1,7 +1,6 @@
 /* The pictures of a batch: finds the frame of each step, and has the frames made. */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "daemon/base/clock.h"
 #include "daemon/producer/gpu_pictures/gpu_frames.h"
@@ -24,24 +23,16 @@ static enum trajd_status make_padding(const struct trajd_producer *producer,
 {
     const struct trajd_image_preparation *preparation = &picture->plan->preparation;
     const struct trajd_image_finish *finish = &picture->plan->written;
-    const uint64_t element = trajd_dtype_size(preparation->type),
-                   bytes = finish->height * (uint64_t)finish->width * finish->channels * element;
-    uint8_t *frame = malloc(bytes);
-    const uint8_t value_u8 = (uint8_t)preparation->pad_value;
-    const uint16_t value_u16 = (uint16_t)preparation->pad_value;
-    const float value_f32 = (float)preparation->pad_value;
-    const void *value = element == 1   ? (const void *)&value_u8
-                        : element == 2 ? (const void *)&value_u16
-                                       : (const void *)&value_f32;
+    const uint64_t count = (uint64_t)finish->height * finish->width * finish->channels;
+    void *frame = malloc(count * trajd_dtype_size(preparation->type));
 
-    picture->padding = malloc(trajd_image_finish_bytes(&picture->plan->written));
+    picture->padding = malloc(trajd_image_finish_bytes(finish));
     if (!frame || !picture->padding) {
         free(frame);
         return no_memory(producer, error);
     }
-    for (uint64_t i = 0; i < bytes; i += element)
-        memcpy(frame + i, value, element);
-    trajd_image_finish_frame(&picture->plan->written, frame, picture->padding);
+    trajd_image_fill(preparation, frame, count);
+    trajd_image_finish_frame(finish, frame, picture->padding);
     free(frame);
     return TRAJD_OK;
 }

@@ -99,6 +99,10 @@ bool trajd_image_is_unscaled(const struct trajd_image_preparation *preparation);
 /* Returns whether a frame is its source, byte for byte: not cropped, resized or padded. */
 bool trajd_image_is_source(const struct trajd_image_preparation *preparation);
 
+/* Sets `count` elements of a frame, of the preparation's type, to its pad value. */
+void trajd_image_fill(const struct trajd_image_preparation *preparation, void *output,
+                      uint64_t count);
+
 /* The definition of correct, in double precision. `source` and `output` are whole frames without
  * gaps. TRAJD_ERR_MEMORY. The preparation must have passed the check. */
 enum trajd_status trajd_image_reference(const struct trajd_image_preparation *preparation,

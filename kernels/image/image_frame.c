@@ -23,11 +23,13 @@ struct trajd_image_span trajd_image_columns(const struct trajd_image_preparation
     return span(preparation->left, preparation->inner_width, preparation->width);
 }
 
-/* Fills `count` elements. */
-static void fill(const struct trajd_image_preparation *p, uint8_t *at, uint64_t count)
+void trajd_image_fill(const struct trajd_image_preparation *preparation, void *output,
+                      uint64_t count)
 {
+    const struct trajd_image_preparation *p = preparation;
     const float number = (float)p->pad_value;
     const uint16_t whole = (uint16_t)p->pad_value;
+    uint8_t *at = output;
 
     if (p->type == TRAJD_U8)
         memset(at, (int)p->pad_value, count);
@@ -47,12 +49,12 @@ void trajd_image_pad(const struct trajd_image_preparation *preparation, void *ou
 
     for (uint32_t y = 0; y < p->height; y++, at += row * size) {
         if (y < rows.place || y >= rows.place + rows.count) {
-            fill(p, at, row);
+            trajd_image_fill(p, at, row);
             continue;
         }
-        fill(p, at, (uint64_t)columns.place * p->channels);
-        fill(p, at + (uint64_t)right * p->channels * size,
-             (uint64_t)(p->width - right) * p->channels);
+        trajd_image_fill(p, at, (uint64_t)columns.place * p->channels);
+        trajd_image_fill(p, at + (uint64_t)right * p->channels * size,
+                         (uint64_t)(p->width - right) * p->channels);
     }
 }
 
