@@ -1,27 +1,13 @@
-/* Sizes and memory. Everything is allocated here, and touched, so that no page is mapped later.
+/* Sizes and memory. Everything is allocated at open, so that no page is mapped later.
  *
  * A ring holds twice the rows of the longest window, of the history and of the latencies, counted
- * at the mean rate of the recordings: a sensor may be twice as fast. Of frames it holds them once. A row is held for as long as no
- * newer ones displace it, so max_age needs no rows of its own. */
-#include <stdlib.h>
-#include <string.h>
+ * at the mean rate of the recordings: a sensor may be twice as fast. Frames it holds once. A row is
+ * held for as long as no newer ones displace it, so max_age needs no rows of its own. */
 
 #include "clients/live/live_reader.h"
 
 #define MOST_ROWS (UINT64_C(1) << 24)
 #define ALIGNMENT 64u
-
-static void *touch(void *memory, uint64_t bytes)
-{
-    return memory ? memset(memory, 0, bytes) : NULL;
-}
-
-static void *allocate(struct trajd_live_reader *reader, uint64_t count, uint64_t size_bytes)
-{
-    void *memory = trajd_live_alloc(reader, count, size_bytes);
-
-    return touch(memory, count * size_bytes);
-}
 
 static uint32_t grid_of(const struct trajd_live_source *source)
 {
@@ -48,10 +34,11 @@ static void make_steps(struct trajd_live_reader *reader, struct trajd_live_targe
     const struct trajd_live *live = reader->live;
     const bool exact = output->rate.num && live->anchor_rate.num;
 
-    output->step_ns = allocate(reader, output->step_count, sizeof *output->step_ns);
-    output->step_fraction = allocate(reader, output->step_count, sizeof *output->step_fraction);
-    output->row_offsets = allocate(reader, output->step_count, sizeof *output->row_offsets);
-    output->offsets_ns = allocate(reader, output->step_count, sizeof *output->offsets_ns);
+    output->step_ns = trajd_live_alloc(reader, output->step_count, sizeof *output->step_ns);
+    output->step_fraction =
+        trajd_live_alloc(reader, output->step_count, sizeof *output->step_fraction);
+    output->row_offsets = trajd_live_alloc(reader, output->step_count, sizeof *output->row_offsets);
+    output->offsets_ns = trajd_live_alloc(reader, output->step_count, sizeof *output->offsets_ns);
     if (!reader->status && !(is_near(live, output, output->from) &&
                              is_near(live, output, output->from + output->step_count)))
         reader->status = trajd_error_set(reader->error, TRAJD_ERR_ARGUMENT, 0,
@@ -139,9 +126,9 @@ static void make_ring(struct trajd_live_reader *reader, struct trajd_live_input 
     ring->row_bytes =
         input->has_rows ? (size_t)input->column_count * trajd_dtype_size(input->dtype) : 0;
     ring->row_words = (uint32_t)((ring->row_bytes + 7) / 8);
-    ring->words = allocate(reader, ring->capacity, (1 + (uint64_t)ring->row_words) * 8);
-    input->stamps_ns = allocate(reader, ring->capacity, sizeof *input->stamps_ns);
-    input->rows = allocate(reader, ring->capacity, (uint64_t)ring->row_words * 8 + 8);
+    ring->words = trajd_live_alloc(reader, ring->capacity, (1 + (uint64_t)ring->row_words) * 8);
+    input->stamps_ns = trajd_live_alloc(reader, ring->capacity, sizeof *input->stamps_ns);
+    input->rows = trajd_live_alloc(reader, ring->capacity, (uint64_t)ring->row_words * 8 + 8);
 }
 
 /* ---- the observation and the request ---- */
@@ -158,10 +145,10 @@ static void place_output(struct trajd_live_reader *reader, struct trajd_live_tar
 
     output->size_bytes = steps * output->column_count * trajd_dtype_size(output->dtype);
     if (output->transform || output->is_hidden)
-        output->rows =
-            allocate(reader, steps * output->row_column_count, trajd_dtype_size(output->row_dtype));
+        output->rows = trajd_live_alloc(reader, steps * output->row_column_count,
+                                        trajd_dtype_size(output->row_dtype));
     if (output->is_hidden) {
-        output->row_mask = allocate(reader, steps, 1);
+        output->row_mask = trajd_live_alloc(reader, steps, 1);
         return;
     }
     output->offset_bytes = live->size_bytes;
@@ -203,10 +190,12 @@ static void make_request(struct trajd_live_reader *reader)
 {
     struct trajd_live *live = reader->live;
 
-    live->request_clocks = allocate(reader, live->input_count + 1, sizeof *live->request_clocks);
+    live->request_clocks =
+        trajd_live_alloc(reader, live->input_count + 1, sizeof *live->request_clocks);
     live->request_grids =
-        allocate(reader, 2 * (uint64_t)live->output_count, sizeof *live->request_grids);
-    live->request_brackets = allocate(reader, live->source_count, sizeof *live->request_brackets);
+        trajd_live_alloc(reader, 2 * (uint64_t)live->output_count, sizeof *live->request_grids);
+    live->request_brackets =
+        trajd_live_alloc(reader, live->source_count, sizeof *live->request_brackets);
     if (reader->status)
         return;
     for (uint32_t i = 0; i <= live->input_count; i++)
@@ -248,7 +237,8 @@ enum trajd_status trajd_live_allocate(struct trajd_live *live, struct trajd_erro
     add_anchor_span(live);
     for (uint32_t i = 0; i < live->input_count && !reader.status; i++)
         make_ring(&reader, &live->inputs[i]);
-    live->anchors_ns = allocate(&reader, (uint64_t)live->steps_back + 1, sizeof *live->anchors_ns);
+    live->anchors_ns =
+        trajd_live_alloc(&reader, (uint64_t)live->steps_back + 1, sizeof *live->anchors_ns);
     for (uint32_t o = 0; o < live->output_count && !reader.status; o++) {
         make_steps(&reader, &live->outputs[o]);
         if (!reader.status)

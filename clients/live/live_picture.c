@@ -11,13 +11,6 @@ static uint64_t source_pixels(const struct trajd_image_preparation *preparation)
     return (uint64_t)preparation->source_height * preparation->source_width;
 }
 
-static void *allocate(struct trajd_live_reader *reader, uint64_t count, uint64_t size_bytes)
-{
-    void *memory = trajd_live_alloc(reader, count, size_bytes);
-
-    return memory ? memset(memory, 0, count * size_bytes) : NULL; /* maps the pages */
-}
-
 static enum trajd_status open_plans(struct trajd_live_picture *picture, struct trajd_error *error)
 {
     const struct trajd_image_preparation *preparation = &picture->preparation;
@@ -55,16 +48,16 @@ enum trajd_status trajd_live_picture_open(struct trajd_live *live,
     picture->frame_bytes = (uint64_t)finish->height * finish->width * finish->channels *
                            trajd_dtype_size(finish->source);
     picture->frame_words = (picture->frame_bytes + 7) / 8;
-    picture->frames = allocate(&reader, live->inputs[picture->input].ring.capacity,
-                               picture->frame_words * sizeof *picture->frames);
-    picture->frame = allocate(&reader, picture->frame_bytes, 1);
-    picture->padding = allocate(&reader, trajd_image_finish_bytes(finish), 1);
+    picture->frames = trajd_live_alloc(&reader, live->inputs[picture->input].ring.capacity,
+                                       picture->frame_words * sizeof *picture->frames);
+    picture->frame = trajd_live_alloc(&reader, picture->frame_bytes, 1);
+    picture->padding = trajd_live_alloc(&reader, trajd_image_finish_bytes(finish), 1);
     if (preparation->is_bgr)
-        picture->swapped = allocate(&reader, trajd_image_source_bytes(preparation), 1);
+        picture->swapped = trajd_live_alloc(&reader, trajd_image_source_bytes(preparation), 1);
     if (!trajd_image_is_source(preparation))
-        picture->prepared = allocate(&reader, trajd_image_bytes(preparation), 1);
+        picture->prepared = trajd_live_alloc(&reader, trajd_image_bytes(preparation), 1);
     if (picture->augment.count)
-        picture->cut = allocate(&reader, picture->frame_bytes, 1);
+        picture->cut = trajd_live_alloc(&reader, picture->frame_bytes, 1);
     if (!reader.status)
         reader.status = open_plans(picture, error);
     if (!reader.status)

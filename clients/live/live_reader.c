@@ -54,7 +54,7 @@ void *trajd_live_alloc(struct trajd_live_reader *reader, uint64_t count, uint64_
             trajd_error_set(reader->error, TRAJD_ERR_MEMORY, 0,
                             "the observation needs more than %zu MiB, or there is no memory",
                             reader->live->arena.limit_bytes >> 20);
-    return memory;
+    return memory ? memset(memory, 0, (size_t)bytes) : NULL; /* maps the pages */
 }
 
 const char *trajd_live_read_text(struct trajd_live_reader *reader,

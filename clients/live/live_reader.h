@@ -23,7 +23,8 @@ void trajd_live_check_keys(struct trajd_live_reader *reader, const struct trajd_
 /* Sets an error at the node, unless there is one. */
 void trajd_live_wrong(struct trajd_live_reader *reader, const struct trajd_yaml_node *node,
                       const char *rule);
-/* Returns zeroed memory of the arena, or NULL with an error. */
+/* Returns zeroed memory of the arena whose pages are mapped: a real-time loop must not wait for one.
+ * NULL with an error. */
 void *trajd_live_alloc(struct trajd_live_reader *reader, uint64_t count, uint64_t size_bytes);
 
 const char *trajd_live_read_text(struct trajd_live_reader *reader,
