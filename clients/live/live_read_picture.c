@@ -9,15 +9,19 @@ static const char *const augment_keys[] = {"kind",  "output", "excludes_last", "
                                            "ratio", NULL};
 static const char *const finish_keys[] = {"size",   "channels", "source", "type",
                                           "layout", "scale",    "offset", NULL};
-static const char *const filters[] = {"pillow-bilinear", "pillow-box",  "pillow-bicubic",
-                                      "pillow-lanczos",  "tf-lanczos3", "area",
-                                      "linear",          "nearest",     NULL};
 static const char *const kinds[] = {"crop", "resize", "resized_crop", NULL};
 static const char *const boxes[] = {"pixels", "tf", NULL};
 static const char *const layouts[] = {"hwc", "chw", NULL};
 
 static const enum trajd_augment_kind augment_kinds[] = {TRAJD_AUGMENT_CROP, TRAJD_AUGMENT_RESIZE,
                                                         TRAJD_AUGMENT_RESIZED_CROP};
+
+static enum trajd_image_filter read_filter(struct trajd_live_reader *reader,
+                                           const struct trajd_yaml_node *node)
+{
+    return (enum trajd_image_filter)trajd_live_read_word(reader, node, "filter",
+                                                         trajd_image_filter_names());
+}
 
 static void read_preparation(struct trajd_live_reader *reader, const struct trajd_yaml_node *node,
                              struct trajd_image_preparation *preparation)
@@ -37,7 +41,7 @@ static void read_preparation(struct trajd_live_reader *reader, const struct traj
         .channels = (uint32_t)trajd_live_read_int(reader, node, "channels", 1, 3),
         .type = trajd_live_read_dtype(reader, node, "type"),
         .crop = {(uint32_t)crop[0], (uint32_t)crop[1], (uint32_t)crop[2], (uint32_t)crop[3]},
-        .filter = (enum trajd_image_filter)trajd_live_read_word(reader, node, "filter", filters),
+        .filter = read_filter(reader, node),
         .inner_height = (uint32_t)inner[0],
         .inner_width = (uint32_t)inner[1],
         .top = (int32_t)corner[0],
@@ -71,7 +75,7 @@ static void read_step(struct trajd_live_reader *reader, const struct trajd_yaml_
         .scale = {1, 1},
         .ratio = {ratio[0], ratio[1]},
         .box = (enum trajd_augment_box)trajd_live_read_word(reader, node, "box", boxes),
-        .filter = (enum trajd_image_filter)trajd_live_read_word(reader, node, "filter", filters)};
+        .filter = read_filter(reader, node)};
 }
 
 static void read_augment(struct trajd_live_reader *reader, const struct trajd_yaml_node *picture,

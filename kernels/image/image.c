@@ -13,6 +13,7 @@ static const char *const filter_names[] = {
     [TRAJD_IMAGE_AREA] = "area",
     [TRAJD_IMAGE_LINEAR] = "linear",
     [TRAJD_IMAGE_NEAREST] = "nearest",
+    [TRAJD_IMAGE_FILTER_COUNT] = NULL,
 };
 
 static const char *const fit_names[] = {
@@ -20,7 +21,18 @@ static const char *const fit_names[] = {
     [TRAJD_IMAGE_PAD] = "pad",
     [TRAJD_IMAGE_PAD_TOPLEFT] = "pad_topleft",
     [TRAJD_IMAGE_COVER] = "cover",
+    [TRAJD_IMAGE_FIT_COUNT] = NULL,
 };
+
+const char *const *trajd_image_filter_names(void)
+{
+    return filter_names;
+}
+
+const char *const *trajd_image_fit_names(void)
+{
+    return fit_names;
+}
 
 const char *trajd_image_filter_name(enum trajd_image_filter filter)
 {

@@ -73,8 +73,11 @@ struct trajd_image_preparation {
     double pad_value; /* a value of the type */
 };
 
-/* Returns the name in configurations ("pillow-bilinear", "tf-lanczos3", "stretch", ...), or NULL for
- * a number that is none. */
+/* Return the names in configurations ("pillow-bilinear", "tf-lanczos3", "stretch", ...) in the order
+ * of their numbers, with NULL at the end. */
+const char *const *trajd_image_filter_names(void);
+const char *const *trajd_image_fit_names(void);
+/* Return one of these names, or NULL for a number that is none. */
 const char *trajd_image_filter_name(enum trajd_image_filter filter);
 const char *trajd_image_fit_name(enum trajd_image_fit fit);
 

@@ -125,23 +125,12 @@ enum trajd_status frame_read(const struct trajd_index *index, struct frame *fram
     return status;
 }
 
-/* Finds a name among those of a list of `count` numbers. */
-static bool find_name(const char *name, const char *(*name_of)(int), int count, int *number)
+static bool find_name(const char *name, const char *const *names, int *number)
 {
-    for (*number = 0; *number < count; (*number)++)
-        if (!strcmp(name, name_of(*number)))
+    for (*number = 0; names[*number]; (*number)++)
+        if (!strcmp(name, names[*number]))
             return true;
     return false;
-}
-
-static const char *filter_name(int filter)
-{
-    return trajd_image_filter_name((enum trajd_image_filter)filter);
-}
-
-static const char *fit_name(int fit)
-{
-    return trajd_image_fit_name((enum trajd_image_fit)fit);
 }
 
 enum trajd_status frame_read_resize(const struct frame_resize *request, const struct frame *frame,
@@ -158,13 +147,12 @@ enum trajd_status frame_read_resize(const struct frame_resize *request, const st
     if (sscanf(request->size, "%ux%u%n", &height, &width, &length) != 2 || request->size[length])
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "--resize %s: expected HEIGHTxWIDTH, like 224x224", request->size);
-    if (!find_name(filter, filter_name, TRAJD_IMAGE_FILTER_COUNT, &filter_number))
+    if (!find_name(filter, trajd_image_filter_names(), &filter_number))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "--filter %s: choose pillow-bilinear, pillow-box, pillow-bicubic, "
                                "pillow-lanczos, tf-lanczos3, area, linear or nearest",
                                filter);
-    if (!find_name(request->fit ? request->fit : "stretch", fit_name, TRAJD_IMAGE_FIT_COUNT,
-                   &fit_number))
+    if (!find_name(request->fit ? request->fit : "stretch", trajd_image_fit_names(), &fit_number))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "--fit %s: choose stretch, pad, pad_topleft or cover", request->fit);
     *preparation =

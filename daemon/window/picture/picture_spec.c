@@ -42,14 +42,10 @@ static enum trajd_status read_crop(const struct trajd_yaml *yaml,
 static enum trajd_status read_fit(const struct trajd_yaml *yaml, const struct trajd_yaml_node *node,
                                   enum trajd_image_fit *fit, struct trajd_error *error)
 {
-    const char *names[TRAJD_IMAGE_FIT_COUNT + 1];
     int choice = 0;
-    enum trajd_status status;
+    const enum trajd_status status =
+        trajd_yaml_choice(yaml, node, trajd_image_fit_names(), &choice, error);
 
-    for (int f = 0; f < TRAJD_IMAGE_FIT_COUNT; f++)
-        names[f] = trajd_image_fit_name((enum trajd_image_fit)f);
-    names[TRAJD_IMAGE_FIT_COUNT] = NULL;
-    status = trajd_yaml_choice(yaml, node, names, &choice, error);
     *fit = (enum trajd_image_fit)choice;
     return status;
 }

@@ -35,10 +35,5 @@ enum trajd_status trajd_picture_read_filter(const struct trajd_yaml *yaml,
                                             const struct trajd_yaml_node *node, int *filter,
                                             struct trajd_error *error)
 {
-    const char *names[TRAJD_IMAGE_FILTER_COUNT + 1];
-
-    for (int f = 0; f < TRAJD_IMAGE_FILTER_COUNT; f++)
-        names[f] = trajd_image_filter_name((enum trajd_image_filter)f);
-    names[TRAJD_IMAGE_FILTER_COUNT] = NULL;
-    return trajd_yaml_choice(yaml, node, names, filter, error);
+    return trajd_yaml_choice(yaml, node, trajd_image_filter_names(), filter, error);
 }
