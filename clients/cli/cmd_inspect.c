@@ -10,8 +10,9 @@
 #include "clients/cli/frames/frame_show.h"
 #include "daemon/base/json.h"
 #include "daemon/index/index.h"
-#include "proto/array_len.h"
 #include "daemon/index/rows/encoded.h"
+#include "daemon/window/window_report.h"
+#include "proto/array_len.h"
 
 enum { LISTED_MAX = 20 };
 
@@ -30,14 +31,6 @@ struct clock_summary {
     uint64_t intervals;
     int64_t shortest_ns, longest_ns;
 };
-
-static const char *kind_name(enum trajd_kind kind)
-{
-    static const char *const names[TRAJD_KIND_COUNT] = {
-        "linear", "previous", "nearest", "slerp xyzw", "slerp wxyz", "angle", "mean"};
-
-    return kind < TRAJD_KIND_COUNT ? names[kind] : "?";
-}
 
 static const char *filter_name(uint16_t filter)
 {
@@ -207,7 +200,7 @@ static void print_stream(const struct trajd_index *index, const struct trajd_ind
     count_rows(index, stream->array_index, &least, &most, &episodes);
     snprintf(rows, sizeof rows, least == most ? "%" PRIu64 : "%" PRIu64 "..%" PRIu64, least, most);
     printf("  %-32s %-5s %-16s %-10s %-12s T=%-10s %s", stream->name,
-           trajd_dtype_name(stream->dtype), shape, kind_name(stream->kind),
+           trajd_dtype_name(stream->dtype), shape, trajd_window_kind_name(stream->kind),
            index->clocks[stream->clock_index].name, rows, storage);
     if (episodes < index->kept_count)
         printf(", in %u of %u episodes", episodes, index->kept_count);
@@ -317,7 +310,7 @@ static void json_stream(struct trajd_json *json, const struct trajd_index *index
     for (uint32_t i = 0; i < stream->rank; i++)
         trajd_json_u64(json, NULL, stream->shape[i]);
     trajd_json_close_array(json);
-    trajd_json_string(json, "kind", kind_name(stream->kind));
+    trajd_json_string(json, "kind", trajd_window_kind_name(stream->kind));
     trajd_json_string(json, "clock", index->clocks[stream->clock_index].name);
     trajd_json_string(json, "storage", storage);
     trajd_json_u64(json, "fewest_rows", least);

@@ -12,9 +12,9 @@
 void trajd_window_report(const struct trajd_mixture_plan *plan, FILE *out);
 
 /* Returns "linear", "slerp xyzw", ... */
+const char *trajd_window_kind_name(enum trajd_kind kind);
 /* Returns "return" or "sum" where a target adds rows, else the name of its kind. */
 const char *trajd_window_target_kind_name(const struct trajd_window_plan *plan,
                                           const struct trajd_plan_target *target);
-const char *trajd_window_kind_name(enum trajd_kind kind);
 
 #endif
