@@ -11,24 +11,9 @@ import pytest
 from scipy.spatial.transform import Rotation, Slerp
 
 import libtrajd as trajd
+from lab_clocks import make_episode, write_lab
 from paths import BUILD
 
-LAYOUT = """
-layout: lab
-episodes: {files: "*.hdf5", groups: /ep_*}
-clocks:
-  arm:  {path: arm_t, unit: ns, latency: 1ms}
-  grip: {path: grip_t, unit: ns, repeated: drop, lost_rows: 20%}
-  ft:   {rate: 200, rows: wrench, start: {path: ft_t0, unit: ns}}
-streams:
-  q:      {clock: arm, kind: linear}
-  turn:   {clock: arm, kind: angle}
-  rot:    {clock: arm, kind: slerp, order: xyzw}
-  grip:   {clock: grip, kind: previous}
-  near:   {path: grip, clock: grip, kind: nearest}
-  wrench: {clock: ft, kind: mean}
-  extra:  {clock: arm, kind: linear, optional: true}
-"""
 CONFIG = """
 datasets: {{lab: {{path: {path}, layout: {layout}}}}}
 feeds:
@@ -66,27 +51,11 @@ WORDS = {1: r"before start", 2: r"after end", 3: r"^gap of [\d.]+ ms \(rows \d+,
          7: r"^held row \d+ is [\d.]+ (ms|s) old, max_age is (12|20) ms$"}
 
 
-def write(path):
-    rng = np.random.default_rng(3)
-    with h5py.File(path, "w") as file:
-        for number in range(6):
-            group, t0 = file.create_group(f"ep_{number}"), 1_700_000_000_000_000_000 + number * 10**10
-            steps = rng.integers(8_000_000, 12_000_000, 60)
-            steps[rng.integers(5, 55, 3)] = 40_000_000                     # gaps
-            arm = t0 + np.cumsum(steps)
-            grip = np.repeat(t0 + 30_000_000 * number + 33_333_333 * np.arange(14), 1 + (np.arange(14) % 5 == 4))  # some rows twice
-            group["arm_t"], group["grip_t"] = arm, grip
-            group["ft_t0"] = np.int64(t0 + 17_000_003)
-            q = rng.normal(size=(60, 2))
-            q[rng.integers(0, 60, 2), rng.integers(0, 2)] = np.nan
-            group["q"] = q
-            group["turn"] = rng.uniform(-np.pi, np.pi, (60, 1)).astype(np.float32)
-            rot = rng.normal(size=(60, 4))
-            group["rot"] = rot / np.linalg.norm(rot, axis=1, keepdims=True)
-            group["grip"] = rng.normal(size=(len(grip), 1))
-            group["wrench"] = rng.normal(size=(int(100 + 5 * number), 3)).astype(np.float32)
-            if number % 2:
-                group["extra"] = rng.normal(size=(60, 2))
+def start(daemon, folder, pad):
+    """Writes six episodes and starts a daemon that has them."""
+    random = np.random.default_rng(3)
+    write_lab(folder, [make_episode(random, number) for number in range(6)])
+    return daemon(CONFIG.format(path=folder / "lab.hdf5", layout=folder / "lab.yaml", pad=pad))
 
 
 def explain(client, window, **question):
@@ -145,19 +114,16 @@ def check_step(got, mask, step, head, data, edge):
 def stamps(group, source, origin):
     """Returns the stamps of all rows in ns, with the origin that the layout gives."""
     if source["clock"] == "ft":
-        return int(group["ft_t0"][()]) - origin + np.arange(len(group["wrench"])) * 10**9 // 200
-    return group["arm_t" if source["clock"] == "arm" else "grip_t"][:] - (1_000_000 if source["clock"] == "arm" else 0) - origin
+        return int(group["ft_t0"][()]) - origin + np.arange(len(group["wrench"])) * 10**9 // 333
+    return group[source["clock"] + "_t"][:] - {"arm": 1_000_000, "grip": 2_999_000}[source["clock"]] - origin
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pad", ["edge", "zero", "nan"])
 def test_every_step_is_told_as_it_was_made(daemon, tmp_path, pad):
-    (tmp_path / "lab.yaml").write_text(LAYOUT)
-    path = tmp_path / "lab.hdf5"
-    write(path)
-    one = daemon(CONFIG.format(path=path, layout=tmp_path / "lab.yaml", pad=pad))
+    one = start(daemon, tmp_path, pad)
     rng, seen = np.random.default_rng(5), collections.Counter()
-    with h5py.File(path) as file:
+    with h5py.File(tmp_path / "lab.hdf5") as file:
         for feed in ("grid", "rows"):
             client = one.client()
             client.open(feed)
@@ -213,9 +179,7 @@ def test_long_windows_come_in_pages(daemon, demo_file):
 
 
 def test_trajctl(daemon, tmp_path):
-    (tmp_path / "lab.yaml").write_text(LAYOUT)
-    write(tmp_path / "lab.hdf5")
-    one = daemon(CONFIG.format(path=tmp_path / "lab.hdf5", layout=tmp_path / "lab.yaml", pad="edge"))
+    one = start(daemon, tmp_path, "edge")
     client = one.client()
 
     def trajctl(*arguments):

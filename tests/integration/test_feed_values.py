@@ -5,10 +5,13 @@ import pytest
 from scipy.spatial.transform import Rotation, Slerp
 
 from datasets import natural
+from feeds import MIXED
 
-POLICY = """
+DEMO = """
 datasets: {{demo: {{path: {path}, layout: demo}}}}
 feeds:
+"""
+POLICY = DEMO + """\
   policy:
     dataset: demo
     global_batch: 32
@@ -21,24 +24,6 @@ feeds:
       actions:             {{at: -1..14}}
       rewards:             {{at: 0, dtype: float64}}
       flags:               {{from: dones, at: 0}}
-"""
-
-MANY_CLOCKS = """
-datasets: {{demo: {{path: {path}, layout: demo}}}}
-feeds:
-  mixed:
-    dataset: demo
-    global_batch: 16
-    rate: 10
-    anchor: {{clock: pose}}
-    tail: short
-    outputs:
-      joints:   {{from: joint_pos, at: -3..0}}
-      position: {{from: pose_pos, at: -3..0}}
-      rotation: {{from: pose_quat, at: -3..0}}
-      gripper:  {{from: gripper_cmd, at: -3..0}}
-      fast:     {{from: pose_pos, at: -40ms..0ms @ 100}}
-      actions:  {{from: [pose_pos, gripper_cmd], at: 0..5, role: action}}
 """
 
 
@@ -118,7 +103,7 @@ def seen(stamps, anchor):
 
 
 def test_many_clocks_on_one_grid(daemon, demo_file):
-    rows = batches(daemon, MANY_CLOCKS.format(path=demo_file), "mixed")
+    rows = batches(daemon, (DEMO + MIXED).format(path=demo_file), "mixed")
     with h5py.File(demo_file) as file:
         demos = [{name: demo[name][:] for name in ("joint_t", "joint_pos", "pose_t", "pose_pos", "pose_quat", "gripper_t",
                                                    "gripper_cmd")} for demo in episodes(file)]

@@ -1,4 +1,4 @@
-"""Configurations of a feed `train` over the demonstration dataset."""
+"""Configurations of feeds over the demonstration dataset. All but MIXED are called `train`."""
 
 SMALL_BATCHES = """
 datasets: {{demo: {{path: {path}, layout: demo}}}}
@@ -46,6 +46,23 @@ feeds:
       obs/robot0_eef_pos: {{at: -1..0}}
       obs/robot0_gripper_qpos: {{at: 0}}
       actions: {{at: -1..14}}
+"""
+
+# a feed that resamples streams of several clocks to 10 Hz
+MIXED = """\
+  mixed:
+    dataset: demo
+    global_batch: 16
+    rate: 10
+    anchor: {{clock: pose}}
+    tail: short
+    outputs:
+      joints:   {{from: joint_pos, at: -3..0}}
+      position: {{from: pose_pos, at: -3..0}}
+      rotation: {{from: pose_quat, at: -3..0}}
+      gripper:  {{from: gripper_cmd, at: -3..0}}
+      fast:     {{from: pose_pos, at: -40ms..0ms @ 100}}
+      actions:  {{from: [pose_pos, gripper_cmd], at: 0..5, role: action}}
 """
 
 
