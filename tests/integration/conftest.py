@@ -1,10 +1,12 @@
-"""Fixtures for tests of trajctl's subcommands that write files."""
+"""Fixtures for tests of installed programs, and of trajctl's subcommands that write files."""
 import os
 import pathlib
+import shutil
 import tempfile
 
 import pytest
 from datasets import make_demo_file, make_long_file
+from installing import install
 from preprocess_station import Station
 
 
@@ -25,6 +27,16 @@ def long_file(tmp_path_factory):
 def small_file(tmp_path_factory):
     """Eight episodes, one of which has a gap."""
     return make_demo_file(tmp_path_factory.mktemp("small") / "small.hdf5", episodes=8)
+
+
+@pytest.fixture(scope="session")
+def prefix(tmp_path_factory):
+    """A folder in which the build under test is installed."""
+    if not all(map(shutil.which, ("pkg-config", "gcc", "cmake"))):
+        pytest.skip("pkg-config, gcc or cmake is missing")
+    folder = tmp_path_factory.mktemp("prefix")
+    install(folder)
+    return folder
 
 
 @pytest.fixture

@@ -1,44 +1,20 @@
 """libtrajd_live as a stranger uses it: from an installed prefix, through pkg-config alone."""
 import re
 import shutil
-import subprocess
 
 import pytest
 
-from installing import install
-from paths import BUILD, ROOT, clean_environment
+from installing import build, run
+from paths import ROOT
 
-
-def run(*command, **variables):
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True,
-                          env=clean_environment(**variables), timeout=120)
-    assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
-    return done.stdout
-
-
-@pytest.fixture(scope="module")
-def prefix(tmp_path_factory):
-    if not all(map(shutil.which, ("pkg-config", "gcc", "cmake"))):
-        pytest.skip("pkg-config, gcc or cmake is missing")
-    if re.search(r"TRAJD_SANITIZE:\w+=.", (BUILD / "CMakeCache.txt").read_text()):
-        pytest.skip("an instrumented library needs an instrumented program")
-    folder = tmp_path_factory.mktemp("prefix")
-    install(folder)
-    return folder
-
-
-def build(prefix, source, *options, compiler="gcc"):
-    folder = next(prefix.glob("lib*/**/pkgconfig"))
-    flags = run("pkg-config", "--cflags", "--libs", "trajd_live", PKG_CONFIG_PATH=str(folder)).split()
-    run(compiler, "-Wall", "-Wextra", "-Werror", *options, source, "-o", source.with_suffix(""), *flags, f"-Wl,-rpath,{folder.parent}")
-    return source.with_suffix("")
+pytestmark = pytest.mark.release
 
 
 def test_the_example_of_the_manual(prefix):
     page = (prefix / "share/man/man3/trajd_live.3").read_text()
     source = prefix / "live_example.c"
     source.write_text(re.search(r"\.Bd -literal.*?\n(.*?)\.Ed", page, re.S)[1].replace("\\e", "\\"))
-    assert run(build(prefix, source, "-std=c11")) == "1 3, 2 5\n"
+    assert run(build(prefix, "trajd_live", source, "-std=c11")) == "1 3, 2 5\n"
 
 
 def test_the_header_is_also_cpp(prefix):
@@ -46,7 +22,7 @@ def test_the_header_is_also_cpp(prefix):
         pytest.skip("g++ is missing")
     source = prefix / "live_header.cpp"
     source.write_text("#include <trajd_live.h>\nint main() { trajd_live *none = nullptr; trajd_live_close(&none); }\n")
-    run(build(prefix, source, "-std=c++17", compiler="g++"))
+    run(build(prefix, "trajd_live", source, "-std=c++17", compiler="g++"))
 
 
 def test_it_needs_no_daemon_and_exports_its_header(prefix):
