@@ -183,7 +183,7 @@ def _finish(torch, is_bf16, result, mask, made, made_mask):
 
 @functools.lru_cache(64)
 def _ns(text, name):
-    """Returns the ns of a text such as "50ms", in a tuple, because they are ns whatever the unit of times is."""
+    """Returns (ns,) of a text such as "50ms". A number without a tuple has the unit of the times."""
     match = DURATION.fullmatch(text)
     if not match:
         raise ArgumentError(f"{name} is {text!r}: {NO_DURATION}")
