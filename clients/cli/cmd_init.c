@@ -142,6 +142,18 @@ static enum trajd_status open_datasets(struct init *init, struct trajd_error *er
     return status;
 }
 
+/* Names the feeds whose outputs lack an action on stderr. */
+static void report_missing_actions(const struct init *init)
+{
+    for (uint32_t i = 0; i < init->count; i++)
+        if (!config_find_action(init->datasets[i].index))
+            fprintf(stderr,
+                    "trajctl: %s: no stream has a name of actions. Add the one that the policy "
+                    "predicts to the outputs of the configuration: actions: {from: STREAM, at: "
+                    "%s}\n",
+                    init->shapes[i].path, init->preset->actions);
+}
+
 static int write_config(const struct init *init)
 {
     FILE *out = init->output ? fopen(init->output, "wx") : stdout;
@@ -150,6 +162,7 @@ static int write_config(const struct init *init)
     if (!out)
         return cli_fail("%s: %s", init->output, strerror(errno));
     config_write(out, init->datasets, init->count, init->preset);
+    report_missing_actions(init);
     failed = fflush(out) || ferror(out);
     if (init->output)
         failed = fclose(out) || failed;

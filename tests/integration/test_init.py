@@ -1,6 +1,8 @@
 """trajctl init and check: the daemon accepts the configuration that `init` guesses from a file."""
 import subprocess
 
+import h5py
+import numpy as np
 import pytest
 import yaml
 
@@ -59,6 +61,29 @@ def test_the_windows_of_init_the_readme_and_the_example_are_alike(tmp_path, demo
 def test_recordings(tmp_path, name, stream):
     made, checked = check(tmp_path, RECORDINGS / f"{name}.hdf5")
     assert "split" not in made and stream in checked  # a dataset of one or two episodes has none for validation
+
+
+@pytest.mark.parametrize("preset, steps", [(None, "-1..14"), ("act", "0..99")])
+def test_a_file_without_actions(tmp_path, preset, steps):
+    """The draft and stderr say so, with the line that is missing; with that line, the configuration has actions."""
+    with h5py.File(tmp_path / "lab.hdf5", "w") as file:
+        for e in range(2):
+            states = np.random.default_rng(e).normal(size=(40, 9))
+            states[:, 0] = np.arange(40) * 0.05
+            file[f"data/demo_{e}/states"] = states
+            file[f"data/demo_{e}/joint_velocities"] = states[:, 1:8]
+    made = trajctl("init", *(["--preset", preset] if preset else []), tmp_path / "lab.hdf5")
+    line = f"actions: {{from: STREAM, at: {steps}}}"
+    assert made.returncode == 0 and made.stderr.startswith(f"trajctl: {tmp_path}/lab.hdf5: no stream has a name of actions. Add "), made.stderr
+    assert line in made.stderr and f"      # No stream has a name of actions. Name the one that the policy predicts:\n      # {line}\n" in made.stdout
+    (tmp_path / "trajd.yaml").write_text(made.stdout.replace(f"# {line}", line.replace("STREAM", "joint_velocities")))
+    checked = trajctl("check", tmp_path / "trajd.yaml")
+    assert checked.returncode == 0 and any(l.split()[:2] == ["actions", "joint_velocities"] for l in checked.stdout.splitlines()), checked
+
+
+def test_a_file_with_actions_says_nothing_of_them(demo_file):
+    made = trajctl("init", demo_file)
+    assert made.returncode == 0 and not made.stderr and "No stream" not in made.stdout
 
 
 def test_mistakes(tmp_path):

@@ -199,7 +199,7 @@ def test_encoded_pictures(tmp_path):
     config, layout, checked = make_config(tmp_path, tmp_path / "cams.h5")
     assert layout.count("image: {color: rgb}") == 2 and "red and blue may be swapped" in layout
     assert "rate: {path: info/fps}" in layout and "joint" in checked and "30 Hz" in checked
-    assert "      top: {at: 0}" in config and "jpeg frames" in config
+    assert "      obs/top: {from: top, at: 0}" in config and "jpeg frames" in config
 
 
 def test_a_period(tmp_path):

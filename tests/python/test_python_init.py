@@ -1,5 +1,6 @@
 """`trajctl init --preset NAME` writes a configuration that trains with style=NAME: check accepts it, and a feed opens."""
 import re
+import runpy
 import subprocess
 
 import h5py
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 import trajd
-from paths import TRAJCTL
+from paths import ROOT, TRAJCTL
 from picture_files import random_frames, write_encoded, write_episodes
 
 MEAN, STD = np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])
@@ -23,7 +24,8 @@ STYLES = {  # what the style's batches have of two cameras, 240x320 and 120x160:
 
 def init(style, path, config):
     """Runs init and check. Returns the configuration."""
-    made = subprocess.run([TRAJCTL, "init", "--preset", style, path, "-o", config], capture_output=True, text=True, timeout=60)
+    preset = ["--preset", style] if style else []
+    made = subprocess.run([TRAJCTL, "init", *preset, path, "-o", config], capture_output=True, text=True, timeout=60)
     assert made.returncode == 0, made.stderr
     checked = subprocess.run([TRAJCTL, "check", config], capture_output=True, text=True, timeout=60)
     assert checked.returncode == 0, checked.stdout + checked.stderr
@@ -68,6 +70,38 @@ def test_actions_and_a_state_of_other_names(tmp_path):
     text = init("act", tmp_path / "lab.hdf5", tmp_path / "made.yaml")
     assert re.search(r"^ +qpos: \{from: \[arm/angles, arm/rotation\], at: 0, norm: \{by: mean_std, min_std: 0.01, mask: \[(true, ){6}false, false, false, false\]\}\}", text, re.M), text
     assert re.search(r"^ +actions: \{from: cmd, preset: act, at: 0\.\.99\}.*GUESS", text, re.M), text
+
+
+FAMILIES = {  # paths in an episode: their numbers of columns, and the file's name for an episode
+    "robosuite_raw": ({"states": 9, "actions": 7, "joint_torques": 7}, "data/demo_{}"),
+    "robomimic": ({"actions": 7, "actions_abs": 7, "obs/eef_pos": 3, "obs/action": 2, "rewards": 1}, "data/demo_{}"),
+    "droid_like": ({"action/arm": 7, "action/gripper": 1, "robot/arm": 7, "robot/touch": 3}, "run_{}"),
+    "clashing": ({"action": 7, "actions/more": 2, "x": 3, "obs/x": 2, "arm/q": 4}, "run_{}"),
+    "commands": ({"cmd": 7, "target_grip": 2, "arm/q": 7}, "run_{}"),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_names_without_a_preset_are_those_of_the_readme_and_the_examples(daemon, tmp_path, family):
+    """batch["obs"] has all observations, and batch["actions"] the actions, whatever the file calls them."""
+    streams, episode = FAMILIES[family]
+    with h5py.File(tmp_path / "lab.hdf5", "w") as file:
+        for e in range(3):
+            for name, columns in streams.items():
+                file[f"{episode.format(e)}/{name}"] = np.sin(np.arange(40)[:, None] * 0.05 + np.arange(columns))
+                if name == "states":
+                    file[f"{episode.format(e)}/{name}"][:, 0] = np.arange(40) * 0.05
+    text = init(None, tmp_path / "lab.hdf5", tmp_path / "made.yaml")
+    one = daemon(text.replace("version: 1\n", "").replace('"./', f'"{tmp_path}/'), folder="daemon")
+    rows_of = runpy.run_path(str(ROOT / "clients/python/examples/behaviour_cloning.py"))["rows_of"]
+    with trajd.connect(one.endpoint, feed="train", timeout=60) as feed:
+        for batch in feed.epoch(0):
+            seen, actions, valid = rows_of(batch)
+            assert actions.shape[1:] == (16, 7) and batch["actions_is_pad"].shape == valid.shape == actions.shape[:2]
+            assert set(batch["obs"]) == {
+                "robosuite_raw": {"joint_torques"}, "robomimic": {"eef_pos", "action"}, "droid_like": {"robot_arm", "touch"}, "clashing": {"x", "q"},
+                "commands": {"q"}}[family]
+            assert np.isfinite(seen).all() and seen.std() > 0
 
 
 def test_help_names_the_presets():

@@ -9,7 +9,7 @@
 #include "daemon/window/picture/picture_prepared.h"
 #include "proto/array_len.h"
 
-enum { PICTURE_RANK = 2 };
+enum { PICTURE_RANK = 2, COMMENT_COLUMN = 48 };
 
 /* What all lines of a feed have in common. */
 struct writer {
@@ -83,8 +83,8 @@ static void print_line(const struct writer *w, const struct trajd_index_stream *
                        bool is_comment, const char *name, const char *keys, const char *note)
 {
     const bool is_own = !strcmp(name, stream->name);
-    const int width =
-        32 - (int)strlen(name) - (int)strlen(keys) - (is_own ? 0 : 8 + (int)strlen(stream->name));
+    const int width = COMMENT_COLUMN - (int)strlen(name) - (int)strlen(keys) -
+                      (is_own ? 0 : 8 + (int)strlen(stream->name));
 
     fprintf(w->out, "      %s", is_comment ? "# " : "");
     draft_write_text(w->out, name);
@@ -128,37 +128,48 @@ static bool is_slerp(const struct trajd_index_stream *stream)
     return stream->kind == TRAJD_KIND_SLERP_XYZW || stream->kind == TRAJD_KIND_SLERP_WXYZ;
 }
 
-/* Writes a stream by its own name. */
+/* Writes the output's name for an observation: the last part of the stream's name, or where another
+ * stream has that part all of them, joined by "_", so that a batch's `obs` has no further groups.
+ * `x` beside `obs/x` keeps its name. */
+static void name_output(const struct writer *w, const struct trajd_index_stream *stream,
+                        char name[DRAFT_NAME_MAX])
+{
+    const char *last = draft_last_name(stream->name), *prefix = "obs/";
+    bool is_taken = (w->preset->state && !strcmp(last, w->preset->state)) ||
+                    !strncmp(last, "action", 6) || !strncmp(stream->name, "obs/", 4);
+
+    if (w->preset->state || !strncmp(stream->name, "obs/", 4))
+        prefix = "";
+    for (uint32_t s = 0; s < w->index->stream_count; s++) {
+        const char *other = w->index->streams[s].name;
+        is_taken =
+            is_taken || (&w->index->streams[s] != stream && !strcmp(last, draft_last_name(other)));
+        if (!strncmp(other, "obs/", 4) && !strcmp(other + 4, stream->name))
+            prefix = "";
+    }
+    snprintf(name, DRAFT_NAME_MAX, "%s%s", prefix, is_taken ? stream->name : last);
+    for (char *slash = name + strlen(prefix); *prefix && (slash = strchr(slash, '/'));)
+        *slash = '_';
+}
+
+/* Writes a stream without what a trainer would ask for. A comment has the stream's own name. */
 static void print_plain(const struct writer *w, const struct trajd_index_stream *stream,
                         bool is_comment)
 {
     const bool is_guess = is_command(w->index, stream);
-    const char *at = config_is_action(stream) || is_guess                ? w->preset->actions
+    const bool is_action = config_is_action(stream) || is_guess;
+    const char *at = is_action                                           ? w->preset->actions
                      : stream->rank >= PICTURE_RANK && !*w->preset->name ? "0"
                                                                          : w->preset->observations;
-    char keys[2 * CONFIG_KEYS_SIZE], image[CONFIG_KEYS_SIZE];
+    char name[DRAFT_NAME_MAX], keys[2 * CONFIG_KEYS_SIZE], image[CONFIG_KEYS_SIZE];
 
+    if (is_comment || is_action)
+        snprintf(name, sizeof name, "%s", stream->name);
+    else
+        name_output(w, stream, name);
     prepared_keys(stream, image);
     snprintf(keys, sizeof keys, "at: %s%s%s", at, is_guess ? ", role: action" : "", image);
-    print_line(w, stream, is_comment, stream->name, keys,
-               is_guess ? "GUESS: a command, so an action" : "");
-}
-
-/* Writes the output's name for an observation: the last part of the stream's name, where no other
- * stream has it. */
-static void name_output(const struct writer *w, const struct trajd_index_stream *stream,
-                        char name[DRAFT_NAME_MAX])
-{
-    const char *last = draft_last_name(stream->name);
-    bool is_taken = (w->preset->state && !strcmp(last, w->preset->state)) ||
-                    !strncmp(last, "action", 6) || !strncmp(stream->name, "obs/", 4);
-
-    for (uint32_t s = 0; s < w->index->stream_count; s++)
-        is_taken = is_taken || (&w->index->streams[s] != stream &&
-                                !strcmp(last, draft_last_name(w->index->streams[s].name)));
-    snprintf(name, DRAFT_NAME_MAX, "%s%s",
-             w->preset->state || !strncmp(stream->name, "obs/", 4) ? "" : "obs/",
-             is_taken ? stream->name : last);
+    print_line(w, stream, is_comment, name, keys, is_guess ? "GUESS: a command, so an action" : "");
 }
 
 static void print_picture(const struct writer *w, const struct trajd_index_stream *stream)
@@ -177,12 +188,20 @@ static void print_picture(const struct writer *w, const struct trajd_index_strea
     print_line(w, stream, false, name, keys, is_other ? "resized: the style stacks cameras" : "");
 }
 
+static bool is_called_actions(const struct trajd_index *index,
+                              const struct trajd_index_stream *stream)
+{
+    (void)index;
+    return !strcmp(stream->name, "actions");
+}
+
 static bool is_the_action(const struct trajd_index *index, const struct trajd_index_stream *stream)
 {
     (void)index;
     return !strcmp(stream->name, "action") || !strcmp(stream->name, "actions");
 }
 
+/* Writes the action. Its output is `actions`; the styles of trainers read `action`, too. */
 static void print_action(const struct writer *w)
 {
     const struct config_preset *preset = w->preset;
@@ -194,7 +213,7 @@ static void print_action(const struct writer *w)
     snprintf(keys, sizeof keys, "%s%s%sat: %s%s%s", preset->action ? "preset: " : "",
              preset->action ? preset->action : "", preset->action ? ", " : "", preset->actions,
              has_norm ? ", norm: " : "", has_norm ? preset->norm : "");
-    print_line(w, stream, false, is_named ? stream->name : "actions", keys,
+    print_line(w, stream, false, is_named && *preset->name ? stream->name : "actions", keys,
                is_named ? "" : "GUESS: the actions");
 }
 
@@ -287,10 +306,10 @@ static bool is_an_action(const struct trajd_index *index, const struct trajd_ind
     return config_is_action(stream) && stream->rank < PICTURE_RANK;
 }
 
-static const struct trajd_index_stream *find_action(const struct trajd_index *index)
+const struct trajd_index_stream *config_find_action(const struct trajd_index *index)
 {
     static bool (*const tests[])(const struct trajd_index *, const struct trajd_index_stream *) = {
-        is_the_action, is_an_action, is_command};
+        is_called_actions, is_the_action, is_an_action, is_command};
 
     for (size_t t = 0; t < ARRAY_LEN(tests); t++)
         for (uint32_t s = 0; s < index->stream_count; s++)
@@ -343,29 +362,37 @@ static void print_for_trainer(const struct writer *w, const struct trajd_index_s
         print_plain(w, stream, true);
 }
 
+/* Writes a stream for a trainer that was not named. Streams of other moments become comments, and
+ * those that cannot lie beside `actions` in a batch. */
+static void print_for_any(const struct writer *w, const struct trajd_index_stream *stream)
+{
+    if (stream == w->action)
+        print_action(w);
+    else
+        print_plain(w, stream,
+                    config_is_action(stream) ? !strncmp(stream->name, "actions/", 8)
+                                             : !is_observation(stream));
+}
+
 void config_write_outputs(FILE *out, const struct trajd_index *index, uint32_t anchor,
                           const struct config_preset *preset)
 {
     struct writer w = {.out = out, .index = index, .anchor = anchor, .preset = preset};
+    const bool has_style = *preset->name;
 
-    if (!*preset->name) {
-        for (uint32_t s = 0; s < index->stream_count; s++)
-            print_plain(&w, &index->streams[s],
-                        !is_observation(&index->streams[s]) &&
-                            !config_is_action(&index->streams[s]));
-        return;
-    }
-    w.action = find_action(index);
-    w.state = find_state(&w);
+    w.action = config_find_action(index);
+    w.state = has_style ? find_state(&w) : NULL;
     if (preset->stacks)
         w.size = common_size(index);
     if (preset->state)
         print_state(&w);
     for (uint32_t s = 0; s < index->stream_count; s++)
-        print_for_trainer(&w, &index->streams[s]);
-    if (w.action)
+        (has_style ? print_for_trainer : print_for_any)(&w, &index->streams[s]);
+    if (w.action && has_style)
         print_action(&w);
-    else
-        fprintf(out, "      # style %s needs an output actions: no stream looks like it\n",
-                preset->name);
+    else if (!w.action)
+        fprintf(out,
+                "      # No stream has a name of actions. Name the one that the policy predicts:\n"
+                "      # actions: {from: STREAM, at: %s}\n",
+                preset->actions);
 }
