@@ -8,20 +8,33 @@
 #define DEFAULT_HISTORY_NS INT64_C(1000000000)
 #define DEFAULT_AGE_ROWS 3
 #define DEFAULT_AGE_NS INT64_C(20000000)
+#define DEFAULT_IDLE_NS INT64_C(200000000) /* so that other streams may stand in for the fastest */
 
-static int64_t default_age_ns(const struct trajd_live *live)
+/* Returns how old the newest row of a clock may be by default. */
+static int64_t default_age_ns(const struct trajd_live_clock *clock, int64_t margin_ns)
 {
-    const struct trajd_live_clock *clock;
     int64_t age_ns;
 
-    if (live->anchor_clock < 0)
-        return INT64_MAX;
-    clock = &live->clocks[live->anchor_clock];
     if (__builtin_mul_overflow(clock->interval_ns, DEFAULT_AGE_ROWS, &age_ns) ||
         __builtin_add_overflow(age_ns, clock->shift_ns < 0 ? -clock->shift_ns : 0, &age_ns) ||
-        __builtin_add_overflow(age_ns, DEFAULT_AGE_NS, &age_ns))
+        __builtin_add_overflow(age_ns, margin_ns, &age_ns))
         return INT64_MAX;
     return age_ns;
+}
+
+static void set_ages(struct trajd_live *live, int64_t wanted_ns)
+{
+    const struct trajd_live_clock *fastest = &live->clocks[live->inputs[0].clock];
+
+    for (uint32_t i = 1; i < live->input_count; i++)
+        if (live->clocks[live->inputs[i].clock].interval_ns < fastest->interval_ns)
+            fastest = &live->clocks[live->inputs[i].clock];
+    live->max_idle_ns = wanted_ns ? wanted_ns : default_age_ns(fastest, DEFAULT_IDLE_NS);
+    live->max_anchor_age_ns =
+        wanted_ns ? wanted_ns
+        : live->anchor_clock < 0
+            ? INT64_MAX
+            : default_age_ns(&live->clocks[live->anchor_clock], DEFAULT_AGE_NS);
 }
 
 static enum trajd_status check_options(const struct trajd_live_options *options,
@@ -54,8 +67,7 @@ static enum trajd_status open_document(struct trajd_yaml *yaml,
         status = trajd_live_read(live, error);
     if (!status) {
         live->history_ns = wanted->history_ns ? wanted->history_ns : DEFAULT_HISTORY_NS;
-        live->max_anchor_age_ns =
-            wanted->max_anchor_age_ns ? wanted->max_anchor_age_ns : default_age_ns(live);
+        set_ages(live, wanted->max_anchor_age_ns);
         status = trajd_live_allocate(live, error);
     }
     if (status)

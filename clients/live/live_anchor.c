@@ -30,20 +30,44 @@ enum trajd_status trajd_live_too_far(const struct trajd_live *live,
 {
     return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
                            "%s: the window of the anchor %" PRId64
-                           " reaches back to rows that are no longer kept (%" PRIu64
-                           " rows are): raise history_ns, or observe earlier",
+                           " reaches back to rows that are no longer kept (the newest %" PRIu64
+                           " are): raise the option history, or observe a later time",
                            input->name, live->anchor_ns, input->ring.capacity * 3 / 4);
 }
 
-static enum trajd_status not_yet(const struct trajd_live_input *input, int64_t t_ns,
-                                 struct trajd_error *error)
+static double seconds(int64_t ns)
 {
-    return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0,
-                           "%s: no row at or before %" PRId64 " ns has come yet", input->name,
-                           t_ns);
+    return (double)ns / 1e9;
+}
+
+static double milliseconds(int64_t ns)
+{
+    return (double)ns / 1e6;
+}
+
+enum trajd_status trajd_live_not_yet(const struct trajd_live_input *input, int64_t t_ns,
+                                     struct trajd_error *error)
+{
+    if (input->seen.begin == input->seen.end)
+        return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0,
+                               "%s: no row at or before %" PRId64 " ns has come yet", input->name,
+                               t_ns);
+    return trajd_error_set(
+        error, TRAJD_ERR_TIMEOUT, 0,
+        "%s: no row at or before %" PRId64 " ns has come yet: its first row is stamped %.3f s "
+        "after that. Stamps and the time of the observation must be of one clock",
+        input->name, t_ns, seconds(trajd_live_ring_stamp(&input->ring, input->seen.begin) - t_ns));
 }
 
 /* ---- the anchor ---- */
+
+static enum trajd_status no_common_stamp(const struct trajd_live *live, struct trajd_error *error)
+{
+    return trajd_error_set(error, TRAJD_ERR_DATA, 0,
+                           "the streams on clock %s have no recent stamp in common: push all rows "
+                           "of one tick with one stamp, or give the feed anchors with a rate",
+                           live->clocks[live->anchor_clock].name);
+}
 
 /* Goes back from *anchor_ns to the last stamp that all streams on the anchor's clock have. Threads
  * push the streams of a row one after another, and a row that is not complete is no anchor. */
@@ -67,7 +91,7 @@ static enum trajd_status find_common_stamp(struct trajd_live *live, int64_t *anc
             if (after == input->seen.begin && input->seen.is_cut)
                 return trajd_live_too_far(live, input, error);
             if (after == input->seen.begin)
-                return not_yet(input, *anchor_ns, error);
+                return trajd_live_not_yet(input, *anchor_ns, error);
             input->anchor_row = after - 1;
             stamp_ns = trajd_live_ring_stamp(&input->ring, after - 1);
             if (stamp_ns != *anchor_ns)
@@ -75,12 +99,90 @@ static enum trajd_status find_common_stamp(struct trajd_live *live, int64_t *anc
             *anchor_ns = stamp_ns;
         }
     }
-    if (agreed == live->lead_count)
-        return TRAJD_OK;
+    return agreed == live->lead_count ? TRAJD_OK : no_common_stamp(live, error);
+}
+
+/* ---- streams that have stopped ---- */
+
+/* Returns the stamp of the last row at or before t_ns, or INT64_MIN. */
+static int64_t last_stamp(const struct trajd_live_input *input, int64_t t_ns)
+{
+    const uint64_t after = trajd_live_ring_after(&input->ring, input->seen, t_ns);
+
+    return after > input->seen.begin ? trajd_live_ring_stamp(&input->ring, after - 1) : INT64_MIN;
+}
+
+static int64_t newest_stamp(const struct trajd_live_input *input)
+{
+    return trajd_live_ring_stamp(&input->ring, input->seen.end - 1);
+}
+
+static enum trajd_status too_old(const struct trajd_live_input *input, int64_t t_ns, int64_t age_ns,
+                                 int64_t limit_ns, const char *which, struct trajd_error *error)
+{
+    const int64_t newest_ns = newest_stamp(input);
+    const double age_ms = milliseconds(age_ns);
+
+    if (newest_ns > t_ns)
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0,
+                               "%s: its last row before the observation is %.1f ms old, and "
+                               "max_anchor_age is %.1f ms. Its newest row is stamped %.3f s ahead "
+                               "of the observation, and rows with earlier stamps are refused: if "
+                               "that stamp is wrong, correct the clock, then reset",
+                               input->name, age_ms, milliseconds(limit_ns),
+                               seconds(newest_ns - t_ns));
     return trajd_error_set(error, TRAJD_ERR_DATA, 0,
-                           "the streams on clock %s have no stamp in common: rows of one clock "
-                           "are pushed with one stamp",
-                           live->clocks[live->anchor_clock].name);
+                           "%s: its newest row is %.1f ms old, and max_anchor_age is %.1f ms: %s "
+                           "stopped",
+                           input->name, age_ms, milliseconds(limit_ns), which);
+}
+
+/* Names the stream on the anchor's clock that has had no row for the longest time. */
+static enum trajd_status anchor_too_old(const struct trajd_live *live, int64_t t_ns,
+                                        struct trajd_error *error)
+{
+    const struct trajd_live_input *oldest = NULL;
+    int64_t oldest_ns = INT64_MAX;
+
+    for (uint32_t i = 0; i < live->input_count; i++) {
+        const struct trajd_live_input *input = &live->inputs[i];
+        const int64_t stamp_ns = is_used_lead(input) ? last_stamp(input, t_ns) : INT64_MAX;
+        if (stamp_ns == INT64_MIN) /* its rows were overwritten meanwhile */
+            return trajd_live_too_far(live, input, error);
+        if (stamp_ns < oldest_ns) {
+            oldest = input;
+            oldest_ns = stamp_ns;
+        }
+    }
+    if (!oldest || t_ns - oldest_ns <= live->max_anchor_age_ns)
+        return no_common_stamp(live, error);
+    return too_old(oldest, t_ns, t_ns - oldest_ns, live->max_anchor_age_ns, "the stream has",
+                   error);
+}
+
+/* Refuses a time before which no stream has had a row for long. Names the stream with the newest row:
+ * one that is stamped ahead is the newest. */
+static enum trajd_status check_idle(const struct trajd_live *live, int64_t t_ns,
+                                    struct trajd_error *error)
+{
+    const struct trajd_live_input *newest = NULL;
+    int64_t newest_age_ns = 0;
+
+    for (uint32_t i = 0; i < live->input_count; i++) {
+        const struct trajd_live_input *input = &live->inputs[i];
+        const int64_t stamp_ns = last_stamp(input, t_ns);
+        if (stamp_ns == INT64_MIN)
+            continue;
+        if (t_ns - stamp_ns <= live->max_idle_ns)
+            return TRAJD_OK;
+        if (!newest || newest_stamp(input) > newest_stamp(newest)) {
+            newest = input;
+            newest_age_ns = t_ns - stamp_ns;
+        }
+    }
+    return newest
+               ? too_old(newest, t_ns, newest_age_ns, live->max_idle_ns, "all streams have", error)
+               : TRAJD_OK;
 }
 
 enum trajd_status trajd_live_find_anchor(struct trajd_live *live, int64_t t_ns,
@@ -91,16 +193,11 @@ enum trajd_status trajd_live_find_anchor(struct trajd_live *live, int64_t t_ns,
     live->anchor_ns = t_ns;
     live->anchor_count = has_leads(live);
     if (!live->anchor_count)
-        return TRAJD_OK;
+        return check_idle(live, t_ns, error);
     status = find_common_stamp(live, &live->anchor_ns, error);
     if (status || t_ns - live->anchor_ns <= live->max_anchor_age_ns)
         return status;
-    return trajd_error_set(error, TRAJD_ERR_DATA, 0,
-                           "clock %s: its newest row is %.1f ms old, and max_anchor_age is %.1f "
-                           "ms: a stream on it has stopped",
-                           live->clocks[live->anchor_clock].name,
-                           (double)(t_ns - live->anchor_ns) / 1e6,
-                           (double)live->max_anchor_age_ns / 1e6);
+    return anchor_too_old(live, t_ns, error);
 }
 
 /* ---- earlier anchors ---- */

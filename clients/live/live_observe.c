@@ -62,9 +62,7 @@ static enum trajd_status see_rows(struct trajd_live *live, struct trajd_live_sou
         return trajd_live_too_far(live, input, error);
     if (source->end == input->seen.begin && !(flags & TRAJD_LIVE_PARTIAL) &&
         !(source->may_lack && input->seen.begin == input->seen.end))
-        return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0,
-                               "%s: no row at or before the anchor %" PRId64 " ns has come yet",
-                               input->name, live->anchor_ns);
+        return trajd_live_not_yet(input, live->anchor_ns, error);
     first = first < source->end ? first : source->end ? source->end - 1 : 0;
     add_rows(input, first, source->end);
     return TRAJD_OK;

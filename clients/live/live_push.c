@@ -14,19 +14,29 @@ static bool is_off_rate(struct trajd_rate rate, int64_t interval_ns)
     return rate.num && (interval_ns < row_ns / 2 || interval_ns > row_ns + row_ns / 2);
 }
 
+static enum trajd_status refuse(struct trajd_live_input *input, int64_t behind_ns,
+                                struct trajd_error *error)
+{
+    count(behind_ns ? &input->late : &input->repeated);
+    if (!behind_ns)
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0,
+                               "%s: the row is not used: it has the stamp of the row before",
+                               input->name);
+    return trajd_error_set(error, TRAJD_ERR_DATA, 0,
+                           "%s: the row is not used: its stamp is %.9g s before that of the newest "
+                           "row, and stamps ascend. If the newest row's stamp is wrong, correct "
+                           "the clock, then reset",
+                           input->name, (double)behind_ns / 1e9);
+}
+
 static enum trajd_status take(struct trajd_live *live, struct trajd_live_input *input,
                               int64_t stamp_ns, const void *row, struct trajd_error *error)
 {
     const int64_t newest_ns = trajd_live_ring_newest(&input->ring);
     enum trajd_status status;
 
-    if (stamp_ns <= newest_ns) {
-        count(stamp_ns < newest_ns ? &input->late : &input->repeated);
-        return trajd_error_set(error, TRAJD_ERR_DATA, 0,
-                               "%s: the row is not used: its stamp is %" PRId64
-                               " ns before that of the newest row (stamps ascend)",
-                               input->name, newest_ns - stamp_ns);
-    }
+    if (stamp_ns <= newest_ns)
+        return refuse(input, newest_ns - stamp_ns, error);
     if (newest_ns != INT64_MIN &&
         is_off_rate(live->clocks[input->clock].rate, stamp_ns - newest_ns))
         count(&input->off_rate);

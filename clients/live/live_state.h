@@ -122,6 +122,8 @@ struct trajd_live {
     int64_t anchor_clock; /* -1: none */
     struct trajd_rate anchor_rate;
     int64_t history_ns, max_anchor_age_ns;
+    int64_t
+        max_idle_ns; /* where the anchor is t_ns: how old the newest row of all streams may be */
     uint32_t clock_count, input_count, output_count, source_count, visible_count;
     uint32_t row_source_count, picture_count; /* pictures have the last sources, one each */
     uint32_t lead_count;                      /* inputs on the clock of the anchors */
@@ -166,6 +168,9 @@ void trajd_live_picture_close(struct trajd_live_picture *picture);
 enum trajd_status trajd_live_find_anchor(struct trajd_live *live, int64_t t_ns,
                                          struct trajd_error *error);
 enum trajd_status trajd_live_place_steps(struct trajd_live *live, struct trajd_error *error);
+/* Sets the error of an observation before which an input has no row. */
+enum trajd_status trajd_live_not_yet(const struct trajd_live_input *input, int64_t t_ns,
+                                     struct trajd_error *error);
 /* Sets the error of an observation for which rows of an input are no longer kept. */
 enum trajd_status trajd_live_too_far(const struct trajd_live *live,
                                      const struct trajd_live_input *input,

@@ -40,7 +40,8 @@ struct trajd_live_options {
     /* how far in the past t_ns may lie behind the newest row; 0: 1 s */
     int64_t history_ns;
     /* how far the newest row of the anchor's clock may lie before t_ns; 0: three rows, the latency
-     * of its clock and 20 ms */
+     * of its clock and 20 ms. Where the anchor is t_ns: the newest row of all streams; 0: three rows
+     * and the latency of the fastest stream, and 200 ms */
     int64_t max_anchor_age_ns;
 };
 
@@ -77,10 +78,11 @@ int64_t trajd_live_find_stream(const struct trajd_live *live, const char *name);
 void trajd_live_get_stream(const struct trajd_live *live, uint32_t stream,
                            struct trajd_live_stream *info);
 
-/* Takes a row: row_bytes, dense. A frame has height x width x channels, upright, red first. TRAJD_ERR_DATA: the stamp is not after that of the row before (a
- * late or repeated row); the row is counted and not used. TRAJD_ERR_BUSY: another thread is pushing
- * to this stream; the row is not used. TRAJD_ERR_ARGUMENT: there is no such stream, or the stamp is
- * beyond 2^61 ns. error may be NULL. */
+/* Takes a row: row_bytes, dense. A frame has height x width x channels, upright, red first.
+ * TRAJD_ERR_DATA: the stamp is not after that of the row before (a late or repeated row); the row is
+ * counted and not used. TRAJD_ERR_BUSY: another thread is pushing to this stream; the row is not
+ * used. TRAJD_ERR_ARGUMENT: there is no such stream, or the stamp is beyond 2^61 ns. error may be
+ * NULL. */
 enum trajd_status trajd_live_push(struct trajd_live *live, uint32_t stream, int64_t t_ns,
                                   const void *row, struct trajd_error *error);
 
@@ -125,16 +127,17 @@ uint64_t trajd_live_size_bytes(const struct trajd_live *live);
  * on the clock of the anchors, the anchor is the last stamp at or before t_ns that all of them have;
  * else it is t_ns. *anchor_ns (or NULL) becomes its time. After an error, `out` is undefined.
  *   TRAJD_ERR_TIMEOUT    a stream has no row at or before the anchor yet: call again later
- *   TRAJD_ERR_DATA       the anchor's streams have stopped: the anchor would be too old
- *   TRAJD_ERR_NOT_FOUND  the window reaches back to rows that are no longer kept: raise history_ns
+ *   TRAJD_ERR_DATA       a stream on the anchor's clock, or all streams have stopped: the newest row
+ *                        is older than max_anchor_age_ns
+ *   TRAJD_ERR_NOT_FOUND  the window reaches back to rows that are not kept: raise history_ns
  *   TRAJD_ERR_BUSY       another thread observes
  *   TRAJD_ERR_ARGUMENT   t_ns is beyond 2^61 ns */
 enum trajd_status trajd_live_observe(struct trajd_live *live, int64_t t_ns, unsigned flags,
                                      void *out, int64_t *anchor_ns, struct trajd_error *error);
 
-/* Begins a new episode: rows pushed before are no longer seen, and stamps may go back. Thread-safe,
- * but a row that is pushed meanwhile may belong to either episode, and anchors with a rate may then be
- * counted from the first row of the episode before: call it while nobody pushes. */
+/* Begins a new episode: forgets all rows, and stamps may go back. Call it while no thread pushes. It
+ * is thread-safe, but a row that is pushed meanwhile may belong to either episode, and anchors with a
+ * rate may be counted from the first row of the episode before. */
 void trajd_live_reset(struct trajd_live *live);
 
 #ifdef __cplusplus

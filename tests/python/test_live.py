@@ -3,6 +3,7 @@ import json
 import re
 import runpy
 import threading
+import warnings
 
 import h5py
 import numpy as np
@@ -436,11 +437,103 @@ def test_streams_that_do_not_come(tmp_path):
         live.observation(0, partial=True)  # streams on the anchor's clock determine the anchor
     live.push("p", 0, [1, 2])
     assert live.observation(0).mask("obs/q").tolist() == [[1, 0]]  # before the start, as in training
-    with pytest.raises(trajd.DataError, match="newest row is 401.0 ms old, and max_anchor_age is 321.0 ms: a stream on it"):
+    with pytest.raises(trajd.DataError, match="q: its newest row is 401.0 ms old, and max_anchor_age is 321.0 ms: the stream"):
+        live.observation(400_000_000)
+    live.push("q", 300_000_000, [1, 2])
+    with pytest.raises(trajd.DataError, match="p: its newest row is 401.0 ms old"):
         live.observation(400_000_000)
     patient = trajd.Live(tmp_path / "a.live", max_anchor_age=1.0)
     both(patient, 0, 1)
     assert patient.observation(400_000_000).anchor_ns == -1_000_000
+
+
+def test_streams_of_one_clock_without_a_common_stamp(tmp_path):
+    """Nothing has stopped: the stamps differ."""
+    live = trajd.Live(by_hand(tmp_path / "a.live"))
+    both(live, 0, 1)
+    for step in range(1, 9):
+        live.push("q", step * 10**8, [1, 2])
+        live.push("p", step * 10**8 + 5, [1, 2])
+    with pytest.raises(trajd.DataError, match="on clock arm have no recent stamp in common: push all rows of one tick with one stamp"):
+        live.observation(800_000_005)
+
+
+HOUR_NS = 3600 * 10**9
+TIMES = {**SOURCE, "rule": "times"}
+OTHER = {"name": "other", "rate": None, "interval_ns": 2 * 10**8, "shift_ns": 0}
+
+
+def rated(path, options, **changes):
+    """Opens a description of q at 10 Hz, latency 1 ms, and p of another clock at 5 Hz. The anchors have a rate: they are t_ns."""
+    outputs = [{**OUTPUT, "shape": [1, 2], "from": 0, "sources": [TIMES]},
+               {**OUTPUT, "name": "obs/p", "shape": [1, 2], "from": 0, "sources": [{**TIMES, "stream": 1}]}]
+    document = {"anchor_clock": None, "outputs": outputs, "clocks": [*DOCUMENT["clocks"], OTHER],
+                "streams": [STREAM, {**STREAM, "name": "p", "clock": 1}], **changes}
+    return trajd.Live(by_hand(path, **document), **options)
+
+
+def test_all_streams_stop_where_the_anchors_have_a_rate(tmp_path):
+    """The rows are as old as they may be in training, but nobody wants to act on them."""
+    live = rated(tmp_path / "a.live", {})
+    both(live, 0, 1)
+    assert live.observation(500_000_000)["obs/q"].tolist() == [[[1, -1]]]
+    with pytest.raises(trajd.DataError, match="p: its newest row is 501.0 ms old, and max_anchor_age is 501.0 ms: all streams have"):
+        live.observation(501_000_001)
+    live.push("p", 200_000_000, [2, -2])
+    assert live.observation(701_000_000).anchor_ns == 701_000_000, "one stream goes on"
+    with pytest.raises(trajd.DataError, match="p: its newest row is 501.0 ms old"):
+        live.observation(701_000_001)
+    patient = rated(tmp_path / "a.live", {"max_anchor_age": 2.0})
+    both(patient, 0, 1)
+    assert patient.observation(2 * 10**9)["obs/q"].tolist() == [[[1, -1]]]
+    with pytest.raises(trajd.DataError, match="max_anchor_age is 2000.0 ms"):
+        patient.observation(2 * 10**9 + 1)
+    patient.push("q", HOUR_NS, [7, 7])
+    with pytest.raises(trajd.DataError, match="q: its last row before the observation is 2501.0 ms old.*is stamped 3597.499 s ahead"):
+        patient.observation(2_500_000_000)
+
+
+def test_one_of_several_streams_stops(tmp_path):
+    live = rated(tmp_path / "a.live", {})
+    both(live, 0, 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for step in range(1, 21):
+            live.push("q", step * 10**8, [1, 2])
+            live.observation(step * 10**8)
+    live.push("q", 21 * 10**8, [1, 2])
+    with pytest.warns(trajd.DataWarning, match="live stream p: its newest row is 2.1 s old, and recordings have one every 200 ms"):
+        live.observation(21 * 10**8)
+
+
+def test_a_row_stamped_in_the_future_is_said(tmp_path):
+    """It makes a stream late until the time has come: the warnings and errors name the stream and the time."""
+    late = r"live stream {}: a row was not used: its stamp is 3600 s before that of the newest row.*call Live.reset\(\)"
+    live = rated(tmp_path / "a.live", {})
+    both(live, 0, 1)
+    with pytest.warns(trajd.DataWarning, match="it has the stamp of the row before"):
+        live.push("p", 0, [1, 2])
+    live.push("p", HOUR_NS + 10**8, [1, 2])
+    with pytest.warns(trajd.DataWarning, match=late.format("p")):
+        assert not live.push("p", 10**8, [1, 2])
+    with pytest.warns(trajd.DataWarning, match="live stream p: its newest row is stamped 3600 s ahead of the observation.*Live.reset"):
+        live.observation(10**8)
+    live.reset()
+    both(live, 200, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        live.observation(2 * 10**8)
+    both(live, 3_600_200, 3)
+    with pytest.raises(trajd.Timeout, match="q: no row at or before 100000000 ns has come yet: its first row is stamped 0.099 s after"):
+        live.observation(10**8)
+
+    live = trajd.Live(by_hand(tmp_path / "a.live"))
+    both(live, 0, 1)
+    live.push("q", HOUR_NS, [1, 2])
+    live.push("p", 4 * 10**8, [1, 2])
+    with pytest.raises(trajd.DataError, match="q: its last row before the observation is 401.0 ms old, and max_anchor_age is 321.0 ms. "
+                                              "Its newest row is stamped 3599.599 s ahead of the observation.*correct the clock"):
+        live.observation(4 * 10**8)
 
 
 def test_a_stream_that_stopped_is_too_old(tmp_path):
@@ -465,7 +558,7 @@ def test_the_past(tmp_path):
     for step in range(500):
         both(live, 100 * step, step)
     assert live.observation(49_900_000_000 - 10**9)["obs/q"].tolist() == [[[488, -488], [489, -489]]]
-    with pytest.raises(trajd.NotFound, match="rows that are no longer kept"):
+    with pytest.raises(trajd.NotFound, match=r"rows that are no longer kept \(the newest 48 are\): raise the option history"):
         live.observation(10 * 10**9)
     far = trajd.Live(tmp_path / "a.live", history=30.0)
     for step in range(500):
@@ -476,10 +569,14 @@ def test_the_past(tmp_path):
 def test_refused_rows_are_said_once_and_counted(tmp_path):
     live = trajd.Live(by_hand(tmp_path / "a.live"))
     both(live, 100, 1)
-    with pytest.warns(trajd.DataWarning, match="live stream q: a row was not used"):
+    with pytest.warns(trajd.DataWarning, match="live stream q: a row was not used: it has the stamp of the row before"):
         assert not live.push("q", 100_000_000, [9, 9])
-    assert not live.push("q", 99_000_000, [9, 9])
-    assert live.state()["q"] == {"taken": 1, "late": 1, "repeated": 1, "busy": 0, "off_rate": 0, "newest_ns": 99_000_000}
+    with pytest.warns(trajd.DataWarning, match="live stream q: a row was not used: its stamp is 0.001 s before that of the newest row"):
+        assert not live.push("q", 99_000_000, [9, 9])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not live.push("q", 98_000_000, [9, 9])
+    assert live.state()["q"] == {"taken": 1, "late": 2, "repeated": 1, "busy": 0, "off_rate": 0, "newest_ns": 99_000_000}
     assert live.state()["p"]["newest_ns"] == 99_000_000
     live.reset()
     assert live.state()["q"]["newest_ns"] is None and live.state()["q"]["taken"] == 1
@@ -559,8 +656,9 @@ def test_names_and_times_that_are_wrong(tmp_path):
     live = trajd.Live(by_hand(tmp_path / "a.live"))
     with pytest.raises(trajd.NotFound, match=r"no stream qq \(did you mean q\?\): an observation needs q, p"):
         live.push("qq", 0, [1, 2])
-    with pytest.raises(TypeError):
-        live.push("q", 0.5, [1, 2])
+    for call in (lambda: live.push("q", 0.5, [1, 2]), lambda: live.observation(np.float64(0.5))):
+        with pytest.raises(TypeError, match=r"t_ns: an integer in ns is expected, not .*0.5.*: time.time_ns\(\) .* int\(t \* 1e9\)"):
+            call()
     with pytest.raises(trajd.ArgumentError, match="beyond 2\\^61 ns"):
         live.push("q", 2**62, [1, 2])
     with pytest.raises(trajd.ArgumentError, match="beyond 2\\^61 ns"):

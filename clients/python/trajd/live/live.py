@@ -18,16 +18,23 @@ from . import description
 from .observation import NUMPY, Frame, Observation, Stream
 
 _COUNTS = ("taken", "late", "repeated", "busy", "off_rate", "newest_ns")
-_LOOK_EVERY = 64  # observations
+_LOOK_NS = 10**9  # between two looks at the streams, of the observations' times
+_STOPPED_NS = 10**9  # a stream without a row for so long, and for ten of its intervals, is said to have stopped
 _NO_STAMP = -2**63
 
 
-def _nanoseconds(seconds: Optional[float], name: str) -> int:
-    if seconds is None:
-        return 0
+def _nanoseconds(seconds: float, name: str) -> int:
     if not 0 < seconds < 1e9:
         raise ArgumentError(f"{name}: seconds above 0 are expected, not {seconds!r}")
     return max(1, round(seconds * 1e9))
+
+
+def _stamp(t_ns: Any) -> int:
+    try:
+        return operator.index(t_ns)
+    except TypeError:
+        raise TypeError(f"t_ns: an integer in ns is expected, not {t_ns!r}: time.time_ns() gives one, and int(t * 1e9) "
+                        "converts seconds") from None
 
 
 def _convert(name: str, array: "np.ndarray[Any, Any]", stream: Stream, dtype: "np.dtype[Any]") -> "np.ndarray[Any, Any]":
@@ -67,10 +74,11 @@ class Live:
     feed      the name of the feed in the configuration
     dataset   of a feed that mixes several: the one that the robot is like. Its statistics normalise
     style     the keys of an observation, as for trajd.open
-    history   how many seconds before the newest row an observation may lie. Default 1
+    history   how many seconds before the newest row an observation may lie
     max_anchor_age
               how many seconds before t_ns the newest row of the anchor's clock may lie. Default: three rows, the
-              latency of the clock and 20 ms
+              latency of the clock and 20 ms. Where the anchor is t_ns itself, the newest row of all streams. Default:
+              three rows and the latency of the fastest stream, and 200 ms
 
     All stamps are integers in ns of one clock, as the recorder would write them: the latencies and offsets of the
     layout are applied here. Memory is allocated once and does not grow (README.md of clients/live).
@@ -80,7 +88,7 @@ class Live:
     a second thread that observes gets Busy."""
 
     def __init__(self, config: Union[Feed, str, "os.PathLike[str]", Mapping[str, Any]], feed: Optional[str] = None, *,
-                 dataset: Optional[str] = None, style: str = "raw", history: Optional[float] = None,
+                 dataset: Optional[str] = None, style: str = "raw", history: float = 1.0,
                  max_anchor_age: Optional[float] = None, **options: Any) -> None:
         if style not in STYLES:
             raise ArgumentError(f"there is no style {style!r} (there are: {', '.join(STYLES)})")
@@ -90,8 +98,9 @@ class Live:
         if text is None and isinstance(config, (str, os.PathLike)) and not os.path.exists(config):
             raise MissingFile(2, "neither a live description nor a configuration", os.fspath(config))
         self._text = _fetch(config, feed, dataset, options) if text is None else text
-        self._core = _core.Live(self._text.encode(), history_ns=_nanoseconds(history, "history"),
-                                max_anchor_age_ns=_nanoseconds(max_anchor_age, "max_anchor_age"))
+        self._history_ns = _nanoseconds(history, "history")
+        self._core = _core.Live(self._text.encode(), history_ns=self._history_ns, max_anchor_age_ns=(
+            0 if max_anchor_age is None else _nanoseconds(max_anchor_age, "max_anchor_age")))
         document = description.parse(self._text, "the live description" if text is None else os.fspath(config))  # type: ignore[arg-type]
         self.feed: str = document["feed"]
         self.fingerprint: str = document["fingerprint"]  # of the feed, or of its dataset in a mixture
@@ -103,7 +112,7 @@ class Live:
         roles = {output["name"]: output["role"] for output in document["outputs"]}
         self._frame = Frame(self._core.outputs(), roles, document["left_out"], style)
         self._told: Set[Tuple[str, str]] = set()
-        self._calls = 0
+        self._looked_ns: Optional[int] = None
 
     def save(self, path: Union[str, "os.PathLike[str]"]) -> None:
         """Writes the description: all that the robot needs. Raises OSError."""
@@ -135,9 +144,10 @@ class Live:
             array = _convert(name, array, self.streams[name], dtype)
         if array.shape != shape:
             raise ValueError(f"{name}: a row has the shape {list(shape)}, not {list(array.shape)}")
-        taken: bool = self._core.push(place, operator.index(t_ns), array.tobytes())
+        t_ns = _stamp(t_ns)
+        taken: bool = self._core.push(place, t_ns, array.tobytes())
         if not taken:
-            self._tell(name, "refused", "a row was not used: it came late, twice, or from two threads at once")
+            self._tell_refused(name, self._core.counts(place)[-1] + self.streams[name].latency_ns - t_ns)
         return taken
 
     def observation(self, t_ns: int, *, partial: bool = False) -> Observation:
@@ -147,13 +157,15 @@ class Live:
         partial   also returns one before each stream has a row; steps without a row are masked 1 (before the start).
                   Streams on the anchor's clock need a row: they determine the anchor
 
-        Raises Timeout while a stream has no row yet, DataError if a stream on the anchor's clock has stopped, and
-        NotFound if t_ns lies so far in the past that rows are gone. Other streams that stop hold their last row, as in
-        training: give `max_age` in the feed, and look at the mask."""
-        self._calls += 1
-        if self._calls % _LOOK_EVERY == 0:
-            self._look_at_rates()
-        anchor_ns, content = self._core.observe(operator.index(t_ns), partial)
+        Raises Timeout while a stream has no row yet, DataError if a stream on the anchor's clock, or all streams have
+        stopped (`max_anchor_age`), and NotFound if t_ns lies so far in the past that rows are gone. Another stream that
+        stops holds its last row, as in training: a DataWarning says so once. Give `max_age` in the feed, and look at
+        the mask. A DataWarning also names a stream whose newest row is stamped ahead of t_ns by more than `history`."""
+        t_ns = _stamp(t_ns)
+        anchor_ns, content = self._core.observe(t_ns, partial)
+        if self._looked_ns is None or abs(t_ns - self._looked_ns) >= _LOOK_NS:
+            self._looked_ns = t_ns
+            self._look(t_ns)
         return Observation._of(self._frame, anchor_ns, content)
 
     def state(self) -> Dict[str, Dict[str, Optional[int]]]:
@@ -168,22 +180,40 @@ class Live:
         return found
 
     def reset(self) -> None:
-        """Begins a new episode: forgets all rows, and stamps may go back. Call it while nobody pushes: a row that is on
-        its way may belong to either episode."""
+        """Begins a new episode: forgets all rows, and stamps may go back. Call it while no thread pushes: a row that is
+        pushed meanwhile may belong to either episode."""
         self._core.reset()
 
-    def _look_at_rates(self) -> None:
+    def _look(self, t_ns: int) -> None:
+        """Warns of streams that come at another rate, are stamped ahead of the observation, or have stopped."""
         for name, counts in self.state().items():
+            interval_ns, newest_ns = self.streams[name].interval_ns, counts["newest_ns"]
             if counts["off_rate"]:
-                stream = self.streams[name]
                 self._tell(name, "rate", f"{counts['off_rate']} of {counts['taken']} rows came at another distance than "
-                                         f"{stream.interval_ns / 1e6:.6g} ms, the rate of the recordings. Steps that are "
+                                         f"{interval_ns / 1e6:.6g} ms, the rate of the recordings. Steps that are "
                                          "rows then lie at other times than in training")
+            if newest_ns is None:
+                continue
+            if newest_ns - t_ns > self._history_ns:
+                self._tell(name, "ahead", f"its newest row is stamped {(newest_ns - t_ns) / 1e9:.6g} s ahead of the observation. "
+                                          "Rows with earlier stamps are refused: correct the clock, then call Live.reset()")
+            elif t_ns - newest_ns > max(_STOPPED_NS, 10 * interval_ns):
+                self._tell(name, "stopped", f"its newest row is {(t_ns - newest_ns) / 1e9:.6g} s old, and recordings have one every "
+                                            f"{interval_ns / 1e6:.6g} ms. It is held up to the max_age of the feed: look at the mask")
+
+    def _tell_refused(self, name: str, behind_ns: int) -> None:
+        if behind_ns > 0:
+            self._tell(name, "late", f"a row was not used: its stamp is {behind_ns / 1e9:.9g} s before that of the newest row, and "
+                                     "stamps ascend. If the newest row's stamp is wrong, correct the clock, then call Live.reset()")
+        elif behind_ns == 0:
+            self._tell(name, "repeated", "a row was not used: it has the stamp of the row before")
+        else:
+            self._tell(name, "busy", "a row was not used: another thread was pushing to this stream")
 
     def _tell(self, name: str, kind: str, text: str) -> None:
         if (name, kind) not in self._told:
             self._told.add((name, kind))
-            warnings.warn(f"live stream {name}: {text} (this is said once; Live.state() counts)", DataWarning, stacklevel=3)
+            warnings.warn(f"live stream {name}: {text} (this is said once; Live.state() counts)", DataWarning, stacklevel=4)
 
     def __repr__(self) -> str:
         return f"Live({self.feed}: {', '.join(self.streams)})"

@@ -386,6 +386,31 @@ static void a_camera_pushes_while_the_policy_observes(void **state)
     trajd_live_close(&camera.live);
 }
 
+/* ---- sensors that stop ---- */
+
+static void all_sensors_stop(void **state)
+{
+    const struct trajd_live_options patient = {.max_anchor_age_ns = 1000 * MS};
+    struct trajd_live *live = open_robot();
+    uint8_t *out = malloc(trajd_live_size_bytes(live));
+    struct trajd_error error;
+
+    (void)state;
+    assert_int_equal(run_robot(live, 0, 2001, out), TRAJD_OK);
+    assert_int_equal(trajd_live_observe(live, 2204 * MS, 0, out, NULL, &error), TRAJD_OK);
+    assert_int_equal(trajd_live_observe(live, 2204 * MS + 1, 0, out, NULL, &error), TRAJD_ERR_DATA);
+    assert_string_equal(error.message, "joints: its newest row is 204.0 ms old, and max_anchor_age "
+                                       "is 204.0 ms: all streams have stopped");
+    trajd_live_close(&live);
+    assert_int_equal(
+        trajd_live_open_text(live_robot, sizeof live_robot - 1, &patient, &live, &error), TRAJD_OK);
+    assert_int_equal(run_robot(live, 0, 2001, out), TRAJD_OK);
+    assert_int_equal(trajd_live_observe(live, 3000 * MS, 0, out, NULL, &error), TRAJD_OK);
+    assert_int_equal(trajd_live_observe(live, 3001 * MS, 0, out, NULL, &error), TRAJD_ERR_DATA);
+    free(out);
+    trajd_live_close(&live);
+}
+
 /* ---- misuse ---- */
 
 static void wrong_calls_are_errors(void **state)
@@ -403,10 +428,14 @@ static void wrong_calls_are_errors(void **state)
     assert_int_equal(trajd_live_push(live, 3, INT64_MIN, row, &error), TRAJD_ERR_ARGUMENT);
     assert_int_equal(trajd_live_observe(live, INT64_MIN, 0, out, NULL, &error), TRAJD_ERR_ARGUMENT);
     assert_int_equal(trajd_live_observe(live, 0, 0, out, NULL, &error), TRAJD_ERR_TIMEOUT);
-    assert_string_equal(error.message, "joints: no row at or before the anchor 0 ns has come yet");
+    assert_string_equal(error.message, "joints: no row at or before 0 ns has come yet");
     assert_int_equal(trajd_live_push(live, 0, 5, row, &error), TRAJD_OK);
     assert_int_equal(trajd_live_push(live, 0, 5, row, &error), TRAJD_ERR_DATA);
+    assert_string_equal(error.message,
+                        "joints: the row is not used: it has the stamp of the row before");
     assert_int_equal(trajd_live_push(live, 0, 4, row, NULL), TRAJD_ERR_DATA);
+    assert_int_equal(trajd_live_push(live, 0, 3, row, &error), TRAJD_ERR_DATA);
+    assert_non_null(strstr(error.message, "its stamp is 2e-09 s before that of the newest row"));
     assert_int_equal(
         trajd_live_open_text(live_robot, sizeof live_robot - 1, &options, &none, &error),
         TRAJD_ERR_ARGUMENT);
@@ -427,6 +456,7 @@ int main(void)
         cmocka_unit_test(nothing_calls_the_system),
         cmocka_unit_test(sensors_push_while_the_policy_observes),
         cmocka_unit_test(a_camera_pushes_while_the_policy_observes),
+        cmocka_unit_test(all_sensors_stop),
         cmocka_unit_test(wrong_calls_are_errors),
     };
 
