@@ -1,7 +1,8 @@
 /* kernels/device.h and the launches of kernels/cuda/run.h without a GPU. Memory is a set of memfds
  * that the workers' fake (libcuda.c) opens. A stream is a thread that runs its tasks in order,
  * later than they were queued. This file is linked before the kernels' library and replaces its
- * functions. A launch checks that all its arguments are "device memory", as a GPU would.
+ * functions, but for those that only benchmarks and tests on a GPU call (graphs, timers). A launch
+ * checks that all its arguments are "device memory", as a GPU would.
  *
  * $FAKE_GPU selects faults:
  *   none       there is no GPU
@@ -530,58 +531,6 @@ void trajd_device_event_destroy(struct trajd_device_event **event)
     *event = NULL;
 }
 
-/* ---- functions that the daemon does not use ---- */
-
-static enum trajd_status refuse(struct trajd_error *error)
-{
-    return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "a fake GPU does not do that");
-}
-
-enum trajd_status trajd_device_graph_begin(struct trajd_device_stream *stream,
-                                           struct trajd_error *error)
-{
-    (void)stream;
-    return refuse(error);
-}
-
-enum trajd_status trajd_device_graph_end(struct trajd_device_stream *stream,
-                                         struct trajd_device_graph **graph,
-                                         struct trajd_error *error)
-{
-    (void)stream;
-    *graph = NULL;
-    return refuse(error);
-}
-
-enum trajd_status trajd_device_graph_replay_async(struct trajd_device_graph *graph,
-                                                  struct trajd_device_stream *stream,
-                                                  struct trajd_error *error)
-{
-    (void)graph;
-    (void)stream;
-    return refuse(error);
-}
-
-void trajd_device_graph_destroy(struct trajd_device_graph **graph)
-{
-    *graph = NULL;
-}
-
-enum trajd_status trajd_device_timer_start(struct trajd_device_stream *stream,
-                                           struct trajd_error *error)
-{
-    (void)stream;
-    return refuse(error);
-}
-
-enum trajd_status trajd_device_timer_stop(struct trajd_device_stream *stream, float *elapsed_us,
-                                          struct trajd_error *error)
-{
-    (void)stream;
-    *elapsed_us = 0;
-    return refuse(error);
-}
-
 /* ---- launches ---- */
 
 /* Aborts unless the memory belongs to the stream's GPU. */
@@ -682,23 +631,4 @@ enum trajd_status trajd_cuda_run_style(const struct trajd_resample_request *requ
     (void)facts;
     (void)style;
     return run(request, stream, error);
-}
-
-enum trajd_status trajd_cuda_run_dense(const struct trajd_dense_problem *problem,
-                                       const struct trajd_device_facts *facts,
-                                       const struct trajd_cuda_shape *shape, void *stream,
-                                       struct trajd_error *error)
-{
-    (void)problem;
-    (void)facts;
-    (void)shape;
-    (void)stream;
-    return refuse(error);
-}
-
-enum trajd_status trajd_cuda_run_nothing(int overlaps, void *stream, struct trajd_error *error)
-{
-    (void)overlaps;
-    (void)stream;
-    return refuse(error);
 }
