@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "clients/cli/cli.h"
 #include "clients/cli/files/private_daemons.h"
@@ -102,33 +103,51 @@ bool cli_parse_feed(int argc, char **argv, const char *const *known,
     return true;
 }
 
-/* Prints why no daemon answers. Without an endpoint, it names the private daemons that run. */
-static void fail_to_connect(const struct cli_feed_arguments *arguments,
-                            const struct trajd_error *error)
+bool cli_has_endpoint(const struct cli_feed_arguments *arguments)
 {
-    static struct private_daemons found;
+    const char *environment = getenv("TRAJD_ENDPOINT");
 
+    return arguments->endpoint || (environment && *environment);
+}
+
+/* Returns the endpoint to connect to, and the private daemons that run if none is named. The only
+ * one is meant if no service runs. */
+static const char *choose_endpoint(const struct cli_feed_arguments *arguments,
+                                   struct private_daemons *found)
+{
+    found->count = 0;
+    if (cli_has_endpoint(arguments))
+        return arguments->endpoint;
+    private_daemons_find(found);
+    if (found->count != 1 || !access(CLI_SERVICE_ENDPOINT "/feed.sock", F_OK))
+        return NULL;
+    fprintf(stderr, "trajctl: private daemon %s\n", found->endpoints[0]);
+    return found->endpoints[0];
+}
+
+/* Prints why no daemon answers, and the private daemons of which one may be meant. */
+static void fail_to_connect(const struct private_daemons *found, const struct trajd_error *error)
+{
     cli_fail("%s", error->message);
-    if (arguments->endpoint || getenv("TRAJD_ENDPOINT"))
-        return;
-    private_daemons_find(&found);
-    for (uint32_t i = 0; i < found.count; i++)
-        fprintf(stderr, "%s--endpoint %s\n",
-                i ? "                         " : "private daemons that run: ", found.endpoints[i]);
+    for (uint32_t i = 0; i < found->count; i++)
+        fprintf(
+            stderr, "%s--endpoint %s\n",
+            i ? "                         " : "private daemons that run: ", found->endpoints[i]);
 }
 
 struct trajd_client *cli_connect(const struct cli_feed_arguments *arguments, bool reconnect)
 {
+    static struct private_daemons found;
     struct trajd_client *client = NULL;
     struct trajd_error error;
-    const struct trajd_connect_options options = {.endpoint = arguments->endpoint,
+    const struct trajd_connect_options options = {.endpoint = choose_endpoint(arguments, &found),
                                                   .key_file = arguments->key_file,
                                                   .server_key = arguments->server_key,
                                                   .client_name = "trajctl",
                                                   .timeout_ms = 3000,
                                                   .reconnect = reconnect};
     if (trajd_client_connect(&options, &client, &error))
-        fail_to_connect(arguments, &error);
+        fail_to_connect(&found, &error);
     return client;
 }
 

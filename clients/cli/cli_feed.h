@@ -7,8 +7,11 @@
 
 #include "clients/c/trajd.h"
 
+#define CLI_SERVICE_ENDPOINT "/run/trajd/main"
+
 struct cli_feed_arguments {
-    const char *endpoint;              /* NULL: $TRAJD_ENDPOINT, else the default */
+    const char
+        *endpoint; /* NULL: $TRAJD_ENDPOINT, else the service, else the only private daemon */
     const char *key_file, *server_key; /* for a tcp:// endpoint */
     const char *feed, *job, *output;
     const char *out, *format; /* a file to write, and its format */
@@ -20,7 +23,11 @@ struct cli_feed_arguments {
  * that the subcommand takes, NULL-terminated. Returns false after it printed an error. */
 bool cli_parse_feed(int argc, char **argv, const char *const *known,
                     struct cli_feed_arguments *arguments);
-/* Connects to the daemon. Returns NULL after it printed an error. */
+/* Returns whether an option or the environment names the daemon. */
+bool cli_has_endpoint(const struct cli_feed_arguments *arguments);
+
+/* Connects to the daemon. If none is named and no service runs, it is the private daemon of this
+ * user if only one runs, which a line on stderr says. Returns NULL after it printed an error. */
 struct trajd_client *cli_connect(const struct cli_feed_arguments *arguments, bool reconnect);
 enum trajd_status cli_open(struct trajd_client *client, const struct cli_feed_arguments *arguments,
                            struct trajd_error *error);

@@ -14,7 +14,6 @@
 
 #define MIB 1048576.0
 #define LEAST_WAIT_SECONDS 0.05 /* less is not worth a line */
-#define SERVICE_ENDPOINT "/run/trajd/main"
 
 static const char *text_of(const struct trajd_yaml_node *mapping, const char *key)
 {
@@ -375,12 +374,12 @@ static int show_found(const struct cli_feed_arguments *arguments)
     uint32_t count = 0;
 
     private_daemons_find(&found);
-    if (!access(SERVICE_ENDPOINT "/feed.sock", F_OK))
-        endpoints[count++] = SERVICE_ENDPOINT;
+    if (!access(CLI_SERVICE_ENDPOINT "/feed.sock", F_OK))
+        endpoints[count++] = CLI_SERVICE_ENDPOINT;
     for (uint32_t i = 0; i < found.count; i++)
         endpoints[count++] = found.endpoints[i];
     if (!count)
-        return cli_fail("no daemon runs: neither at " SERVICE_ENDPOINT
+        return cli_fail("no daemon runs: neither at " CLI_SERVICE_ENDPOINT
                         " nor a private one of yours in %s. --endpoint DIR names another one",
                         found.folder);
     if (count > 1)
@@ -396,13 +395,12 @@ int cli_status(int argc, char **argv)
 {
     static const char *const known[] = {"--endpoint", "--json", "--watch", NULL};
     const struct timespec pause = {.tv_sec = 1};
-    const char *environment = getenv("TRAJD_ENDPOINT");
     struct cli_feed_arguments arguments = {0};
     int result;
 
     if (!cli_parse_feed(argc, argv, known, &arguments))
         return cli_usage("status");
-    const bool is_given = arguments.endpoint || (environment && *environment);
+    const bool is_given = cli_has_endpoint(&arguments);
     do {
         if (arguments.watch && isatty(STDOUT_FILENO))
             fputs("\033[H\033[J", stdout); /* to the first line; clear all below */

@@ -479,7 +479,7 @@ def test_why_one_dataset_is_in_memory_twice(node):
         assert process.returncode == 0
 
 
-def test_status_finds_private_daemons(node):
+def test_status_and_stats_find_private_daemons(node):
     def status(*options, **changes):
         env = {**node.env, **changes}
         return subprocess.run([TRAJCTL, "status", *options], env=env, capture_output=True, text=True, timeout=60)
@@ -493,12 +493,16 @@ def test_status_finds_private_daemons(node):
     one = status()
     assert one.returncode == 0 and one.stdout.startswith(f"{first}\ntrajd ") and "feed " in one.stdout, one.stderr
     assert json.loads(status("--json").stdout)["feeds"]
-    explained = subprocess.run([TRAJCTL, "explain", "train", "--window", "0"], env=node.env, capture_output=True, text=True, timeout=60)
-    assert explained.returncode == 1 and f"private daemons that run: --endpoint {first}\n" in explained.stderr, explained.stderr
+    for command in (("stats", "train", "--json"), ("explain", "train", "--window", "0", "--json"), ("metrics",)):  # the only one is meant
+        done = subprocess.run([TRAJCTL, *command], env=node.env, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0 and done.stdout and done.stderr == f"trajctl: private daemon {first}\n", done.stderr
     second = node.ensure(TRAJD_JOB="b")[0]
     several = status()
     assert several.returncode == 0 and [line.split()[0] for line in several.stdout.splitlines()[1:]] == sorted([first, second])
     assert [one["endpoint"] for one in json.loads(status("--json").stdout)] == sorted([first, second])
+    unclear = subprocess.run([TRAJCTL, "stats", "train"], env=node.env, capture_output=True, text=True, timeout=60)
+    listed = [line.split("--endpoint ")[1] for line in unclear.stderr.splitlines() if "--endpoint " in line]
+    assert unclear.returncode == 1 and "private daemons that run: " in unclear.stderr and listed == sorted([first, second]), unclear.stderr
     assert status(TRAJD_ENDPOINT=second).stdout.startswith("trajd "), "an endpoint that is given is the one"
     for pid in node.daemons():
         os.kill(pid, signal.SIGKILL)
