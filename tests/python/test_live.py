@@ -691,7 +691,7 @@ def test_names_and_times_that_are_wrong(tmp_path):
 def test_a_damaged_description_is_refused(tmp_path, changes, text):
     with pytest.raises(trajd.Error) as caught:
         trajd.Live(by_hand(tmp_path / "a.live", **changes))
-    assert text in str(caught.value)
+    assert text in str(caught.value) and str(caught.value).startswith(f"{tmp_path}/a.live: ")
 
 
 @pytest.mark.parametrize("key", ["feed", "fingerprint", "norm_digest", "left_out"])

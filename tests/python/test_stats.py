@@ -4,6 +4,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import re
 import subprocess
 
 import h5py
@@ -225,6 +226,8 @@ def test_what_cannot_be(tmp_path):
     stats = Stats({"x": {"mean": np.zeros(2), "std": np.ones(2)}})
     for call, message in ((lambda: stats.normalize("y", [1, 2], by="mean_std"), "no statistics of y .there are: x"),
                           (lambda: stats.normalize("x", [1, 2]), "does not say how x is normalised: give by='mean_std'"),
+                          (lambda: stats.to_robot("x", [1, 2]), "does not say how x is normalised .one of `trajctl stats FEED -o` does.: use .* unnormalize, which"),
+                          (lambda: stats.to_policy("x", [1, 2]), "use normalize or unnormalize, which take by='mean_std'"),
                           (lambda: stats.normalize("x", [1, 2], by="min_max"), "no min and no max, which min_max needs"),
                           (lambda: stats.normalize("x", [1, 2], by="minmax"), "no rule 'minmax'"),
                           (lambda: stats.normalize("x", [1, 2, 3], by="mean_std"), "2 features, and the last axis of x is 3"),
@@ -233,8 +236,12 @@ def test_what_cannot_be(tmp_path):
                           (lambda: stats.save(tmp_path / "s", format="yaml"), "no format 'yaml'")):
         with pytest.raises((KeyError, ValueError), match=message):
             call()
-    for text, message in (("[1]", "not a file of statistics"), ('{"trajd_statistics": 2, "outputs": {}}', "version 2"), ('{"x": {"mean": [1], "std": [1, 2]}}', "figures of"),
-                          ('{"x": 1}', "statistics of x: not a mapping"), ('{"x": {}}', "no figures")):
-        (tmp_path / "bad.json").write_text(text)
-        with pytest.raises(ValueError, match=message):
+    for text, message in (("[1]", "not a file of statistics"), ('{"trajd_statistics": 2, "outputs": {}}', "statistics of version 2"),
+                          ('{"x": {"mean": [1], "std": [1, 2]}}', "statistics of x: figures of"), ('{"x": {"mean": ["a"]}}', "statistics of x: could not"),
+                          ('{"x": 1}', "statistics of x: not a mapping"), ('{"x": {}}', "statistics of x: no figures"),
+                          ("", "not a file of statistics: it is no JSON .Expecting value"), ("\udcff", "not a file of statistics: it is no JSON .*can't decode"),
+                          ('{"trajd_statistics": 1}', "outputs: a mapping of names"), ('{"norm_stats": []}', "norm_stats: a mapping of names"),
+                          ('{"trajd_statistics": 1, "outputs": {"x": {"mean": [1], "norm": 5}}}', "the norm or the chain of an output cannot be read")):
+        (tmp_path / "bad.json").write_text(text, errors="surrogateescape")
+        with pytest.raises(ValueError, match=re.escape(f"{tmp_path}/bad.json: ") + message):
             Stats.load(tmp_path / "bad.json")

@@ -64,14 +64,13 @@ def _plain(values: np.ndarray) -> list[float | None]:
     return [float(value) if np.isfinite(value) else None for value in values.ravel()]
 
 
-def _read_entry(name: str, entry: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def _read_entry(entry: Mapping[str, Any]) -> dict[str, np.ndarray]:
     if not isinstance(entry, Mapping):
-        raise ValueError(f"statistics of {name}: not a mapping of figures")
+        raise ValueError("not a mapping of figures")
     found = {figure: _numbers(entry[figure]) for figure in FIGURES if figure in entry}
     sizes = {len(values) for values in found.values()}
     if len(sizes) != 1:
-        raise ValueError(
-            f"statistics of {name}: {'no figures' if not sizes else f'figures of {sorted(sizes)} features'}")
+        raise ValueError("no figures" if not sizes else f"figures of {sorted(sizes)} features")
     features = sizes.pop()
     for count in COUNTS:
         if count in entry:  # LeRobot has one number for all features
@@ -162,7 +161,10 @@ class Stats(Mapping[str, Mapping[str, np.ndarray]]):
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Stats:
         """Reads a file of trajd, openpi or LeRobot. The content shows which. Raises ValueError."""
-        document = json.loads(pathlib.Path(path).read_text())
+        try:
+            document = json.loads(pathlib.Path(path).read_text())
+        except ValueError as error:
+            raise ValueError(f"{path}: not a file of statistics: it is no JSON ({error})") from None
         if not isinstance(document, dict):
             raise ValueError(f"{path}: not a file of statistics: neither trajd's nor openpi's (norm_stats) nor a "
                              "mapping of names as LeRobot's")
@@ -170,17 +172,21 @@ class Stats(Mapping[str, Mapping[str, np.ndarray]]):
         if own and document["trajd_statistics"] != 1:
             raise ValueError(
                 f"{path}: statistics of version {document['trajd_statistics']}; only version 1 can be read")
-        entries = document["outputs"] if own else document.get("norm_stats", document)
-        try:
-            figures = {name: _read_entry(name, entry) for name, entry in entries.items()}
-        except (TypeError, ValueError, AttributeError) as error:
-            raise ValueError(f"{path}: {error}") from None
+        entries = document.get("outputs") if own else document.get("norm_stats", document)
+        if not isinstance(entries, dict):
+            raise ValueError(f"{path}: {'outputs' if own else 'norm_stats'}: a mapping of names is expected")
+        figures: dict[str, dict[str, np.ndarray]] = {}
+        for name, entry in entries.items():
+            try:
+                figures[name] = _read_entry(entry)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"{path}: statistics of {name}: {error}") from None
         members = ({name: entry[key] for name, entry in entries.items() if own and key in entry}
                    for key in ("norm", "chain", "fingerprint"))
         try:
             return cls(figures, *members)
         except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{path}: a chain of outputs cannot be read: {error!r}") from None
+            raise ValueError(f"{path}: the norm or the chain of an output cannot be read: {error!r}") from None
 
     def save(self, path: str | os.PathLike[str], format: str = "trajd") -> None:
         """Writes a file in the format "trajd", "openpi" or "lerobot".
@@ -337,8 +343,12 @@ class Stats(Mapping[str, Mapping[str, np.ndarray]]):
         return dict(self._chains)
 
     def _is_recorded(self, name: str) -> bool:
-        """Whether the feed delivers the output without a norm. A file of another tool does not say so."""
-        return name in self and name not in self._norms and bool(self._norms or self._fingerprints)
+        """Whether the feed delivers the output without a norm. Raises ValueError for a file of another tool, which does not
+        say so."""
+        if name in self and not self._norms and not self._fingerprints:
+            raise ValueError(f"the file does not say how {name} is normalised (one of `trajctl stats FEED -o` does): use "
+                             f"normalize or unnormalize, which take by={' or by='.join(map(repr, RULES))}")
+        return name in self and name not in self._norms
 
     def to_policy(self, name: str, rows: Any, state: Any = None) -> np.ndarray:
         """Makes what the feed delivers of recorded rows [..., T, columns]: the chain of the output, then its norm.

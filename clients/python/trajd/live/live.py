@@ -4,6 +4,7 @@ from __future__ import annotations
 import difflib
 import operator
 import os
+import re
 import warnings
 from typing import Any, Dict, Mapping, Optional, Set, Tuple, Union
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from .. import _core
 from ..connect import open as open_feed
-from ..errors import ArgumentError, DataWarning, MissingFile, NotFound
+from ..errors import ArgumentError, DataWarning, Error, MissingFile, NotFound
 from ..feed import Feed
 from ..styles import STYLES
 from . import description
@@ -58,6 +59,14 @@ def _convert(name: str, array: "np.ndarray[Any, Any]", stream: Stream, dtype: "n
     return made
 
 
+def _open(text: str, source: str, history_ns: int, max_anchor_age_ns: int) -> "_core.Live":
+    """Opens a description. Its errors name the source."""
+    try:
+        return _core.Live(text.encode(), history_ns=history_ns, max_anchor_age_ns=max_anchor_age_ns)
+    except Error as error:
+        raise type(error)(f"{source}: {re.sub('^live description:', 'line ', str(error))}") from None
+
+
 def _fetch(config: Union[Feed, str, "os.PathLike[str]", Mapping[str, Any]], feed: Optional[str],
            dataset: Optional[str], options: Mapping[str, Any]) -> str:
     if isinstance(config, Feed):
@@ -99,9 +108,10 @@ class Live:
             raise MissingFile(2, "neither a live description nor a configuration", os.fspath(config))
         self._text = _fetch(config, feed, dataset, options) if text is None else text
         self._history_ns = _nanoseconds(history, "history")
-        self._core = _core.Live(self._text.encode(), history_ns=self._history_ns, max_anchor_age_ns=(
-            0 if max_anchor_age is None else _nanoseconds(max_anchor_age, "max_anchor_age")))
-        document = description.parse(self._text, "the live description" if text is None else os.fspath(config))  # type: ignore[arg-type]
+        source = "the live description" if text is None else os.fspath(config)  # type: ignore[arg-type]
+        self._core = _open(self._text, source, self._history_ns,
+                           0 if max_anchor_age is None else _nanoseconds(max_anchor_age, "max_anchor_age"))
+        document = description.parse(self._text, source)
         self.feed: str = document["feed"]
         self.fingerprint: str = document["fingerprint"]  # of the feed, or of its dataset in a mixture
         self.norm_digest: str = document["norm_digest"]
