@@ -13,26 +13,24 @@
 
 char index_folder[] = "/tmp/trajd_index_XXXXXX";
 
-bool index_files_are_possible(void)
+static const char *writer;
+
+bool index_files_choose(const char *script)
 {
+    writer = script;
     return run_python("-c 'import h5py, numpy'") == 0;
-}
-
-int index_files_write(const char *script, char *name_of_folder)
-{
-    char arguments[512];
-
-    if (!mkdtemp(name_of_folder))
-        return 1;
-    snprintf(arguments, sizeof arguments, TRAJD_SOURCE_DIR "/tests/tools/%s %s", script,
-             name_of_folder);
-    return run_python(arguments);
 }
 
 int index_files_make(void **state)
 {
+    char arguments[1024];
+
     (void)state;
-    return index_files_write("make_index_files.py", index_folder);
+    if (!mkdtemp(index_folder))
+        return 1;
+    snprintf(arguments, sizeof arguments, TRAJD_SOURCE_DIR "/tests/tools/%s %s", writer,
+             index_folder);
+    return run_python(arguments);
 }
 
 int index_files_remove(void **state)

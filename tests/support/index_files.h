@@ -1,5 +1,5 @@
-/* HDF5 files for tests of the index, one for each thing that an index must keep, quarantine or
- * refuse, and short ways to index them. All functions but the first fail the running test where
+/* HDF5 files that a script writes for a group of tests, such as those of make_index_files.py: one for
+ * each thing that an index must keep, quarantine or refuse. Short ways to index them. All functions but the first fail the running test where
  * they cannot do their work. */
 #ifndef TRAJD_TESTS_INDEX_FILES_H
 #define TRAJD_TESTS_INDEX_FILES_H
@@ -13,16 +13,12 @@
 /* The folder of the files. */
 extern char index_folder[];
 
-/* Whether Python has h5py, which writes the files. */
-bool index_files_are_possible(void);
-/* For cmocka_run_group_tests: write all files of tests/tools/make_index_files.py, and remove
- * them. */
+/* Chooses the script of tests/tools that writes the files, with its options. Returns whether Python
+ * has h5py, which it needs. */
+bool index_files_choose(const char *script);
+/* For cmocka_run_group_tests: make the folder with the files, and remove it. */
 int index_files_make(void **state);
 int index_files_remove(void **state);
-
-/* Makes a folder by mkdtemp, and has a script of tests/tools write its files there. Returns 0, or another
- * number where that fails. */
-int index_files_write(const char *script, char *name_of_folder);
 
 /* Runs a command, which must succeed. */
 void shell(const char *format, ...) __attribute__((format(printf, 1, 2)));

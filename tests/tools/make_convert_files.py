@@ -208,6 +208,7 @@ def long():
         f["data"].attrs["env_args"] = json.dumps({"env_kwargs": {"control_freq": 20}})
 
 
+(FOLDER / "out").mkdir()
 robo("first", (12, 9, 15), json.dumps({"env_name": "Lift", "env_kwargs": {"control_freq": 20, "x": [1, {"y": 2}]}}))
 robo("second", (11, 8), json.dumps({"env_name": "Stack", "env_kwargs": {"control_freq": 20}}), number=1)
 robo("assumed", (10, 10), np.bytes_(json.dumps({"env_name": "Lift"})))

@@ -19,7 +19,6 @@
 
 #define ALIGNMENT 64u /* of an entry's memory */
 
-static char folder[] = "/tmp/trajd_room_XXXXXX";
 static const uint32_t streams[] = {0, 1, 2}; /* a, b and c */
 static const struct trajd_selection some = {streams, ARRAY_LEN(streams), NULL};
 
@@ -31,8 +30,8 @@ static struct trajd_dataset *open_rows(uint64_t budget_bytes)
     struct trajd_dataset *dataset;
     struct trajd_error error;
 
-    snprintf(path, sizeof path, "%s/rows", folder);
-    snprintf(layout, sizeof layout, "%s/rows.yaml", folder);
+    snprintf(path, sizeof path, "%s/rows", index_folder);
+    snprintf(layout, sizeof layout, "%s/rows.yaml", index_folder);
     options.index = options_for(path, layout);
     if (trajd_dataset_open(&options, &dataset, &error))
         fail_msg("%s", error.message);
@@ -180,19 +179,6 @@ static void nothing_is_left_behind(void **state)
     trajd_dataset_destroy(&dataset);
 }
 
-static int make_files(void **state)
-{
-    (void)state;
-    return index_files_write("make_scan_files.py", folder);
-}
-
-static int remove_files(void **state)
-{
-    (void)state;
-    shell("rm -r %s", folder);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -205,7 +191,7 @@ int main(void)
 
     sigemptyset(&none);
     pthread_sigmask(SIG_SETMASK, &none, NULL);
-    if (!index_files_are_possible())
+    if (!index_files_choose("make_scan_files.py"))
         return INDEX_FILES_SKIPPED;
-    return cmocka_run_group_tests(tests, make_files, remove_files);
+    return cmocka_run_group_tests(tests, index_files_make, index_files_remove);
 }

@@ -14,8 +14,6 @@
 #include "tests/support/array_list.h"
 #include "tests/support/index_files.h"
 
-static char folder[] = "/tmp/trajd_dataset_XXXXXX";
-
 static enum trajd_status open_layout(const char *layout, struct trajd_dataset **dataset,
                                      struct trajd_error *error)
 {
@@ -23,8 +21,8 @@ static enum trajd_status open_layout(const char *layout, struct trajd_dataset **
     struct trajd_dataset_options options = {
         .name = layout, .cache_budget_bytes = 1 << 20, .reader_count = 1};
 
-    snprintf(path, sizeof path, "%s/%s", folder, layout);
-    snprintf(layout_path, sizeof layout_path, "%s/%s.yaml", folder, layout);
+    snprintf(path, sizeof path, "%s/%s", index_folder, layout);
+    snprintf(layout_path, sizeof layout_path, "%s/%s.yaml", index_folder, layout);
     options.index = options_for(path, layout_path);
     return trajd_dataset_open(&options, dataset, error);
 }
@@ -105,7 +103,7 @@ static void clocks_have_a_rate_or_stamps(void **state)
 
 static void errors_name_the_dataset(void **state)
 {
-    struct trajd_dataset *dataset = (struct trajd_dataset *)&folder;
+    struct trajd_dataset *dataset = (struct trajd_dataset *)&index_folder;
     struct trajd_error error;
 
     (void)state;
@@ -193,19 +191,6 @@ static void clocks_continue_outside_their_rows(void **state)
     assert_int_equal(trajd_clock_row_ns(&stamped, INT64_MIN), -far);
 }
 
-static int make_files(void **state)
-{
-    (void)state;
-    return index_files_write("make_scan_files.py", folder);
-}
-
-static int remove_files(void **state)
-{
-    (void)state;
-    shell("rm -r %s", folder);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -216,7 +201,7 @@ int main(void)
         cmocka_unit_test(clocks_continue_outside_their_rows),
     };
 
-    if (!index_files_are_possible())
+    if (!index_files_choose("make_scan_files.py"))
         return INDEX_FILES_SKIPPED;
-    return cmocka_run_group_tests(tests, make_files, remove_files);
+    return cmocka_run_group_tests(tests, index_files_make, index_files_remove);
 }

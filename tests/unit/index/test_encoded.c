@@ -19,18 +19,6 @@
 
 #define SHARED TRAJD_SOURCE_DIR "/../shared/data/images"
 
-static int make_files(void **state)
-{
-    char arguments[1024];
-
-    (void)state;
-    if (!mkdtemp(index_folder))
-        return 1;
-    snprintf(arguments, sizeof arguments,
-             TRAJD_SOURCE_DIR "/tests/tools/make_frame_files.py %s --shared " SHARED, index_folder);
-    return run_python(arguments);
-}
-
 /* ---- equal to h5py ---- */
 
 /* One stream as h5py reads it. */
@@ -403,7 +391,7 @@ int main(void)
         cmocka_unit_test(forms_that_do_not_fit_are_refused),
     };
 
-    if (!index_files_are_possible())
+    if (!index_files_choose("make_frame_files.py --shared " SHARED))
         return INDEX_FILES_SKIPPED;
-    return cmocka_run_group_tests(tests, make_files, index_files_remove);
+    return cmocka_run_group_tests(tests, index_files_make, index_files_remove);
 }

@@ -197,7 +197,7 @@ int main(void)
         cmocka_unit_test(published_recordings_are_kept),
     };
 
-    if (!index_files_are_possible())
+    if (!index_files_choose("make_index_files.py"))
         return INDEX_FILES_SKIPPED;
     return cmocka_run_group_tests(tests, index_files_make, index_files_remove);
 }

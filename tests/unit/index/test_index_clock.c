@@ -219,7 +219,7 @@ int main(void)
         cmocka_unit_test(clocks_that_lie_far_apart),
     };
 
-    if (!index_files_are_possible())
+    if (!index_files_choose("make_index_files.py"))
         return INDEX_FILES_SKIPPED;
     return cmocka_run_group_tests(tests, index_files_make, index_files_remove);
 }

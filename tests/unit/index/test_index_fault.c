@@ -232,7 +232,7 @@ int main(void)
         cmocka_unit_test(storage_that_fails_is_fatal_and_odd_files_are_refused),
     };
 
-    if (!index_files_are_possible())
+    if (!index_files_choose("make_index_files.py"))
         return INDEX_FILES_SKIPPED;
     return cmocka_run_group_tests(tests, index_files_make, index_files_remove);
 }

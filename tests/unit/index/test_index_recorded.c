@@ -18,14 +18,13 @@
 #include "tests/support/index_files.h"
 
 static const char *recorded_folder; /* NULL: the texts are compared */
-static char folder[] = "/tmp/trajd_scan_XXXXXX";
 
 static void put_text(FILE *out, const char *text)
 {
-    const char *found = strstr(text, folder);
+    const char *found = strstr(text, index_folder);
 
     if (found)
-        fprintf(out, "%.*sFOLDER%s", (int)(found - text), text, found + strlen(folder));
+        fprintf(out, "%.*sFOLDER%s", (int)(found - text), text, found + strlen(index_folder));
     else
         fputs(text, out);
 }
@@ -189,8 +188,8 @@ static void record(FILE *out, const char *layout, const char *name)
     struct trajd_index *index;
     struct trajd_error error;
 
-    snprintf(path, sizeof path, "%s/%s/%s", folder, layout, name);
-    snprintf(layout_path, sizeof layout_path, "%s/%s.yaml", folder, layout);
+    snprintf(path, sizeof path, "%s/%s/%s", index_folder, layout, name);
+    snprintf(layout_path, sizeof layout_path, "%s/%s.yaml", index_folder, layout);
     options = options_for(path, layout_path);
     fprintf(out, "== %s\n", name);
     if (trajd_index_open(&options, &index, &error)) {
@@ -212,10 +211,10 @@ static void indexes_are_as_recorded(void **state)
     for (size_t k = 0; k < ARRAY_LEN(layouts); k++) {
         char path[256], name[128];
         FILE *out, *list;
-        snprintf(path, sizeof path, "%s/%s.txt", folder, layouts[k]);
+        snprintf(path, sizeof path, "%s/%s.txt", index_folder, layouts[k]);
         out = fopen(path, "w");
         assert_non_null(out);
-        snprintf(path, sizeof path, "ls %s/%s", folder, layouts[k]);
+        snprintf(path, sizeof path, "ls %s/%s", index_folder, layouts[k]);
         list = popen(path, "r");
         while (fscanf(list, "%127s", name) == 1)
             record(out, layouts[k], name);
@@ -223,23 +222,10 @@ static void indexes_are_as_recorded(void **state)
         record(out, layouts[k], "");
         fclose(out);
         if (recorded_folder)
-            shell("cp %s/%s.txt %s", folder, layouts[k], recorded_folder);
+            shell("cp %s/%s.txt %s", index_folder, layouts[k], recorded_folder);
         shell("diff -u %s/tests/golden/index/%s.txt %s/%s.txt", TRAJD_SOURCE_DIR, layouts[k],
-              folder, layouts[k]);
+              index_folder, layouts[k]);
     }
-}
-
-static int make_files(void **state)
-{
-    (void)state;
-    return index_files_write("make_scan_files.py", folder);
-}
-
-static int remove_files(void **state)
-{
-    (void)state;
-    shell("rm -r %s", folder);
-    return 0;
 }
 
 int main(int argc, char **argv)
@@ -249,7 +235,7 @@ int main(int argc, char **argv)
     };
 
     recorded_folder = argc > 1 ? argv[1] : NULL;
-    if (!index_files_are_possible())
+    if (!index_files_choose("make_scan_files.py"))
         return INDEX_FILES_SKIPPED;
-    return cmocka_run_group_tests(tests, make_files, remove_files);
+    return cmocka_run_group_tests(tests, index_files_make, index_files_remove);
 }

@@ -150,7 +150,7 @@ int main(void)
         cmocka_unit_test(json_files_are_watched),
     };
 
-    if (!index_files_are_possible())
+    if (!index_files_choose("make_index_files.py"))
         return INDEX_FILES_SKIPPED;
     return cmocka_run_group_tests(tests, index_files_make, index_files_remove);
 }

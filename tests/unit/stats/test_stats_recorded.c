@@ -17,7 +17,6 @@
 #include "tests/support/index_files.h"
 
 static const char *recorded_folder; /* NULL: the text is compared */
-static char folder[] = "/tmp/trajd_stats_XXXXXX";
 
 #define ACT "anchor: {clock: act}, "
 #define ARM "anchor: {clock: arm}, "
@@ -160,8 +159,8 @@ static struct trajd_dataset *open_stats(uint64_t cache_budget_bytes)
     struct trajd_dataset *dataset;
     struct trajd_error error;
 
-    snprintf(data, sizeof data, "%s/stats.hdf5", folder);
-    snprintf(layout, sizeof layout, "%s/stats.yaml", folder);
+    snprintf(data, sizeof data, "%s/stats.hdf5", index_folder);
+    snprintf(layout, sizeof layout, "%s/stats.yaml", index_folder);
     options.index = options_for(data, layout);
     if (trajd_dataset_open(&options, &dataset, &error))
         fail_msg("%s", error.message);
@@ -192,7 +191,7 @@ static void figures_are_as_recorded(void **state)
         struct trajd_pool *pool = NULL;
         struct trajd_error error;
         char path[128];
-        snprintf(path, sizeof path, "%s/figures.txt", folder);
+        snprintf(path, sizeof path, "%s/figures.txt", index_folder);
         if (b)
             assert_int_equal(trajd_pool_create(2, "test", &pool, &error), TRAJD_OK);
         write_figures(path, budgets[b], pool);
@@ -226,19 +225,6 @@ static void fingerprints_tell_rates_apart(void **state)
     trajd_dataset_destroy(&dataset);
 }
 
-static int make_files(void **state)
-{
-    (void)state;
-    return index_files_write("make_stats_files.py", folder);
-}
-
-static int remove_files(void **state)
-{
-    (void)state;
-    shell("rm -r %s", folder);
-    return 0;
-}
-
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -247,7 +233,7 @@ int main(int argc, char **argv)
     };
 
     recorded_folder = argc > 1 ? argv[1] : NULL;
-    if (!index_files_are_possible())
+    if (!index_files_choose("make_stats_files.py"))
         return INDEX_FILES_SKIPPED;
-    return cmocka_run_group_tests(tests, make_files, remove_files);
+    return cmocka_run_group_tests(tests, index_files_make, index_files_remove);
 }

@@ -196,8 +196,8 @@ static void run_case(const struct conversion_case *one)
     enum trajd_status status;
     FILE *out;
 
-    snprintf(text, sizeof text, "%s/%s.txt", convert_folder, one->name);
-    snprintf(output, sizeof output, "%s/out/%s.hdf5", convert_folder, one->name);
+    snprintf(text, sizeof text, "%s/%s.txt", index_folder, one->name);
+    snprintf(output, sizeof output, "%s/out/%s.hdf5", index_folder, one->name);
     out = fopen(text, "w");
     assert_non_null(out);
     options = complete(&one->options, out, output);
@@ -222,11 +222,11 @@ static void conversions_are_as_recorded(void **state)
     for (size_t k = 0; k < ARRAY_LEN(cases); k++) {
         run_case(&cases[k]);
         if (recorded_folder)
-            shell("cp %s/%s.txt %s", convert_folder, cases[k].name, recorded_folder);
+            shell("cp %s/%s.txt %s", index_folder, cases[k].name, recorded_folder);
         shell("diff -u %s/tests/golden/convert/%s.txt %s/%s.txt", TRAJD_SOURCE_DIR, cases[k].name,
-              convert_folder, cases[k].name);
+              index_folder, cases[k].name);
     }
-    shell("test -z \"$(ls %s/out | grep partial)\"", convert_folder);
+    shell("test -z \"$(ls %s/out | grep partial)\"", index_folder);
 }
 
 int main(int argc, char **argv)
@@ -236,7 +236,7 @@ int main(int argc, char **argv)
     };
 
     recorded_folder = argc > 1 ? argv[1] : NULL;
-    if (!index_files_are_possible())
+    if (!index_files_choose("make_convert_files.py"))
         return INDEX_FILES_SKIPPED;
-    return cmocka_run_group_tests(tests, convert_files_make, convert_files_remove);
+    return cmocka_run_group_tests(tests, index_files_make, index_files_remove);
 }

@@ -50,7 +50,7 @@ static enum trajd_status convert(const char *input, const char *name,
     char output[256];
     enum trajd_status status;
 
-    snprintf(output, sizeof output, "%s/out/%s.hdf5", convert_folder, name);
+    snprintf(output, sizeof output, "%s/out/%s.hdf5", index_folder, name);
     options.indexes = indexes;
     options.index_count = 1;
     options.output = output;
@@ -65,7 +65,7 @@ static void a_daemon_makes_the_same_file(void **state)
 {
     static const char *const inputs[] = {"first", "beside", "long"};
     const struct trajd_convert_rule rules[] = {{.kind = TRAJD_KIND_MEAN, .stream = "obs/eef_pos"}};
-    struct trajd_resample_service *service = start_service(convert_folder);
+    struct trajd_resample_service *service = start_service(index_folder);
     struct trajd_resample_service_stats stats, before = {0};
 
     (void)state;
@@ -76,10 +76,10 @@ static void a_daemon_makes_the_same_file(void **state)
         struct trajd_error error;
         assert_int_equal(convert(inputs[k], "here", options, &here, &error), TRAJD_OK);
         options.backend = TRAJD_CONVERT_DAEMON;
-        options.endpoint = convert_folder;
+        options.endpoint = index_folder;
         if (convert(inputs[k], "there", options, &there, &error))
             fail_msg("%s", error.message);
-        shell("cmp %s/out/here.hdf5 %s/out/there.hdf5", convert_folder, convert_folder);
+        shell("cmp %s/out/here.hdf5 %s/out/there.hdf5", index_folder, index_folder);
         assert_string_equal(here.backend_text, "the CPU");
         assert_non_null(strstr(there.backend_text, "the daemon at /tmp/"));
         assert_non_null(strstr(there.backend_text, ", on its CPU"));
@@ -100,9 +100,9 @@ static void a_daemon_makes_the_same_file(void **state)
 /* Only a GPU of a daemon is worth the way of the rows there. */
 static void auto_takes_no_daemon_without_gpu(void **state)
 {
-    struct trajd_resample_service *service = start_service(convert_folder);
+    struct trajd_resample_service *service = start_service(index_folder);
     const struct trajd_convert_options options = {
-        .rate = {15, 1}, .backend = TRAJD_CONVERT_AUTO, .endpoint = convert_folder, .force = true};
+        .rate = {15, 1}, .backend = TRAJD_CONVERT_AUTO, .endpoint = index_folder, .force = true};
     struct trajd_convert_report report;
     struct trajd_error error;
 
@@ -173,7 +173,7 @@ static void begin_playing(struct played *played, enum behaviour then)
     struct sockaddr_un address = {.sun_family = AF_UNIX};
 
     *played = (struct played){.then = then};
-    snprintf(played->directory, sizeof played->directory, "%s/out", convert_folder);
+    snprintf(played->directory, sizeof played->directory, "%s/out", index_folder);
     snprintf(address.sun_path, sizeof address.sun_path, "%.60s/resample.sock", played->directory);
     unlink(address.sun_path);
     played->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -313,7 +313,7 @@ int main(void)
         cmocka_unit_test(places_without_a_daemon_are_errors),
     };
 
-    if (!index_files_are_possible())
+    if (!index_files_choose("make_convert_files.py"))
         return INDEX_FILES_SKIPPED;
-    return cmocka_run_group_tests(tests, convert_files_make, convert_files_remove);
+    return cmocka_run_group_tests(tests, index_files_make, index_files_remove);
 }

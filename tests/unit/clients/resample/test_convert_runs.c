@@ -96,7 +96,7 @@ static bool has_file(const char *ending)
 
 static void name_output(const char *name)
 {
-    snprintf(output, sizeof output, "%s/out/%s", convert_folder, name);
+    snprintf(output, sizeof output, "%s/out/%s", index_folder, name);
 }
 
 /* Checks that the output holds what that of another test's run holds, if not in the same bytes. */
@@ -104,12 +104,12 @@ static void check_same_as(const char *name)
 {
     char text[2][300], command[1000];
 
-    snprintf(command, sizeof command, "cmp -s %s/out/%s %s", convert_folder, name, output);
+    snprintf(command, sizeof command, "cmp -s %s/out/%s %s", index_folder, name, output);
     if (!system(command))
         return;
 
-    snprintf(text[0], sizeof text[0], "%s/expected.txt", convert_folder);
-    snprintf(text[1], sizeof text[1], "%s/found.txt", convert_folder);
+    snprintf(text[0], sizeof text[0], "%s/expected.txt", index_folder);
+    snprintf(text[1], sizeof text[1], "%s/found.txt", index_folder);
     shell("rm -f %s %s", text[0], text[1]);
     convert_print_outputs(name, text[0]);
     convert_print_outputs(strrchr(output, '/') + 1, text[1]);
@@ -262,7 +262,7 @@ static void damaged_journals_resume_less(void **state)
         options.force = false;
         name_output("damaged.hdf5");
         cut(&options);
-        shell(cases[k].damage, convert_folder, "damaged.hdf5");
+        shell(cases[k].damage, index_folder, "damaged.hdf5");
         check_resumed(&options, cases[k].resumed, cases[k].note);
     }
 }
@@ -304,11 +304,11 @@ static void parts_are_resumed(void **state)
         check_same_as(name);
     }
     /* a part that another run left would be taken for one of this run */
-    shell("cp %s/out/all_part0.hdf5 %s/out/more_part3.hdf5", convert_folder, convert_folder);
+    shell("cp %s/out/all_part0.hdf5 %s/out/more_part3.hdf5", index_folder, index_folder);
     name_output("more.hdf5");
     assert_int_equal(convert(inputs, "one", options, &watch, &report, &error), TRAJD_ERR_ARGUMENT);
     assert_non_null(strstr(error.message, "more_part3.hdf5 exists, but this run writes 3 parts"));
-    shell("mv %s/out/more_part3.hdf5 %s/out/more.hdf5", convert_folder, convert_folder);
+    shell("mv %s/out/more_part3.hdf5 %s/out/more.hdf5", index_folder, index_folder);
     assert_int_equal(convert(inputs, "one", options, &watch, &report, &error), TRAJD_ERR_ARGUMENT);
     assert_non_null(strstr(error.message, "more.hdf5 exists, but this run writes the 3 parts"));
 }
@@ -367,7 +367,7 @@ static void places_are_checked(void **state)
         struct trajd_convert_report report;
         struct watch watch = {.changing = -1};
         struct trajd_error error;
-        shell("cd %s/out; %s", convert_folder, cases[k].make);
+        shell("cd %s/out; %s", index_folder, cases[k].make);
         name_output(cases[k].name);
         changed.force = cases[k].force;
         if (convert(two, NULL, changed, &watch, &report, &error) != cases[k].status)
@@ -376,7 +376,7 @@ static void places_are_checked(void **state)
             fail_msg("%s", error.message);
         if (cases[k].status && *cases[k].name)
             shell("cd %s/out; test -z \"$(find . -name '%s.partial' -type f -size 0 -links 1)\"",
-                  convert_folder, cases[k].name);
+                  index_folder, cases[k].name);
     }
     name_output("");
     last = output + strlen(output);
@@ -457,10 +457,10 @@ static void print_values(const char *output_name, const char *text)
 {
     char path[300];
 
-    snprintf(path, sizeof path, "%s/all.txt", convert_folder);
+    snprintf(path, sizeof path, "%s/all.txt", index_folder);
     convert_print_outputs(output_name, path);
     shell("cd %s && sed -n 's/^\\(.data.*\\) max .* sum/\\1/p' all.txt >%s && rm all.txt",
-          convert_folder, text);
+          index_folder, text);
 }
 
 /* More rows and episodes than one segment and one message to the child hold. At the rate of the
@@ -484,7 +484,7 @@ static void long_files_are_whole(void **state)
         assert_int_equal(report.segments, k ? 142 : 71);
         print_values("../long.hdf5", "expected");
         print_values("whole_long.hdf5", "found");
-        shell("cd %s && diff expected found && test $(wc -l <found) -eq 140", convert_folder);
+        shell("cd %s && diff expected found && test $(wc -l <found) -eq 140", index_folder);
     }
 }
 
@@ -561,7 +561,7 @@ int main(void)
         cmocka_unit_test(backends_that_do_not_exist_are_refused),
     };
 
-    if (!index_files_are_possible())
+    if (!index_files_choose("make_convert_files.py"))
         return INDEX_FILES_SKIPPED;
-    return cmocka_run_group_tests(tests, convert_files_make, convert_files_remove);
+    return cmocka_run_group_tests(tests, index_files_make, index_files_remove);
 }

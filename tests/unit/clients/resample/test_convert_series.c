@@ -181,10 +181,10 @@ static void a_file_that_is_gone_is_an_error(void **state)
     struct trajd_error error;
 
     (void)state;
-    shell("cp %s/plain.hdf5 %s/gone.hdf5", convert_folder, convert_folder);
+    shell("cp %s/plain.hdf5 %s/gone.hdf5", index_folder, index_folder);
     index = convert_open_input("gone", "one");
     options = all_of(index, 0, "q");
-    shell("rm %s/gone.hdf5", convert_folder);
+    shell("rm %s/gone.hdf5", index_folder);
     assert_int_equal(convert_series_read(&options, &series, &error), TRAJD_ERR_IO);
     assert_non_null(strstr(error.message, "gone.hdf5: No such file or directory"));
     assert_null(series);
@@ -219,7 +219,7 @@ int main(void)
         cmocka_unit_test(long_spans_are_whole),
     };
 
-    if (!index_files_are_possible())
+    if (!index_files_choose("make_convert_files.py"))
         return INDEX_FILES_SKIPPED;
-    return cmocka_run_group_tests(tests, convert_files_make, convert_files_remove);
+    return cmocka_run_group_tests(tests, index_files_make, index_files_remove);
 }
