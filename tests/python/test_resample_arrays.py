@@ -313,6 +313,8 @@ class Copied:
     ({"max_gap": ("5",)}, "max_gap is no time"),
     ({"max_age": ()}, "max_age is no time"),
     ({"kind": "mean", "width": ()}, "width is no time"),
+    ({"kind": "mean", "width": 50}, "width is 50 ns, and the rows are at least 1000000 ns apart, so no mean has more than one row: .* '50ms'"),
+    ({"kind": "mean", "width": np.int64(10_000), "dtype": "float16"}, "width is 10000 ns, and the rows"),
     ({"max_gap": True}, "max_gap is no time"),
     ({"max_gap": np.timedelta64(5, "ms")}, "max_gap is no time"),
     ({"max_gap": np.int64(-1)}, "max_gap must be at least 0 ns"),
@@ -383,6 +385,16 @@ def test_durations_may_be_ints_of_numpy():
     for gap in 29, np.int64(29), np.uint8(29), np.array(29):
         assert trajd.resample(values, times, np.array([5, 20]), max_gap=gap)[1].tolist() == [0, 3]
     assert trajd.resample(values, times * 1e-9, np.array([5e-9, 20e-9]), max_gap="29ns")[1].tolist() == [0, 3]
+
+
+def test_a_short_width_is_taken_where_it_can_be_meant():
+    """A text has its unit. Without one, some rows must be nearer to each other than 100 widths."""
+    times, values = np.array([0, 4 * MS, 9 * MS]), np.arange(3.0)[:, None]
+    for width, at in (("50ns", times), (40_001, times), (50, np.array([0, 4999, 9 * MS])), (50, times[:1])):
+        result, mask = trajd.resample(values[:len(at)], at, at, kind="mean", width=width)
+        assert result.tolist() == values[:len(at)].tolist() and not mask.any()
+    with pytest.raises(ValueError, match=r"streams\['f'\]: width is 40000 ns, and the rows are at least 4000000 ns apart"):
+        trajd.resample_many({"f": {"values": values, "kind": "mean", "width": 40_000}}, times, times=times)
 
 
 def test_many_equals_each_alone():

@@ -18,6 +18,7 @@ from ..errors import ArgumentError, Unsupported
 Duration = Union[str, int, float, None]
 DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(ns|us|ms|s)\s*")
 UNITS_NS = {"ns": 1, "us": 1000, "ms": 1_000_000, "s": 1_000_000_000}
+SHORTEST_WIDTH = 100  # steps between rows have at most so many widths, where width has no unit
 NO_DURATION = "a time is a number and a unit, such as '50ms' (ns, us, ms or s)"
 
 
@@ -41,6 +42,7 @@ def resample(values: Any, times: Any, targets: Any, *, kind: str = "linear", ord
     times, targets
                both int64 ns, or both float64 seconds. Seconds are rounded to the nearest ns. Seconds from 97 days on
                are refused, because neighbouring numbers are more than a ns apart: subtract the same time from both.
+               Integers of us are taken as ns, for rows may be 1 us apart: "50ms" would be 50 s then. Multiply by 1000.
     row_splits int64 [B + 1], for rows of different lengths: values [N, D] and times [N] have the rows of all B, one
                after the other. Rows of b are row_splits[b] to row_splits[b + 1] - 1. A list will do.
 
@@ -83,6 +85,8 @@ def resample(values: Any, times: Any, targets: Any, *, kind: str = "linear", ord
     if dtype is None and type(values) is type(times) is type(targets) is np.ndarray and (
             result is None or type(result) is np.ndarray) and (mask is None or type(mask) is np.ndarray) and (
             row_splits is None or type(row_splits) is np.ndarray):
+        if type(width) is not str and kind == "mean":
+            _check_width("", width, times)
         return _core.resample(((None, values, None, times, row_splits, kind, order,
                                 _ns(max_gap, "max_gap") if type(max_gap) is str else max_gap,
                                 _ns(max_age, "max_age") if type(max_age) is str else max_age,
@@ -163,6 +167,8 @@ def _prepare(label, place, values, times, row_splits, kind, order, max_gap, max_
         _ns(max_age, place + "max_age") if isinstance(max_age, str) else max_age,
         _ns(width, place + "width") if isinstance(width, str) else width, causal, pad, period, range_low, dtype,
         result if result is None else _plain(result, place, "out"), mask if mask is None else _plain(mask, place, "out[1] (the mask)"))
+    if type(width) is not str and kind == "mean":
+        _check_width(place, width, arguments[3])
     return arguments, torch, is_bf16, result, mask
 
 
@@ -179,6 +185,16 @@ def _finish(torch, is_bf16, result, mask, made, made_mask):
     if torch and mask is None:
         made_mask = torch.from_numpy(made_mask)
     return made if result is None else result, made_mask if mask is None else mask
+
+
+def _check_width(place, width, times):
+    """Refuses an int of ns that is far shorter than all steps between rows: it was meant in another unit."""
+    if not isinstance(width, (int, np.integer)) or times.dtype != np.int64 or times.ndim == 0:
+        return
+    step = int(np.diff(times).min(initial=2**63 - 1))
+    if 0 < width <= step // SHORTEST_WIDTH and times.shape[-1] > 1:
+        raise ArgumentError(f"{place}width is {width} ns, and the rows are at least {step} ns apart, so no mean has more than one "
+                            "row: give width with its unit, such as '50ms'")
 
 
 @functools.lru_cache(64)
