@@ -15,6 +15,7 @@
 
 #include "daemon/base/clock.h"
 #include "proto/key_file.h"
+#include "tests/support/client_facts.h"
 
 char directory[32], keys[64], alice[96], mallory[96];
 struct producer *producer;
@@ -168,15 +169,8 @@ uint32_t read_epoch(struct trajd_client *client)
 uint64_t status_number(const char *name)
 {
     struct trajd_client *client = connect_to(directory, NULL);
-    char *json, pattern[64];
-    struct trajd_error error;
-    if (trajd_client_status(client, 60000, &json, &error))
-        fail_msg("%s", error.message);
-    snprintf(pattern, sizeof pattern, "\"%s\":", name);
-    const char *found = strstr(json, pattern);
-    assert_non_null(found);
-    uint64_t value = strtoull(found + strlen(pattern), NULL, 10);
-    free(json);
+    const uint64_t value = number_in_status(client, name);
+
     trajd_client_close(&client);
     return value;
 }

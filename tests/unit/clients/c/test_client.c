@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "proto/array_len.h"
+#include "tests/support/client_facts.h"
 #include "tests/support/processes.h"
 #include "tests/support/test_producer.h"
 #include "trajd.h"
@@ -73,26 +74,6 @@ static void open_train(struct trajd_client *client, uint32_t credit, uint64_t ep
     const struct trajd_open_options options = {
         .feed = "train", .credit = credit, .epoch = epoch, .next = next};
     assert_int_equal(trajd_client_open(client, &options, &error), TRAJD_OK);
-}
-
-static uint64_t status_number(struct trajd_client *client, const char *name)
-{
-    char *json, pattern[64];
-    struct trajd_error error;
-    assert_int_equal(trajd_client_status(client, 60000, &json, &error), TRAJD_OK);
-    snprintf(pattern, sizeof pattern, "\"%s\":", name);
-    const char *found = strstr(json, pattern);
-    assert_non_null(found);
-    uint64_t value = strtoull(found + strlen(pattern), NULL, 10);
-    free(json);
-    return value;
-}
-
-static uint64_t position_of(const struct trajd_batch *batch)
-{
-    struct trajd_batch_info info;
-    trajd_batch_get_info(batch, &info);
-    return info.position;
 }
 
 /* ---- one worker, one process ---- */
@@ -277,7 +258,7 @@ static void test_a_refused_open_gives_back_earlier_batches(void **state)
         trajd_batch_release(&batch);
         assert_int_equal(trajd_client_next(client, 0, &batch, &error), TRAJD_ERR_ARGUMENT);
     }
-    assert_int_equal(status_number(client, "windows_done"), 0);
+    assert_int_equal(number_in_status(client, "windows_done"), 0);
     trajd_client_close(&client);
 }
 
@@ -311,7 +292,7 @@ static void test_a_batch_is_readable_after_close(void **state)
     }
     assert_int_equal(status, TRAJD_END_OF_EPOCH);
     assert_int_equal(count, BATCHES - 1); /* the batch that was held and released is DONE */
-    assert_int_equal(status_number(other, "session_count"), 1);
+    assert_int_equal(number_in_status(other, "session_count"), 1);
     trajd_client_close(&other);
 }
 
@@ -411,7 +392,7 @@ static void test_a_forked_child_is_refused(void **state)
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     assert_int_equal(trajd_client_next(client, -1, &other, &error), TRAJD_OK);
     /* the release in the child did not count */
-    assert_int_equal(status_number(client, "batches_done"), 1);
+    assert_int_equal(number_in_status(client, "batches_done"), 1);
     trajd_batch_release(&batch);
     trajd_batch_release(&other);
     trajd_client_close(&client);
@@ -466,7 +447,7 @@ static void test_batches_are_released_by_other_threads(void **state)
     for (int i = 0; i < 2; i++)
         pthread_join(threads[i], NULL);
     assert_int_equal(count, BATCHES);
-    assert_int_equal(status_number(client, "windows_done"), LENGTH);
+    assert_int_equal(number_in_status(client, "windows_done"), LENGTH);
     trajd_client_close(&client);
 }
 
@@ -641,7 +622,8 @@ static void test_a_killed_workers_batches_go_to_others(void **state)
     struct process killed = process_start("fake_worker", directory, "credit=4 hang=10");
     read_batches(&killed, &victim, 10);
     struct trajd_client *watcher = connect_client(false);
-    while (status_number(watcher, "batches_done") < 9) /* the tenth batch is held, and not DONE */
+    while (number_in_status(watcher, "batches_done") <
+           9) /* the tenth batch is held, and not DONE */
         usleep(1000);
     struct process worker = process_start("fake_worker", directory, "credit=4");
     read_batches(&worker, &heir, 1);
@@ -653,8 +635,8 @@ static void test_a_killed_workers_batches_go_to_others(void **state)
     /* windows that were DONE never come again; the other worker gets all others */
     for (uint32_t i = 0; i < LENGTH; i++)
         assert_int_equal(heir.seen[i], i < 9 * BATCH ? 0 : 1);
-    assert_int_equal(status_number(watcher, "windows_done"), LENGTH);
-    assert_int_equal(status_number(watcher, "dead_sessions"), 1);
+    assert_int_equal(number_in_status(watcher, "windows_done"), LENGTH);
+    assert_int_equal(number_in_status(watcher, "dead_sessions"), 1);
     trajd_client_close(&watcher);
     end_daemon(&daemon);
 }
@@ -671,7 +653,7 @@ static void test_a_stopped_worker_loses_nothing(void **state)
     read_batches(&worker, &histogram, BATCHES / 2);
     struct trajd_client *watcher = connect_client(false);
     /* a silent worker is not a dead worker */
-    assert_int_equal(status_number(watcher, "handed_again"), 0);
+    assert_int_equal(number_in_status(watcher, "handed_again"), 0);
     process_signal(&stopped, SIGCONT);
     read_remaining(&worker, &histogram);
     read_remaining(&stopped, &histogram);

@@ -16,6 +16,7 @@
 
 #include <cmocka.h>
 
+#include "tests/support/client_facts.h"
 #include "tests/support/test_producer.h"
 #include "trajd.h"
 
@@ -174,27 +175,6 @@ static void open_epoch(struct trajd_client *client, uint64_t epoch, uint32_t cre
         fail_msg("%s", error.message);
 }
 
-static uint64_t status_number(struct trajd_client *client, const char *name)
-{
-    char *json, pattern[64];
-    struct trajd_error error;
-    if (trajd_client_status(client, 60000, &json, &error))
-        fail_msg("%s", error.message);
-    snprintf(pattern, sizeof pattern, "\"%s\":", name);
-    const char *found = strstr(json, pattern);
-    assert_non_null(found);
-    uint64_t value = strtoull(found + strlen(pattern), NULL, 10);
-    free(json);
-    return value;
-}
-
-static uint64_t position_of(const struct trajd_batch *batch)
-{
-    struct trajd_batch_info info;
-    trajd_batch_get_info(batch, &info);
-    return info.position;
-}
-
 /* Cuts the connection while one batch is held, others are queued and releases are pending. */
 static void test_an_epoch_survives_cuts(void **state)
 {
@@ -217,9 +197,9 @@ static void test_an_epoch_survives_cuts(void **state)
     assert_int_equal(status, TRAJD_END_OF_EPOCH);
     trajd_batch_release(&held);
     assert_int_equal(expected, LENGTH);
-    assert_true(status_number(client, "resumed_sessions") >= 1);
-    assert_int_equal(status_number(client, "windows_done"), LENGTH);
-    assert_int_equal(status_number(client, "handed_again"), 0);
+    assert_true(number_in_status(client, "resumed_sessions") >= 1);
+    assert_int_equal(number_in_status(client, "windows_done"), LENGTH);
+    assert_int_equal(number_in_status(client, "handed_again"), 0);
     trajd_client_close(&client);
 }
 
@@ -233,7 +213,7 @@ static void test_an_open_survives_a_cut(void **state)
     struct trajd_error error;
     open_epoch(client, 0, 4);
     for (uint64_t epoch = 1; epoch < 6; epoch++) {
-        const uint64_t done = status_number(client, "windows_done");
+        const uint64_t done = number_in_status(client, "windows_done");
         assert_int_equal(trajd_client_next(client, 60000, &held, &error), TRAJD_OK);
         cut_now();
         open_epoch(client, epoch, 4);
@@ -244,9 +224,9 @@ static void test_an_open_survives_a_cut(void **state)
                          producer_window(epoch, 0, LENGTH));
         trajd_batch_release(&held);
         trajd_batch_release(&batch);
-        while (status_number(client, "windows_done") < done + BATCH)
+        while (number_in_status(client, "windows_done") < done + BATCH)
             usleep(1000);
-        assert_int_equal(status_number(client, "windows_done"), done + BATCH);
+        assert_int_equal(number_in_status(client, "windows_done"), done + BATCH);
     }
     trajd_client_close(&client);
 }
