@@ -8,49 +8,56 @@
 #include "daemon/window/window_batch.h"
 #include "proto/array_len.h"
 
+/* Resamples the first `count` windows of a feed of the first episode, in order. Returns how many
+ * windows it has. */
+static uint64_t run_feed(struct fixture *f, const char *keys, uint32_t count, int64_t *values,
+                         uint8_t *mask)
+{
+    struct trajd_window_spec *spec;
+    struct trajd_window_plan *plan;
+    struct trajd_error error;
+    char text[512];
+    uint64_t windows;
+
+    snprintf(text, sizeof text,
+             "{dataset: test, filter: train, global_batch: %u, anchor: {clock: camera}, order: "
+             "sequential, tail: short, %s}",
+             count, keys);
+    plan = make_plan(f, text, &spec, &error);
+    if (!plan)
+        fail_msg("%s: %s", keys, error.message);
+    run(f, plan, count, values, mask);
+    windows = trajd_sampler_window_count(plan->sampler);
+    destroy(&plan, &spec);
+    return windows;
+}
+
 /* A grid of 15 Hz around anchors of 30 Hz meets every second row exactly: floor() of a sum, not a
  * sum of floors. */
 static void test_a_slower_grid_meets_the_rows(void **state)
 {
-    struct fixture *f = *state;
-    struct trajd_window_spec *spec;
-    struct trajd_error error;
     int64_t values[80 * 4];
     uint8_t mask[80 * 4];
-    struct trajd_window_plan *plan = make_plan(
-        f,
-        "{dataset: test, filter: train, global_batch: 80, rate: 15, anchor: {clock: camera}, "
-        "pad: {before: 0, after: 0}, order: sequential, outputs: {action: {from: cam, at: -1..2}}}",
-        &spec, &error);
 
-    assert_non_null(plan);
-    assert_int_equal(trajd_sampler_window_count(plan->sampler), ROWS - 6);
-    run(f, plan, 80, values, mask);
+    assert_int_equal(run_feed(*state,
+                              "rate: 15, pad: {before: 0, after: 0}, outputs: {action: {from: cam, "
+                              "at: -1..2}}",
+                              80, values, mask),
+                     ROWS - 6);
     for (int w = 0; w < 80; w++)
         for (int t = 0; t < 4; t++) {
             assert_int_equal(values[w * 4 + t], w + 2 + 2 * (t - 1));
             assert_int_equal(mask[w * 4 + t], 0);
         }
-    destroy(&plan, &spec);
 }
 
 /* Steps of the camera on the arm's clock: the last arm row at or before each camera row. */
 static void test_anchor_steps_on_another_clock(void **state)
 {
-    struct fixture *f = *state;
-    struct trajd_window_spec *spec;
-    struct trajd_error error;
     int64_t values[90 * 3];
     uint8_t mask[90 * 3];
-    struct trajd_window_plan *plan =
-        make_plan(f,
-                  "{dataset: test, filter: train, global_batch: 90, anchor: {clock: camera}, "
-                  "order: sequential, tail: short, "
-                  "outputs: {obs: {from: arm, at: -2..0}}}",
-                  &spec, &error);
 
-    assert_non_null(plan);
-    run(f, plan, 90, values, mask);
+    run_feed(*state, "outputs: {obs: {from: arm, at: -2..0}}", 90, values, mask);
     for (int w = 0; w < 90; w++)
         for (int t = 0; t < 3; t++) {
             const int64_t x = 5000000 + trajd_rate_row_ns((struct trajd_rate){30, 1}, w - 2 + t);
@@ -59,26 +66,17 @@ static void test_anchor_steps_on_another_clock(void **state)
                                                                      : 299);
             assert_int_equal(mask[w * 3 + t], x < 0 ? TRAJD_MASK_BEFORE_START : 0);
         }
-    destroy(&plan, &spec);
 }
 
 /* An observation does not see the row after its anchor, wherever the grid lies. */
 static void test_observations_are_clipped(void **state)
 {
-    struct fixture *f = *state;
-    struct trajd_window_spec *spec;
-    struct trajd_error error;
     int64_t values[90 * 2];
     uint8_t mask[90 * 2];
-    struct trajd_window_plan *plan =
-        make_plan(f,
-                  "{dataset: test, filter: train, global_batch: 90, anchor: {clock: camera}, "
-                  "order: sequential, tail: short, "
-                  "outputs: {obs: {from: arm, at: -1ms..0ms @ 1000, kind: nearest, max_age: 4ms}}}",
-                  &spec, &error);
 
-    assert_non_null(plan);
-    run(f, plan, 90, values, mask);
+    run_feed(*state,
+             "outputs: {obs: {from: arm, at: -1ms..0ms @ 1000, kind: nearest, max_age: 4ms}}", 90,
+             values, mask);
     for (int w = 0; w < 90; w++) {
         const int64_t anchor = 5000000 + trajd_rate_row_ns((struct trajd_rate){30, 1}, w);
         const int64_t row = anchor / 10000000 < 299 ? anchor / 10000000 : 299;
@@ -86,33 +84,21 @@ static void test_observations_are_clipped(void **state)
         assert_int_equal(mask[w * 2 + 1],
                          anchor - row * 10000000 > 4000000 ? TRAJD_MASK_TOO_OLD : 0);
     }
-    destroy(&plan, &spec);
 }
 
 /* max_age is a time: an output with one looks rows of the anchor's own clock up by time, and holds
  * them no longer. */
 static void test_an_age_on_the_anchors_own_clock(void **state)
 {
-    struct fixture *f = *state;
-    struct trajd_window_spec *spec;
-    struct trajd_error error;
     int64_t values[90 * 8];
     uint8_t mask[90 * 8];
-    struct trajd_window_plan *plan =
-        make_plan(f,
-                  "{dataset: test, filter: train, global_batch: 90, anchor: {clock: camera}, "
-                  "order: sequential, tail: short, "
-                  "outputs: {action: {from: cam, at: 0..7, max_age: 100ms}}}",
-                  &spec, &error);
 
-    assert_non_null(plan);
-    run(f, plan, 90, values, mask);
+    run_feed(*state, "outputs: {action: {from: cam, at: 0..7, max_age: 100ms}}", 90, values, mask);
     for (int t = 0; t < 8; t++) { /* the last row's window: steps of 33 ms after the end */
         assert_int_equal(values[89 * 8 + t], 89);
         assert_int_equal(mask[89 * 8 + t], t <= 3 ? TRAJD_MASK_VALID : TRAJD_MASK_TOO_OLD);
         assert_int_equal(values[10 * 8 + t], 10 + t);
     }
-    destroy(&plan, &spec);
 }
 
 static void test_padding_filter_and_rows_of_their_own(void **state)
@@ -160,7 +146,6 @@ static void test_padding_filter_and_rows_of_their_own(void **state)
     }
 }
 
-/* `where:` takes the episodes whose text is one of those, with every key. */
 /* A stream on a regular clock gets rows of its own where one kept episode has another number of
  * them. */
 static void test_where_rows_of_their_own_are_counted(void **state)
@@ -197,6 +182,7 @@ static void test_where_rows_of_their_own_are_counted(void **state)
     }
 }
 
+/* `where:` takes the episodes whose text is one of those, with every key. */
 static void test_where(void **state)
 {
     static const struct trajd_layout_meta metas[] = {{.name = "task"}, {.name = "language"}};
