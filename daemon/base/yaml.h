@@ -65,6 +65,8 @@ enum trajd_status trajd_yaml_check_keys(const struct trajd_yaml *yaml,
 /* Returns the nearest of `count` names by edit distance, or NULL where none is near. For "did you
  * mean". */
 const char *trajd_yaml_nearest(const char *word, const char *const *names, size_t count);
+/* Writes the names of a NULL-terminated list as "a, b, c", cut to the size. For "there are". */
+void trajd_yaml_join(const char *const *names, char *out, size_t size);
 
 /* Read a scalar of one type. *out is unchanged after an error. Numbers must be finite and within
  * [low, high]. */

@@ -62,14 +62,13 @@ const char *trajd_yaml_nearest(const char *word, const char *const *names, size_
     return nearest;
 }
 
-/* Writes "a, b, c", cut to the size. */
-static void join_words(const char *const *words, char *out, size_t size)
+void trajd_yaml_join(const char *const *names, char *out, size_t size)
 {
     size_t used = 0;
 
     *out = 0;
-    for (size_t i = 0; words[i] && used < size; i++)
-        used += (size_t)snprintf(out + used, size - used, "%s%s", i ? ", " : "", words[i]);
+    for (size_t i = 0; names[i] && used < size; i++)
+        used += (size_t)snprintf(out + used, size - used, "%s%s", i ? ", " : "", names[i]);
 }
 
 static size_t count_words(const char *const *words)
@@ -99,7 +98,7 @@ static enum trajd_status refuse_word(const struct trajd_yaml *yaml,
 
     if (nearest)
         return trajd_yaml_error(yaml, node, error, "%s (did you mean %s?)", what, nearest);
-    join_words(words, list, sizeof list);
+    trajd_yaml_join(words, list, sizeof list);
     return trajd_yaml_error(yaml, node, error, "%s (known: %s)", what, list);
 }
 

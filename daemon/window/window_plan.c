@@ -6,25 +6,30 @@
 #include "daemon/base/digest.h"
 #include "daemon/window/transform/chain_spec.h"
 
+static enum trajd_status refuse_clock(const struct trajd_index *index, const char *wanted,
+                                      struct trajd_error *error)
+{
+    const char *names[257] = {NULL}, *nearest;
+    const uint32_t count = index->clock_count < 256 ? index->clock_count : 256;
+    char list[TRAJD_ERROR_MESSAGE_SIZE / 2];
+
+    for (uint32_t c = 0; c < count; c++)
+        names[c] = index->clocks[c].name;
+    nearest = trajd_yaml_nearest(wanted, names, count);
+    trajd_yaml_join(names, list, sizeof list);
+    return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
+                           "anchor.clock: no clock %s in layout %s (%s%s%sthere are: %s)", wanted,
+                           index->layout->name, nearest ? "did you mean " : "",
+                           nearest ? nearest : "", nearest ? "? " : "", list);
+}
+
 static enum trajd_status resolve_anchor(struct trajd_window_plan *plan, struct trajd_error *error)
 {
-    const struct trajd_index *index = plan->dataset->index;
-    const char *names[256], *nearest;
-    uint32_t count = index->clock_count < 256 ? index->clock_count : 256;
+    const char *wanted = plan->spec->anchor_clock;
 
-    plan->anchor_clock = -1;
-    if (plan->spec->anchor_clock) {
-        plan->anchor_clock = trajd_index_find_clock(index, plan->spec->anchor_clock);
-        if (plan->anchor_clock < 0) {
-            for (uint32_t c = 0; c < count; c++)
-                names[c] = index->clocks[c].name;
-            nearest = trajd_yaml_nearest(plan->spec->anchor_clock, names, count);
-            return trajd_error_set(
-                error, TRAJD_ERR_NOT_FOUND, 0, "anchor.clock: no clock %s in layout %s%s%s%s",
-                plan->spec->anchor_clock, index->layout->name, nearest ? " (did you mean " : "",
-                nearest ? nearest : "", nearest ? "?)" : "");
-        }
-    }
+    plan->anchor_clock = wanted ? trajd_index_find_clock(plan->dataset->index, wanted) : -1;
+    if (wanted && plan->anchor_clock < 0)
+        return refuse_clock(plan->dataset->index, wanted, error);
     plan->anchor_rate = plan->anchor_clock >= 0 ? plan->dataset->clock_rates[plan->anchor_clock]
                                                 : plan->spec->anchor_rate;
     return TRAJD_OK;

@@ -594,7 +594,8 @@ def test_another_rate_than_recorded_is_said(tmp_path):
 
 @pytest.mark.parametrize("row, error, text", [
     ([1, 2, 3], ValueError, r"q: a row has the shape \[2\], not \[3\]"),
-    (1.0, ValueError, r"not \[\]"),
+    (1.0, ValueError, r"not \[\]$"),
+    ([[1], [2]], ValueError, r"not \[2, 1\]: pass numpy.reshape\(row, \[2\]\)"),
     (["a", "b"], (TypeError, ValueError), "Cannot cast|could not convert"),
     ([1j, 2], TypeError, "Cannot cast"),
 ])

@@ -42,6 +42,11 @@ static enum trajd_status view(const struct trajd_py_array_struct *source,
 {
     static char nothing[8] __attribute__((aligned(8))); /* of an empty array */
 
+    if (source->rank == 1 && min_rank == 2)
+        return trajd_argument_refuse(argument, error,
+                                     "has 1 dimension: pass %s; %.40s[:, None] makes one column of "
+                                     "it",
+                                     shapes, argument.name);
     if (source->rank < min_rank || source->rank > max_rank)
         return trajd_argument_refuse(argument, error, "has %d dimension%s: pass %s", source->rank,
                                      source->rank == 1 ? "" : "s", shapes);
@@ -141,8 +146,8 @@ enum trajd_status trajd_py_duration_read(PyObject *object, struct trajd_argument
     *duration_ns = none;
     if (object == Py_None)
         return TRAJD_OK;
-    if (PyTuple_Check(object) && PyTuple_Size(object) == 1 &&
-        PyLong_Check(PyTuple_GetItem(object, 0))) {
+    if (PyTuple_Check(object) && !PyTuple_CheckExact(object) && PyTuple_Size(object) == 1 &&
+        PyLong_Check(PyTuple_GetItem(object, 0))) { /* _Ns of the Python package */
         object = PyTuple_GetItem(object, 0);
         is_seconds = false;
     }

@@ -99,6 +99,12 @@ static enum trajd_status settle_stream(struct trajd_py_call *call, struct trajd_
 
     if (status)
         return status;
+    if (values->rank == 2 && times->rank == 2 && values->shape[0] == times->shape[0] &&
+        values->shape[1] == times->shape[1] && values->shape[0] != values->shape[1])
+        return trajd_argument_refuse(of_values, error,
+                                     "has the shape %s, as times do: pass [B, S, D]; "
+                                     "values[..., None] makes one column of it",
+                                     trajd_py_array_shape_text(values, text));
     if (values->shape[values->rank - 2] != times->shape[times->rank - 1])
         return trajd_argument_refuse(of_times, error,
                                      "of shape %s does not fit values of shape %s: each row of "

@@ -287,7 +287,7 @@ static void test_invalid_feeds(void **state)
         const char *feed, *message;
     } cases[] = {
         {"anchor: {clock: camara}, outputs: {obs: {from: cam, at: 0}}",
-         "no clock camara in layout test (did you mean camera?)"},
+         "no clock camara in layout test (did you mean camera? there are: camera, arm)"},
         {"anchor: {clock: camera}, outputs: {obs: {from: can, at: 0}}",
          "no stream can in layout test (did you mean cam?"},
         {"anchor: {clock: camera}, filter: valid, outputs: {obs: {from: cam, at: 0}}",

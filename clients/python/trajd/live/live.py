@@ -153,7 +153,9 @@ class Live:
         if array.dtype != dtype:
             array = _convert(name, array, self.streams[name], dtype)
         if array.shape != shape:
-            raise ValueError(f"{name}: a row has the shape {list(shape)}, not {list(array.shape)}")
+            is_alike = [n for n in shape if n != 1] == [n for n in array.shape if n != 1]
+            raise ValueError(f"{name}: a row has the shape {list(shape)}, not {list(array.shape)}"
+                             f"{f': pass numpy.reshape(row, {list(shape)})' if is_alike else ''}")
         t_ns = _stamp(t_ns)
         taken: bool = self._core.push(place, t_ns, array.tobytes())
         if not taken:

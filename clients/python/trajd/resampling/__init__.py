@@ -197,16 +197,21 @@ def _check_width(place, width, times):
                             "row: give width with its unit, such as '50ms'")
 
 
+class _Ns(tuple):
+    """(ns,) of a text such as "50ms". A number alone has the unit of the times; tuples of the caller are refused."""
+
+    __slots__ = ()
+
+
 @functools.lru_cache(64)
 def _ns(text, name):
-    """Returns (ns,) of a text such as "50ms". A number without a tuple has the unit of the times."""
     match = DURATION.fullmatch(text)
     if not match:
         raise ArgumentError(f"{name} is {text!r}: {NO_DURATION}")
     ns = Fraction(match[1]) * UNITS_NS[match[2]]
     if ns.denominator != 1:
         raise ArgumentError(f"{name} is {text!r}, which is no whole number of ns")
-    return (int(ns),)
+    return _Ns((int(ns),))
 
 
 def _is_torch(value):
