@@ -13,7 +13,6 @@ import argparse
 import contextlib
 import io
 import json
-import multiprocessing
 import os
 import platform
 import resource
@@ -25,6 +24,8 @@ import robomimic
 import robomimic.utils.obs_utils as obs_utils
 import torch
 from robomimic.utils.dataset import SequenceDataset
+
+from bench_torch_loader import cpu_seconds, endless
 
 OBS_KEYS = ("robot0_eef_pos", "robot0_eef_quat", "robot0_gripper_qpos", "object")
 DATASET_KEYS = ("actions", "rewards", "dones")
@@ -55,21 +56,6 @@ def open_dataset(options, mode):
 def batch_bytes(batch):
     tensors = [t for value in batch.values() for t in (value.values() if isinstance(value, dict) else [value])]
     return sum(t.numel() * t.element_size() for t in tensors)
-
-
-def endless(loader):
-    while True:
-        yield from loader
-
-
-def cpu_seconds():
-    """Returns the CPU seconds of this process and of the loader's workers, which live on."""
-    total = time.process_time()
-    for child in multiprocessing.active_children():
-        with open(f"/proc/{child.pid}/stat") as stat:
-            fields = stat.read().rsplit(")", 1)[1].split()
-        total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return total
 
 
 def time_batches(loader, seconds):

@@ -14,6 +14,7 @@ import urllib.request
 
 import pytest
 
+from daemons import smallest_config
 from paths import ROOT, TRAJCTL, clean_environment
 from waiting import wait_for
 
@@ -22,15 +23,6 @@ PROMETHEUS = shutil.which("prometheus") or (str(UNPACKED) if UNPACKED.exists() e
 MONITORING = ROOT / "configs/monitoring"
 DASHBOARD = json.loads((MONITORING / "trajd-dashboard.json").read_text())
 README = (ROOT / "clients/cli/metrics/README.md").read_text()
-CONFIG = """
-datasets: {{demo: {{path: {path}, layout: demo}}}}
-feeds:
-  train:
-    dataset: demo
-    global_batch: 16
-    anchor: {{clock: actions}}
-    outputs: {{actions: {{at: 0}}}}
-"""
 needs_prometheus = pytest.mark.skipif(not PROMETHEUS, reason="prometheus is neither installed nor in build/prometheus (.ci/setup test)")
 
 
@@ -95,7 +87,7 @@ class Prometheus:
 @pytest.fixture
 def prometheus(daemon, demo_file, tmp_path):
     """A prometheus that scrapes a daemon, and a worker of it."""
-    one = daemon(CONFIG.format(path=demo_file))
+    one = daemon(smallest_config(demo_file, batch=16))
     with scraped(one.endpoint) as target:
         server = Prometheus(tmp_path, target)
         try:

@@ -12,13 +12,12 @@ import tempfile
 
 import pytest
 
-from daemons import FAKE_PROGRAM, Daemon, smallest
+from daemons import FAKE_PROGRAM, Daemon, smallest_config
 from paths import BUILD, PACKAGE, PROGRAM, ROOT, TRAJCTL, clean_environment, package_environment
 from waiting import wait_for
 
 FAKE = BUILD / "tests" / "fake"
 HELPERS = [BUILD / "daemon/hdf5/trajd-indexer", BUILD / "daemon/decode/trajd-decoder"]
-FEEDS = "datasets: {{demo: {{path: {}, layout: demo}}}}\nfeeds: {{train: " + smallest().replace("{", "{{").replace("}", "}}") + "}}\n"
 
 
 def has_libcuda():
@@ -122,7 +121,7 @@ def test_a_limit_of_the_address_space(doctor):
 
 
 def test_a_daemon_that_lives_is_stopped_and_is_dead(doctor, tmp_path, demo_file):
-    daemon = Daemon(tmp_path / "daemon", FEEDS.format(demo_file)).start()
+    daemon = Daemon(tmp_path / "daemon", smallest_config(demo_file)).start()
     try:
         status, found = doctor("--endpoint", daemon.endpoint)
         assert status == 0 and found["daemon"][0][0] == "ok" and "answers at" in found["daemon"][0][1]
@@ -141,12 +140,12 @@ def test_a_daemon_that_lives_is_stopped_and_is_dead(doctor, tmp_path, demo_file)
 
 def test_the_data_of_a_configuration(doctor, tmp_path, demo_file):
     config = tmp_path / "trajd.yaml"
-    config.write_text("version: 1\nmemory: {store: 64KiB, rings: 64MiB}\n" + FEEDS.format(demo_file))
+    config.write_text("version: 1\nmemory: {store: 64KiB, rings: 64MiB}\n" + smallest_config(demo_file))
     status, found = doctor(config)
     assert status == 0 and found["data"][0][0] == "slow" and "read again in each epoch" in found["data"][0][1], found
-    config.write_text("version: 1\nmemory: {store: 64MiB, rings: 64MiB}\n" + FEEDS.format(demo_file))
+    config.write_text("version: 1\nmemory: {store: 64MiB, rings: 64MiB}\n" + smallest_config(demo_file))
     assert doctor(config)[1]["data"][0][0] == "ok"
-    config.write_text("version: 1\n" + FEEDS.format(tmp_path / "absent.hdf5"))
+    config.write_text("version: 1\n" + smallest_config(tmp_path / "absent.hdf5"))
     status, found = doctor(config)
     assert status == 1 and found["data"][0] == ("fail", f"demo: {tmp_path}/absent.hdf5: No such file or directory")
     config.write_text("version: 1\nnonsense: 1\n")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import libtrajd as trajd
-from daemons import smallest
+from daemons import smallest, smallest_config
 from feeds import SMALL_BATCHES
 from paths import BUILD, SUPPORT
 from waiting import wait_for
@@ -350,7 +350,7 @@ def test_garbage_on_both_sockets(daemon, demo_file):
 
 
 def test_journals_of_jobs_that_do_not_come_back_go(daemon, demo_file):
-    one = daemon(f"journal_idle: 30d\ndatasets: {{demo: {{path: {demo_file}, layout: demo}}}}\nfeeds: {{train: {smallest(batch=4)}}}")
+    one = daemon("journal_idle: 30d\n" + smallest_config(demo_file, batch=4))
 
     def journals():
         return sorted(path.name.split("@")[0] for path in (one.folder / "state").glob("*.journal"))

@@ -4,12 +4,8 @@ import subprocess
 
 import pytest
 
-from daemons import smallest
+from daemons import smallest_config
 from waiting import wait_for
-
-
-def config(demo_file):
-    return f"datasets: {{demo: {{path: {demo_file}, layout: demo}}}}\nfeeds: {{train: {smallest(batch=4)}}}"
 
 
 def journals(one):
@@ -33,7 +29,7 @@ def full_disk(tmp_path):
 
 
 def test_a_full_state_folder(full_disk, daemon, demo_file):
-    one = daemon(config(demo_file))
+    one = daemon(smallest_config(demo_file, batch=4))
     client = one.client()
     client.open("train", job="run")
     use(client, 3)
@@ -51,7 +47,7 @@ def test_a_full_state_folder(full_disk, daemon, demo_file):
 
 
 def test_a_journal_exists_from_the_first_done_on(daemon, demo_file):
-    one = daemon(config(demo_file))
+    one = daemon(smallest_config(demo_file, batch=4))
     client = one.client()
     for i in range(200):
         client.open("train", job=f"job{i}")
@@ -64,7 +60,7 @@ def test_a_journal_exists_from_the_first_done_on(daemon, demo_file):
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_journal_that_is_gone_when_the_daemon_returns(daemon, demo_file, is_there):
     """The epoch begins again, and the log says so."""
-    one = daemon(config(demo_file))
+    one = daemon(smallest_config(demo_file, batch=4))
     client = one.client(reconnect=True, timeout_ms=60000)
     client.open("train", job="run")
     use(client, 50)
@@ -84,7 +80,7 @@ def test_a_journal_that_is_gone_when_the_daemon_returns(daemon, demo_file, is_th
 
 
 def test_a_journal_that_is_cut_off(daemon, demo_file):
-    one = daemon(config(demo_file))
+    one = daemon(smallest_config(demo_file, batch=4))
     client = one.client()
     client.open("train", job="run")
     use(client, 2)

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from daemons import smallest
+from daemons import smallest_config
 from installing import install
 from paths import PROGRAM, ROOT, TRAJCTL, clean_environment
 
@@ -92,7 +92,7 @@ def test_bash_completes(tmp_path, daemon, demo_file):
     assert complete("trajctl inspect --layout robos") == {"robosuite_raw", "robosuite_raw@1"}
     assert complete("trajctl stats train --format ") == {"trajd", "openpi", "lerobot"}
     assert "--log-level" in complete("trajd --l") and complete("trajd --log-level d") == {"debug"}
-    one = daemon(f"datasets:\n  demo: {{path: {demo_file}, layout: demo}}\nfeeds: {{train: {smallest()}}}\n")
+    one = daemon(smallest_config(demo_file))
     assert "train" in complete(f"trajctl recv --endpoint {one.endpoint} ")
     assert "train" not in complete(f"trajctl recv --endpoint {tmp_path} t")
     assert str(one.endpoint) in complete(f"trajctl status --endpoint {str(one.endpoint)[:-1]}")

@@ -7,19 +7,11 @@ import sys
 
 import pytest
 
-from picture_files import random_frames, write_encoded
+from daemons import smallest_config
 from paths import PACKAGE, ROOT, TRAJCTL, clean_environment, package_environment
+from picture_files import random_frames, write_encoded
 from waiting import wait_for
 
-CONFIG = """
-datasets: {{demo: {{path: {path}, layout: demo}}}}
-feeds:
-  train:
-    dataset: demo
-    global_batch: 16
-    anchor: {{clock: actions}}
-    outputs: {{actions: {{at: 0}}}}
-"""
 PICTURES = """
 datasets: {{arm: {{path: {path}, layout: aloha}}}}
 feeds:
@@ -67,7 +59,7 @@ def of(samples, name, *labels):
 @pytest.fixture
 def served(daemon, demo_file):
     """A daemon, a worker that has read three batches, and the samples."""
-    one = daemon(CONFIG.format(path=demo_file))
+    one = daemon(smallest_config(demo_file, batch=16))
     worker = one.client(name="trainer")
     worker.open("train", credit=2)
     for _ in range(3):
@@ -124,7 +116,7 @@ def test_pictures(daemon, tmp_path):
 
 
 def test_a_worker_that_waits_for_the_slots_of_another(daemon, demo_file):
-    one = daemon(CONFIG.format(path=demo_file))
+    one = daemon(smallest_config(demo_file, batch=16))
     greedy, late = one.client(name="greedy"), one.client(name="late")
     greedy.open("train", credit=4)
     held = [greedy.next() for _ in range(4)]  # all slots
@@ -187,7 +179,7 @@ with trajd.connect(sys.argv[1], feed="train", framework="numpy") as feed:
 def test_python(daemon, demo_file):
     if not list((PACKAGE / "trajd").glob("_core*")):
         pytest.skip("built without Python's headers")
-    one = daemon(CONFIG.format(path=demo_file))
+    one = daemon(smallest_config(demo_file, batch=16))
     done = subprocess.run([sys.executable, "-c", PROGRAM, one.endpoint], capture_output=True, text=True, timeout=60,
                           env=clean_environment(**package_environment()))
     assert done.returncode == 0, done.stderr

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import trajd
-from daemons import smallest
+from daemons import smallest_config
 from paths import PACKAGE
 from waiting import wait_for
 
@@ -22,7 +22,7 @@ def connect(one, **options):
 
 
 def test_a_feed_that_does_not_exist(daemon, demo_file):
-    one = daemon(f"datasets: {{demo: {{path: {demo_file}, layout: demo}}}}\nfeeds: {{train: {smallest()}}}")
+    one = daemon(smallest_config(demo_file))
     with pytest.raises(trajd.NotFound, match="train"):
         trajd.connect(one.endpoint, feed="trian", timeout=60).info
     with pytest.raises(trajd.ArgumentError, match="outputs.*no such key|anchro"):
@@ -119,7 +119,7 @@ def test_a_daemon_that_comes_late(producer, tmp_path, caplog, monkeypatch):
 
 
 def test_two_workers_with_one_rank(daemon, demo_file):
-    one = daemon(f"datasets: {{demo: {{path: {demo_file}, layout: demo}}}}\nfeeds: {{train: {smallest()}}}")
+    one = daemon(smallest_config(demo_file))
     first = trajd.connect(one.endpoint, feed="train", rank=0, world_size=2, timeout=60)
     first.epoch(0)
     second = trajd.connect(one.endpoint, feed="train", rank=0, world_size=2, timeout=2)
@@ -129,7 +129,7 @@ def test_two_workers_with_one_rank(daemon, demo_file):
 
 
 def test_no_batch_in_time(daemon, demo_file):
-    one = daemon(f"datasets: {{demo: {{path: {demo_file}, layout: demo}}}}\nfeeds: {{train: {smallest()}}}")
+    one = daemon(smallest_config(demo_file))
     with trajd.connect(one.endpoint, feed="train", rank=0, world_size=2, timeout=1) as feed:
         epoch = feed.epoch(0)
         with pytest.raises(trajd.Timeout, match="no batch in 1 s"):

@@ -19,6 +19,11 @@ def smallest(dataset="demo", batch=8):
     return f"{{dataset: {dataset}, global_batch: {batch}, anchor: {{clock: actions}}, outputs: {{actions: {{at: 0}}}}}}"
 
 
+def smallest_config(path, batch=8):
+    """Returns a configuration with that feed, `train`, of a file of the demonstration dataset."""
+    return f"datasets: {{demo: {{path: {path}, layout: demo}}}}\nfeeds: {{train: {smallest(batch=batch)}}}\n"
+
+
 class Daemon:
     """A trajd process with its folder. `config` is YAML without version, runtime, state and cache, which are added."""
 
