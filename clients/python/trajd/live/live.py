@@ -22,6 +22,9 @@ _COUNTS = ("taken", "late", "repeated", "busy", "off_rate", "newest_ns")
 _LOOK_NS = 10**9  # between two looks at the streams, of the observations' times
 _STOPPED_NS = 10**9  # a stream without a row for so long, and for ten of its intervals, is said to have stopped
 _NO_STAMP = -2**63
+# How OpenCV, which gives blue first, decodes a frame of so many channels
+_DECODE = {(3,): "cv2.imdecode(numpy.frombuffer(row, numpy.uint8), cv2.IMREAD_COLOR)[..., ::-1]",
+           (1,): "cv2.imdecode(numpy.frombuffer(row, numpy.uint8), cv2.IMREAD_UNCHANGED)[..., None]"}
 
 
 def _nanoseconds(seconds: float, name: str) -> int:
@@ -147,8 +150,9 @@ class Live:
         of numbers that the stream's type does not hold."""
         place, dtype, shape = self._place(name)
         if isinstance(row, (bytes, bytearray, memoryview)) and shape != (0,):
-            raise TypeError(f"{name}: frames come decoded, as arrays of {dtype} {list(shape)}, upright and with red first, for "
-                            "example numpy.asarray(PIL.Image.open(io.BytesIO(row)))")
+            decode = f", for example {_DECODE[shape[2:]]}" if shape[2:] in _DECODE else ""
+            raise TypeError(f"{name}: frames come decoded, as arrays of {dtype} {list(shape)}, upright and with red first{decode}"
+                            if len(shape) == 3 else f"{name}: a row is an array of {dtype} {list(shape)}, not bytes")
         array = np.asarray(row)
         if array.dtype != dtype:
             array = _convert(name, array, self.streams[name], dtype)
