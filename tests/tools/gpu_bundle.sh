@@ -29,7 +29,7 @@ PYTHONPATH=tests/support build/venv/bin/python -c "import picture_files; picture
 cp tests/support/gpu_*.py tests/gpu/test_*.py tests/gpu/bench_device_feed.py tests/gpu/rivals.py tests/gpu/training_step.py tests/gpu/picture_step.py "$bundle/"
 mkdir "$bundle/golden"
 cp -r tests/golden/image tests/golden/augment "$bundle/golden/"
-cp tests/bench/report.py tests/bench/bench_robomimic.py tests/tools/make_demo_dataset.py tests/tools/gpu_run.sh "$bundle/"
+cp tests/bench/report.py tests/bench/bench_robomimic.py tests/bench/bench_torch_loader.py tests/tools/make_demo_dataset.py tests/tools/gpu_run.sh "$bundle/"
 for site in build/venv-robomimic/lib/python3*/site-packages; do # packages in pure Python that machines with torch lack
     [ -d "$site/robomimic" ] || continue
     mkdir "$bundle/robomimic_site"
