@@ -13,8 +13,8 @@
 
 #include "daemon/window/order/mixture.h"
 #include "proto/array_len.h"
+#include "tests/unit/window/order/vector_lines.h"
 
-#define MAX_WORDS 64
 #define MAX_PARTS 8
 
 /* A mixture with the samplers that it borrows. */
@@ -77,26 +77,6 @@ static void clear(struct fixture *f)
         trajd_sampler_destroy(&f->samplers[--f->count]);
 }
 
-/* Reads one line as words; signed words become their two's complement. */
-static int read_line(FILE *file, char *kind, uint64_t *words)
-{
-    static char line[4096];
-    char *next;
-    int count = 0;
-
-    if (!fgets(line, sizeof line, file))
-        return -1;
-    next = line + strcspn(line, " ");
-    *next++ = '\0';
-    snprintf(kind, 16, "%.15s", line);
-    for (char *word = strtok_r(next, " \n", &next); word; word = strtok_r(NULL, " \n", &next)) {
-        assert_true(count < MAX_WORDS);
-        words[count++] =
-            word[0] == '-' ? (uint64_t)strtoll(word, NULL, 10) : strtoull(word, NULL, 10);
-    }
-    return count;
-}
-
 static void part_of_line(struct fixture *f, const uint64_t *w)
 {
     struct trajd_segment segments[8];
@@ -146,14 +126,14 @@ static void check_at(const struct trajd_mixture *mixture, const uint64_t *w)
 static void golden_vectors_hold(void **state)
 {
     FILE *file = fopen(TRAJD_SOURCE_DIR "/tests/golden/sampler/mixture.txt", "r");
-    uint64_t w[MAX_WORDS], head[MAX_WORDS];
+    uint64_t w[VECTOR_WORDS_MAX], head[VECTOR_WORDS_MAX];
     struct fixture f = {.count = 0};
     char kind[16];
     int lines = 0;
 
     (void)state;
     assert_non_null(file);
-    for (; read_line(file, kind, w) >= 0; lines++) {
+    for (; read_vector(file, kind, w) >= 0; lines++) {
         if (strcmp(kind, "mixture") == 0) {
             clear(&f);
             memcpy(head, w, sizeof head);

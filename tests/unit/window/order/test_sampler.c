@@ -13,8 +13,7 @@
 
 #include "daemon/window/order/sampler.h"
 #include "proto/array_len.h"
-
-#define MAX_WORDS 64
+#include "tests/unit/window/order/vector_lines.h"
 
 static uint64_t key_of(uint64_t number)
 {
@@ -29,26 +28,6 @@ static struct trajd_sampler *new_sampler(const struct trajd_sampler_options *opt
     if (trajd_sampler_create(options, &sampler, &error))
         fail_msg("%s", error.message);
     return sampler;
-}
-
-/* Reads one line of vectors.txt as words; signed words become their two's complement. */
-static int read_line(FILE *file, char *kind, uint64_t *words)
-{
-    static char line[4096];
-    char *next;
-    int count = 0;
-
-    if (!fgets(line, sizeof line, file))
-        return -1;
-    next = line + strcspn(line, " ");
-    *next++ = '\0';
-    snprintf(kind, 16, "%.15s", line);
-    for (char *word = strtok_r(next, " \n", &next); word; word = strtok_r(NULL, " \n", &next)) {
-        assert_true(count < MAX_WORDS);
-        words[count++] =
-            word[0] == '-' ? (uint64_t)strtoll(word, NULL, 10) : strtoull(word, NULL, 10);
-    }
-    return count;
 }
 
 /* Of the words of a line. Behind the segments, passes.txt has the epoch's length and whether one
@@ -95,12 +74,12 @@ static int check_vectors(const char *path)
 {
     FILE *file = fopen(path, "r");
     struct trajd_sampler *sampler = NULL;
-    uint64_t w[MAX_WORDS];
+    uint64_t w[VECTOR_WORDS_MAX];
     char kind[16];
     int count, lines = 0;
 
     assert_non_null(file);
-    for (; (count = read_line(file, kind, w)) >= 0; lines++) {
+    for (; (count = read_vector(file, kind, w)) >= 0; lines++) {
         if (strcmp(kind, "mix") == 0) {
             assert_true(trajd_mix(w + 1, (uint32_t)w[0]) == w[count - 1]);
         } else if (strcmp(kind, "permute") == 0) {
