@@ -54,8 +54,9 @@ enum trajd_status trajd_index_run_children(const struct trajd_index_options *opt
                                            struct trajd_error *error);
 
 /* Reads the stamps, compares the first rows, finds the size of encoded frames and forms the digest of
- * every episode of the record, whose file has file_size bytes. A fault of an episode becomes its `problem`. Returns only TRAJD_ERR_IO, TRAJD_ERR_MEMORY and
- * TRAJD_ERR_CLOSED (base/heartbeat.h) as errors. */
+ * every episode of the record, whose file has file_size bytes. A fault of an episode becomes its
+ * `problem`. Returns only TRAJD_ERR_IO, TRAJD_ERR_MEMORY and TRAJD_ERR_CLOSED (base/heartbeat.h) as
+ * errors. */
 enum trajd_status trajd_index_evaluate(const struct trajd_layout *layout,
                                        struct trajd_array_reader *reader, int fd,
                                        uint64_t file_size, struct trajd_arena *arena,
@@ -68,7 +69,8 @@ enum trajd_status trajd_index_separate_links(struct trajd_index_entry *entries, 
                                              struct trajd_error *error);
 
 /* Builds the index of `count` entries, which all have records. The unread_count entries behind
- * them, which have same_as or left_out, become notes. Uses the rates of the options. Takes over the layout, also after an error. */
+ * them, which have same_as or left_out, become notes. Uses the rates of the options. Takes over the
+ * layout, also after an error. */
 enum trajd_status trajd_index_build(const struct trajd_index_options *options,
                                     struct trajd_layout *layout,
                                     const struct trajd_index_entry *entries, uint32_t count,
@@ -153,5 +155,9 @@ enum trajd_status trajd_index_settle_shapes(struct trajd_validation *validation,
                                             struct trajd_index *index,
                                             struct trajd_episode *episodes,
                                             struct trajd_error *error);
+
+/* Sets the digest of each episode, the fingerprint and files_digest of an index that is complete.
+ * `episodes` are those of the index. */
+void trajd_index_set_digests(struct trajd_index *index, struct trajd_episode *episodes);
 
 #endif

@@ -1,0 +1,336 @@
+/* The clocks of one episode: stamps or a rate, as many rows as its streams have, and one origin. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "daemon/base/quantity.h"
+#include "daemon/index/index_candidate.h"
+#include "daemon/index/stamps.h"
+
+#define FAR_NS (INT64_C(1) << 61) /* times outside the rows end here as well (trajd_clock_row_ns) */
+
+/* Returns whether a stream before this one has the same array, whose rows are checked already. */
+static bool is_checked(const struct trajd_candidate *c, uint32_t plan)
+{
+    const struct trajd_validation *v = c->validation;
+
+    for (uint32_t i = 0; i < plan; i++)
+        if (v->plans[i].array_index == v->plans[plan].array_index && v->found[i].feature_count)
+            return true;
+    return false;
+}
+
+/* Returns whether the last row of the stream's array is left out. A file that `trajctl resample`
+ * made lacks it already. */
+static bool drops_last_row(const struct trajd_candidate *c, const struct trajd_stream_plan *plan)
+{
+    return c->validation->layout->streams[plan->layout_stream].drops_last_row &&
+           !*c->record->resampled_rate;
+}
+
+/* Leaves out the last row of an array, which must be the only one that its clock lacks. */
+static void drop_last_row(struct trajd_candidate *c, uint32_t index, uint64_t clock_rows)
+{
+    const struct trajd_stream_plan *plan = &c->validation->plans[index];
+    struct trajd_array *extent = &c->extents[plan->array_index];
+    const bool is_cut = is_checked(c, index);
+
+    if (extent->shape[0] != clock_rows + !is_cut || !clock_rows)
+        return trajd_candidate_fault(
+            c,
+            "%s: has %" PRIu64 " rows, and clock %s has %" PRIu64
+            ": `rows: first` in the layout needs exactly one row more than the clock",
+            c->validation->paths[plan->array_index], extent->shape[0],
+            c->validation->layout->clocks[plan->clock_index].name, clock_rows);
+    if (is_cut)
+        return;
+    trajd_array_cut(extent, clock_rows);
+    c->validation->trimmed_row_count++;
+}
+
+static void check_rows(struct trajd_candidate *c, uint32_t index, uint64_t stamp_rows)
+{
+    const struct trajd_stream_plan *plan = &c->validation->plans[index];
+    const struct trajd_layout_clock *clock = &c->validation->layout->clocks[plan->clock_index];
+    struct trajd_array *extent = &c->extents[plan->array_index];
+    const char *path = c->validation->paths[plan->array_index];
+
+    if (drops_last_row(c, plan))
+        return drop_last_row(c, index, stamp_rows);
+    if (extent->shape[0] == stamp_rows + 1 && stamp_rows) {
+        trajd_array_cut(extent, stamp_rows);
+        c->validation->trimmed_row_count++;
+    }
+    if (extent->shape[0] != stamp_rows)
+        trajd_candidate_fault(c,
+                              "%s: has %" PRIu64 " rows, its clock %s (%s) has %" PRIu64 " stamps",
+                              path, extent->shape[0], clock->name, clock->stamps_path, stamp_rows);
+}
+
+static const char resampled_attribute[] = "/@trajd_resample";
+
+static void refuse_rate(struct trajd_candidate *c, uint32_t index, const char *text,
+                        const char *place)
+{
+    const struct trajd_layout_clock *clock = &c->validation->layout->clocks[index];
+    const bool is_period = place != resampled_attribute && clock->rate_unit > TRAJD_RATE_HZ;
+
+    trajd_candidate_fault(c, "clock %s: \"%s\" of %s is not a %s", clock->name, text, place,
+                          is_period ? "period" : "rate");
+}
+
+static bool clock_is_used(const struct trajd_candidate *c, uint32_t clock)
+{
+    for (uint32_t i = 0; i < c->validation->plan_count; i++) {
+        if (c->validation->plans[i].clock_index == clock && c->validation->found[i].feature_count)
+            return true;
+    }
+    return false;
+}
+
+/* Quarantines an episode that loses more rows than the layout allows. */
+static void check_lost_rows(struct trajd_candidate *c, const struct trajd_layout_clock *source,
+                            const struct trajd_record_clock *recorded)
+{
+    if ((double)recorded->dropped_rows >
+        (double)recorded->source_rows * source->lost_rows_percent / 100)
+        trajd_candidate_fault(c,
+                              "%s: %" PRIu64 " of %" PRIu64
+                              " rows would be left out because their stamps "
+                              "repeat or go back; lost_rows of clock %s allows %g%%",
+                              source->stamps_path, recorded->dropped_rows, recorded->source_rows,
+                              source->name, source->lost_rows_percent);
+}
+
+/* Quarantines the episode where the attribute trajd_resample of its file states a rate, but the
+ * stamps have another one. Then the file was changed after it was resampled, and the rates of its
+ * other clocks and episodes are unknown: the whole file is refused (index_build.c). */
+static void check_grid(struct trajd_candidate *c, uint32_t index)
+{
+    const struct trajd_layout_clock *source = &c->validation->layout->clocks[index];
+    const struct trajd_record_clock *clock = &c->record->clocks[index];
+    const char *text = c->record->resampled_rate;
+    struct trajd_rate rate;
+    uint64_t at;
+
+    if (!*text || c->validation->rate.num)
+        return;
+    if (!trajd_parse_rate(text, &rate))
+        return refuse_rate(c, index, text, resampled_attribute);
+    at = trajd_stamps_find_off_grid(clock->stamps_ns, clock->kept_rows, clock->row_count, rate,
+                                    source->unit);
+    if (at < clock->row_count && !c->reason) {
+        trajd_candidate_fault(
+            c,
+            "%s: row %" PRIu64 " is %.9g s after the first one, which contradicts the rate "
+            "of %.6g Hz in the attribute %s: the file was changed after it was resampled; "
+            "delete the attribute if the stamps are right",
+            source->stamps_path, clock->kept_rows ? clock->kept_rows[at] : at,
+            ((double)clock->stamps_ns[at] - (double)clock->stamps_ns[0]) * 1e-9,
+            (double)rate.num / (double)rate.den, resampled_attribute);
+        if (!c->validation->contradiction)
+            c->validation->contradiction = c->reason;
+    }
+}
+
+/* Makes a stamped clock with absolute times, offset and latency applied. set_origin subtracts the
+ * origin later. */
+static void make_stamped(struct trajd_candidate *c, uint32_t index, int64_t shift)
+{
+    const struct trajd_layout_clock *source = &c->validation->layout->clocks[index];
+    const struct trajd_record_clock *recorded = &c->record->clocks[index];
+    struct trajd_episode_clock *clock = &c->clocks[index];
+    int64_t *stamps;
+    uint32_t *kept;
+
+    if (!recorded->present)
+        return trajd_candidate_misfit(c, "%s: missing (the stamps of clock %s)",
+                                      source->stamps_path, source->name);
+    if (!recorded->row_count)
+        return trajd_candidate_fault(c, "%s: has 0 rows (the stamps of clock %s)",
+                                     source->stamps_path, source->name);
+    check_lost_rows(c, source, recorded);
+    for (uint32_t i = 0; i < c->validation->plan_count && !c->reason; i++) {
+        if (c->validation->plans[i].clock_index == index && c->validation->found[i].feature_count)
+            check_rows(c, i, recorded->source_rows);
+    }
+    check_grid(c, index);
+    stamps = c->reason ? NULL : trajd_candidate_alloc(c, recorded->row_count, sizeof *stamps);
+    for (uint64_t i = 0; stamps && i < recorded->row_count; i++) {
+        if (__builtin_add_overflow(recorded->stamps_ns[i], shift, &stamps[i]))
+            return trajd_candidate_fault(
+                c, "%s: row %" PRIu64 ": the stamp with offset and latency is beyond 64 bits of ns",
+                source->stamps_path, i);
+    }
+    kept = c->reason || !recorded->kept_rows
+               ? NULL
+               : trajd_candidate_alloc(c, recorded->row_count, sizeof *kept);
+    if (kept)
+        memcpy(kept, recorded->kept_rows, recorded->row_count * sizeof *kept);
+    *clock = (struct trajd_episode_clock){.row_count = (int64_t)recorded->row_count,
+                                          .stamps_ns = stamps,
+                                          .kept_rows = kept,
+                                          .dropped_rows = recorded->dropped_rows};
+}
+
+/* A rate below 1 Hz in an attribute of a recording is most likely a period in seconds. */
+static void refuse_period(struct trajd_candidate *c, const struct trajd_layout_clock *clock,
+                          const char *text, struct trajd_rate rate)
+{
+    trajd_candidate_fault(
+        c,
+        "clock %s: %s of %s is below 1 Hz: it is probably a period in seconds (%.6g Hz): "
+        "write unit: s (or unit: hz) beside it in the layout",
+        clock->name, text, trajd_layout_rate_place(clock), (double)rate.den / (double)rate.num);
+}
+
+/* Finds the rate of a regular clock. What counts: the rate of the options, the file's attribute
+ * trajd_resample, what the layout says, and last the layout's default, which is only assumed. */
+static bool find_rate(struct trajd_candidate *c, uint32_t index, struct trajd_episode_clock *clock)
+{
+    const struct trajd_layout_clock *source = &c->validation->layout->clocks[index];
+    const bool is_resampled = *c->record->resampled_rate;
+    const char *text = is_resampled ? c->record->resampled_rate : c->record->rates[index];
+    const char *place = is_resampled ? resampled_attribute : trajd_layout_rate_place(source);
+
+    clock->rate_source = TRAJD_RATE_DECLARED;
+    clock->rate = c->validation->rate;
+    if (clock->rate.num)
+        return true;
+    if (*text) {
+        if (is_resampled ? !trajd_parse_rate(text, &clock->rate)
+                         : !trajd_layout_read_rate(source, text, &clock->rate))
+            refuse_rate(c, index, text, place);
+        else if (!is_resampled && source->rate_unit == TRAJD_RATE_HZ_LIKELY &&
+                 clock->rate.num < clock->rate.den)
+            refuse_period(c, source, text, clock->rate);
+        return !c->reason;
+    }
+    clock->rate = source->rate;
+    if (clock->rate.num)
+        return true;
+    clock->rate_source = TRAJD_RATE_ASSUMED;
+    clock->rate =
+        c->validation->assumed_rate.num ? c->validation->assumed_rate : source->rate_default;
+    if (!clock->rate.num)
+        trajd_candidate_misfit(c, "clock %s: %s states no rate, and the layout has no default",
+                               source->name, place);
+    return !c->reason;
+}
+
+/* Returns the row count of a regular clock: of the stream that the layout names, else of its
+ * longest stream. Streams that lose their last row count only where there is no other one. */
+static uint64_t count_rows(struct trajd_candidate *c, uint32_t index)
+{
+    const char *named = c->validation->layout->clocks[index].rows;
+    uint64_t rows = 0, cut_rows = 0;
+
+    for (uint32_t i = 0; i < c->validation->plan_count; i++) {
+        const struct trajd_stream_plan *plan = &c->validation->plans[i];
+        const uint64_t own = c->extents[plan->array_index].shape[0];
+        const bool is_cut = drops_last_row(c, plan);
+        uint64_t *most = is_cut ? &cut_rows : &rows;
+        if (plan->clock_index == index && c->validation->found[i].feature_count &&
+            (!named || !strcmp(named, plan->stream.name)) && own - is_cut > *most)
+            *most = own - is_cut;
+    }
+    rows = rows ? rows : cut_rows;
+    if (!rows && named)
+        trajd_candidate_misfit(c, "%s: missing (it counts the rows of clock %s)", named,
+                               c->validation->layout->clocks[index].name);
+    return rows;
+}
+
+static void make_regular(struct trajd_candidate *c, uint32_t index, int64_t shift)
+{
+    const struct trajd_layout_clock *source = &c->validation->layout->clocks[index];
+    const struct trajd_record_clock *recorded = &c->record->clocks[index];
+    struct trajd_episode_clock *clock = &c->clocks[index];
+
+    if (!find_rate(c, index, clock))
+        return;
+    if (source->start_path && !recorded->has_start)
+        return trajd_candidate_misfit(c, "%s: missing (the start of clock %s)", source->start_path,
+                                      source->name);
+    if (__builtin_add_overflow(recorded->start_ns, shift, &clock->start_ns))
+        return trajd_candidate_fault(
+            c, "%s: the start with offset and latency is beyond 64 bits of ns", source->name);
+    clock->row_count = (int64_t)count_rows(c, index);
+    for (uint32_t i = 0; i < c->validation->plan_count && !c->reason; i++) {
+        const struct trajd_stream_plan *plan = &c->validation->plans[i];
+        if (plan->clock_index == index && c->validation->found[i].feature_count &&
+            drops_last_row(c, plan))
+            drop_last_row(c, i, (uint64_t)clock->row_count);
+    }
+}
+
+void trajd_candidate_make_clocks(struct trajd_candidate *c)
+{
+    const struct trajd_layout *layout = c->validation->layout;
+    bool any = false;
+
+    c->clocks = trajd_candidate_alloc(c, layout->clock_count, sizeof *c->clocks);
+    for (uint32_t i = 0; i < layout->clock_count && !c->reason; i++) {
+        int64_t shift = 0;
+        if (!clock_is_used(c, i))
+            continue;
+        any = true;
+        if (__builtin_sub_overflow(layout->clocks[i].offset_ns, layout->clocks[i].latency_ns,
+                                   &shift))
+            trajd_candidate_fault(c, "clock %s: offset and latency are beyond 64 bits of ns",
+                                  layout->clocks[i].name);
+        else if (layout->clocks[i].stamps_path)
+            make_stamped(c, i, shift);
+        else
+            make_regular(c, i, shift);
+    }
+    if (!any)
+        trajd_candidate_misfit(c, "has none of the layout's arrays");
+}
+
+/* Sets the line through the first and the last stamp. */
+static void fit_line(struct trajd_episode_clock *clock)
+{
+    const int64_t last = clock->row_count - 1;
+
+    if (!clock->stamps_ns || last < 1)
+        return;
+    clock->rows_per_ns =
+        (double)last / ((double)clock->stamps_ns[last] - (double)clock->stamps_ns[0]);
+    clock->row_at_zero = -(double)clock->stamps_ns[0] * clock->rows_per_ns;
+}
+
+/* Makes *ns relative to the origin. Returns whether it is too far from it: differences and sums of
+ * times must fit 64 bits. */
+static bool is_far(int64_t *ns, int64_t origin_ns)
+{
+    return __builtin_sub_overflow(*ns, origin_ns, ns) || *ns > FAR_NS;
+}
+
+void trajd_candidate_set_origin(struct trajd_candidate *c, struct trajd_episode *episode)
+{
+    uint32_t count = c->validation->layout->clock_count;
+    int64_t origin = INT64_MAX;
+
+    for (uint32_t i = 0; i < count; i++) {
+        const struct trajd_episode_clock *clock = &c->clocks[i];
+        int64_t first = clock->stamps_ns ? clock->stamps_ns[0] : clock->start_ns;
+        if (clock->row_count && first < origin)
+            origin = first;
+    }
+    for (uint32_t i = 0; i < count && !c->reason; i++) {
+        struct trajd_episode_clock *clock = &c->clocks[i];
+        /* allocated by make_stamped; const for all other code */
+        int64_t *stamps = (int64_t *)clock->stamps_ns;
+        bool far = clock->row_count && !stamps && is_far(&clock->start_ns, origin);
+        for (int64_t k = 0; stamps && k < clock->row_count; k++)
+            far = is_far(&stamps[k], origin) || far;
+        if (far)
+            trajd_candidate_fault(
+                c, "clock %s: it reaches more than 73 years beyond the episode's earliest stamp",
+                c->validation->layout->clocks[i].name);
+        if (!clock->row_count)
+            clock->start_ns = 0;
+        fit_line(clock);
+    }
+    episode->origin_ns = origin;
+}
