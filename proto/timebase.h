@@ -51,8 +51,8 @@ TRAJD_BOTH_SIDES int64_t trajd_rate_row_ns(struct trajd_rate rate, int64_t i)
     return (int64_t)trajd_floor_div(product, rate.num);
 }
 
-/* Returns what rounding down cuts off the time of row i, in units of 1 / num ns: (i * 1e9 * den) mod
- * num. */
+/* Returns what rounding down cuts off the time of row i, in units of 1 / num ns: (i * 1e9 * den)
+ * mod num. */
 TRAJD_BOTH_SIDES uint64_t trajd_rate_fraction(struct trajd_rate rate, int64_t i)
 {
     const __int128 product = (__int128)i * 1000000000 * rate.den;

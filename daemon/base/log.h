@@ -35,7 +35,8 @@ void trajd_log_rotate(const struct trajd_log *log, int64_t most_bytes);
 bool trajd_log_to_file(struct trajd_log *log, const char *path);
 
 /* Writes one line of at most about 1000 bytes with one write(2), so that lines of several threads
- * do not mix. A JSON line may be longer. Control characters become '?'. Blocks where fd blocks. Keeps errno. */
+ * do not mix. A JSON line may be longer. Control characters become '?'. Blocks where fd blocks.
+ * Keeps errno. */
 void trajd_log_write(const struct trajd_log *log, enum trajd_log_level level, const char *format,
                      ...) __attribute__((format(printf, 3, 4)));
 

@@ -1,5 +1,5 @@
-/* Unix sockets: listens at a path, sends and receives bytes with a file descriptor, and divides the places of a
- * table of connections among users. */
+/* Unix sockets: listens at a path, sends and receives bytes with a file descriptor, and divides the
+ * places of a table of connections among users. */
 #ifndef TRAJD_BASE_UNIX_SOCKET_H
 #define TRAJD_BASE_UNIX_SOCKET_H
 
@@ -27,12 +27,12 @@ void trajd_unix_refuse_descriptors(int listener);
  * none) and stays open for the caller. */
 ssize_t trajd_send_fd(int socket, const void *data, size_t size_bytes, int fd, int flags);
 
-/* Sends all bytes to a blocking stream, without a signal where the peer is gone. Returns whether that
- * was possible. */
+/* Sends all bytes to a blocking stream, without a signal where the peer is gone. Returns whether
+ * that was possible. */
 bool trajd_send_all(int socket, const void *data, size_t size_bytes);
 
-/* Receives up to `size_bytes` from a blocking socket, and all of them where it is a stream that does
- * not end before. *fd is the descriptor that came with them, which the caller closes, or -1.
+/* Receives up to `size_bytes` from a blocking socket, and all of them where it is a stream that
+ * does not end before. *fd is the descriptor that came with them, which the caller closes, or -1.
  * Returns the number of bytes; 0 at the end of the socket; -1 with errno after an error. */
 ssize_t trajd_receive_fd(int socket, void *data, size_t size_bytes, int *fd);
 
@@ -46,9 +46,9 @@ struct trajd_unix_place {
 /* Returns the uid of the process that has connected; (uid_t)-1 where the system does not know. */
 uid_t trajd_unix_peer_uid(int socket);
 /* Chooses the place for a new connection of `uid`: a free one, or else the least recently used one
- * of the user who would hold the most, the new connection counted. So users who want more places than
- * there are get equal shares. Among users who hold the same number `uid` itself gives its own place.
- * Returns UINT32_MAX where no place can be had. */
+ * of the user who would hold the most, the new connection counted. So users who want more places
+ * than there are get equal shares. Among users who hold the same number `uid` itself gives its own
+ * place. Returns UINT32_MAX where no place can be had. */
 uint32_t trajd_unix_choose_place(const struct trajd_unix_place *places, uint32_t count, uid_t uid);
 
 #endif

@@ -103,8 +103,8 @@ bool trajd_cache_will_have_room(const struct trajd_cache *cache,
 
 /* Adds to the budget from now on. */
 void trajd_cache_raise_budget(struct trajd_cache *cache, uint64_t more_bytes);
-/* Takes bytes from the budget for other use (frames.h). Evicts rows where that is necessary. Returns
- * false where the rows that feeds have named need the budget, up to half of what it was. */
+/* Takes bytes from the budget for other use (frames.h). Evicts rows where that is necessary.
+ * Returns false where the rows that feeds have named need the budget, up to half of what it was. */
 bool trajd_cache_lend(struct trajd_cache *cache, uint64_t bytes);
 /* Ends such a use of bytes. */
 void trajd_cache_give_back(struct trajd_cache *cache, uint64_t bytes);

@@ -1,5 +1,5 @@
-/* A dataset as the daemon holds it: its index, its row cache, its frames, and the concatenated stamps of each
- * clock for the kernels. Immutable after opening, but for cache and frames. */
+/* A dataset as the daemon holds it: its index, its row cache, its frames, and the concatenated
+ * stamps of each clock for the kernels. Immutable after opening, but for cache and frames. */
 #ifndef TRAJD_CACHE_DATASET_H
 #define TRAJD_CACHE_DATASET_H
 

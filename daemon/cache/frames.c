@@ -6,10 +6,11 @@
 #include "daemon/base/heartbeat.h"
 #include "daemon/cache/frames_internal.h"
 
-/* As large as several huge pages: with pages of 4 KiB a new frame of 640x480 takes 270 us longer. */
+/* As large as several huge pages: with pages of 4 KiB a new frame of 640x480 takes 270 us
+ * longer. */
 #define BLOCK_BYTES (UINT64_C(32) << 20)
-/* So many blocks has a budget at least, unless frames are larger: the first blocks of 44 views fit into
- * half of it. */
+/* So many blocks has a budget at least, unless frames are larger: the first blocks of 44 views fit
+ * into half of it. */
 #define BLOCKS_MIN 64
 #define FRAME_ALIGNMENT 64u
 #define TIMEOUT_MS 20000 /* of a helper program, for one job */

@@ -63,9 +63,9 @@ enum trajd_status trajd_frames_create(const struct trajd_frames_options *options
 /* Joins the workers and frees everything. No view may be open. */
 void trajd_frames_destroy(struct trajd_frames **frames);
 
-/* Opens the view of a stream, or shares an open one. The caller closes it. The first view starts the
- * workers. TRAJD_ERR_ARGUMENT: the preparation is wrong. TRAJD_ERR_MEMORY: the budget has no room
- * for least_frames frames. */
+/* Opens the view of a stream, or shares an open one. The caller closes it. The first view starts
+ * the workers. TRAJD_ERR_ARGUMENT: the preparation is wrong. TRAJD_ERR_MEMORY: the budget has no
+ * room for least_frames frames. */
 enum trajd_status trajd_frames_open_view(struct trajd_frames *frames, uint32_t stream_index,
                                          const struct trajd_image_preparation *preparation,
                                          uint32_t least_frames, struct trajd_frame_view **view,
@@ -76,9 +76,9 @@ void trajd_frames_close_view(struct trajd_frame_view **view);
 /* Asks for frames that will be pinned soon. Never blocks. A hint: nothing is guaranteed. */
 void trajd_frames_want(struct trajd_frame_view *view, const struct trajd_frame_use *uses,
                        uint32_t count);
-/* Makes the frames and keeps them until unpin. Blocks until each is ready, or cannot be made. A use may come
- * several times. TRAJD_ERR_MEMORY: there is no room for all of them at present; TRAJD_ERR_CLOSED: the
- * calling thread was cancelled. Nothing is pinned then. */
+/* Makes the frames and keeps them until unpin. Blocks until each is ready, or cannot be made. A use
+ * may come several times. TRAJD_ERR_MEMORY: there is no room for all of them at present;
+ * TRAJD_ERR_CLOSED: the calling thread was cancelled. Nothing is pinned then. */
 enum trajd_status trajd_frames_pin(struct trajd_frame_view *view, struct trajd_frame_use *uses,
                                    uint32_t count, struct trajd_error *error);
 void trajd_frames_unpin(struct trajd_frame_view *view, const struct trajd_frame_use *uses,

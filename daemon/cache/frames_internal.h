@@ -81,8 +81,8 @@ struct trajd_frames {
  * there is no such row. */
 struct frame_slot *frames_find(struct trajd_frame_view *view, uint32_t episode_index, uint32_t row,
                                struct frame_slot ***place);
-/* Returns a slot for a frame that has none, from the free ones, from more memory, or from an evicted
- * frame. is_hint: keeps frames that other hints wait for. NULL: there is no room. */
+/* Returns a slot for a frame that has none, from the free ones, from more memory, or from an
+ * evicted frame. is_hint: keeps frames that other hints wait for. NULL: there is no room. */
 struct frame_slot *frames_take_slot(struct trajd_frame_view *view, bool is_hint);
 /* Takes a frame from its slot, which becomes free. It is neither pinned nor loading. */
 void frames_drop(struct frame_slot *slot);

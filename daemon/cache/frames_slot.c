@@ -207,9 +207,9 @@ static struct frame_slot *search(struct trajd_frame_view *view, uint64_t first, 
     return NULL;
 }
 
-/* Finds a frame to evict. Searches the slots that take turns for a frame without a hint. Where there is
- * none, more slots take turns from then on: a sixteenth at first, up to a quarter. Where that does not
- * help, a pin takes any unpinned frame of all slots. */
+/* Finds a frame to evict. Searches the slots that take turns for a frame without a hint. Where
+ * there is none, more slots take turns from then on: a sixteenth at first, up to a quarter. Where
+ * that does not help, a pin takes any unpinned frame of all slots. */
 static struct frame_slot *find_evictable(struct trajd_frame_view *view, bool is_hint)
 {
     const uint64_t count = (uint64_t)view->block_count * view->block_slots;

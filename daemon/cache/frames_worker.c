@@ -60,15 +60,16 @@ static int compare_slots(const void *a, const void *b)
     return (x->row > y->row) - (x->row < y->row);
 }
 
-/* Returns whether a job that begins with `first` may have the slot, too: with its view and filesystem. */
+/* Returns whether a job that begins with `first` may have the slot, too: with its view and
+ * filesystem. */
 static bool may_join(const struct frame_slot *slot, const struct frame_slot *first)
 {
     return slot->view == first->view && readers_of(slot) == readers_of(first);
 }
 
-/* Takes the first frame of a queue that may be read, and others of its view. All workers share what is
- * queued. With several filesystems, half the workers may read from one, so that a mount that hangs does
- * not stop the others. */
+/* Takes the first frame of a queue that may be read, and others of its view. All workers share what
+ * is queued. With several filesystems, half the workers may read from one, so that a mount that
+ * hangs does not stop the others. */
 static bool take(struct worker *worker, struct frame_list *list)
 {
     struct trajd_frames *frames = worker->frames;
@@ -171,7 +172,8 @@ static enum trajd_status read_once(struct worker *worker, uint32_t i, struct tra
 }
 
 /* Returns whether the recorder wrote zeros in place of a frame, and the layout masks such frames. A
- * prepared frame of zeros was a black picture; `trajctl pack` writes an empty row for a masked one. */
+ * prepared frame of zeros was a black picture; `trajctl pack` writes an empty row for a masked
+ * one. */
 static bool is_masked(const struct worker *worker, uint32_t i)
 {
     const struct trajd_index_stream *stream =
@@ -227,8 +229,8 @@ static void keep_chunks(struct worker *worker, bool keeps)
     trajd_encoded_reader_keep(worker->encoded, keeps);
 }
 
-/* Reads all frames of the job. Inflates a chunk once for all frames of a file. A file that cannot be
- * read costs one pause, not one for each frame. */
+/* Reads all frames of the job. Inflates a chunk once for all frames of a file. A file that cannot
+ * be read costs one pause, not one for each frame. */
 static void read_frames(struct worker *worker)
 {
     bool is_broken = false;
@@ -274,8 +276,8 @@ static void copy_frames(struct worker *worker, const struct trajd_frame_view *vi
     }
 }
 
-/* Lets a helper program decode frames. Where it does not start, or something kills it, because memory is
- * short for a moment, tries again. */
+/* Lets a helper program decode frames. Where it does not start, or something kills it, because
+ * memory is short for a moment, tries again. */
 static enum trajd_status run_decoder(struct worker *worker, const struct trajd_frame_view *view,
                                      uint32_t count, struct trajd_error *error)
 {
@@ -364,8 +366,8 @@ static void end_reading(struct worker *worker)
     pthread_mutex_unlock(&frames->lock);
 }
 
-/* Records the results. The caller holds the lock. Returns a view that was closed meanwhile, which the
- * caller frees without the lock, or NULL. */
+/* Records the results. The caller holds the lock. Returns a view that was closed meanwhile, which
+ * the caller frees without the lock, or NULL. */
 static struct trajd_frame_view *finish(struct worker *worker, int64_t begin_ns)
 {
     struct trajd_frames *frames = worker->frames;

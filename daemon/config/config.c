@@ -353,8 +353,8 @@ static enum trajd_status resolve_paths(struct trajd_config *config, const char *
     return status;
 }
 
-/* Refuses an HDF5 file, which a user may take for a configuration: the YAML parser only finds a wrong
- * character, or a file that is too long. */
+/* Refuses an HDF5 file, which a user may take for a configuration: the YAML parser only finds a
+ * wrong character, or a file that is too long. */
 static enum trajd_status refuse_hdf5(const char *path, struct trajd_error *error)
 {
     static const char signature[8] = "\x89HDF\r\n\x1a\n";

@@ -90,8 +90,8 @@ enum trajd_status trajd_config_load_files(const struct trajd_config *config,
                                           struct trajd_window_spec *spec,
                                           struct trajd_error *error);
 
-/* Reads the feed that a job sends. Where it has `like:`, *expanded is the text with the keys of that
- * feed of the configuration, which the caller frees; else NULL. */
+/* Reads the feed that a job sends. Where it has `like:`, *expanded is the text with the keys of
+ * that feed of the configuration, which the caller frees; else NULL. */
 enum trajd_status trajd_config_expand_feed(const struct trajd_config *config, const char *text,
                                            char **expanded, struct trajd_error *error);
 

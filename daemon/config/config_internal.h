@@ -8,10 +8,10 @@
 
 /* ---- config_merge.c ---- */
 
-/* Merges the mapping `base` into the mapping `node`. Keys that `node` lacks are added, with the lines
- * and paths of `base`; mappings in both are merged in the same way; a key whose value is null is left
- * out. The order is that of `base`, then the further keys of `node`. `arena` has the new nodes; it
- * and the document of `base` must live as long as that of `node`. False: no memory. */
+/* Merges the mapping `base` into the mapping `node`. Keys that `node` lacks are added, with the
+ * lines and paths of `base`; mappings in both are merged in the same way; a key whose value is null
+ * is left out. The order is that of `base`, then the further keys of `node`. `arena` has the new
+ * nodes; it and the document of `base` must live as long as that of `node`. False: no memory. */
 bool trajd_config_merge(struct trajd_arena *arena, const struct trajd_yaml_node *node,
                         const struct trajd_yaml_node *base);
 /* Removes a key of a mapping, if it is there. */

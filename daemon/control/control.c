@@ -207,8 +207,8 @@ static enum trajd_status start_stats_service(struct trajd_control *control,
     return trajd_stats_service_create(&options, &control->stats_service, error);
 }
 
-/* Returns how many episodes of a dataset are quarantined: in the index, or in the feed that has most
- * of them. *feed becomes its name, or stays. */
+/* Returns how many episodes of a dataset are quarantined: in the index, or in the feed that has
+ * most of them. *feed becomes its name, or stays. */
 static uint32_t count_quarantined(const struct trajd_control *control,
                                   const struct trajd_dataset *dataset, const char **feed)
 {

@@ -10,8 +10,8 @@
  *   open_config.c    a configuration and its open datasets
  *   feed_name.c      names of feeds
  *
- * query.h and resample/resample_service.h declare the two services that control.c starts and that do not
- * know control. */
+ * query.h and resample/resample_service.h declare the two services that control.c starts and that
+ * do not know control. */
 #ifndef TRAJD_CONTROL_CONTROL_INTERNAL_H
 #define TRAJD_CONTROL_CONTROL_INTERNAL_H
 
@@ -101,8 +101,8 @@ struct trajd_control {
 
 /* A feed of the configuration has the name that the configuration gives it. A feed that a job sent
  * as text is called "spec:HASH". Both may be followed by "@UUID" (batches in the memory of that
- * GPU) or "@u8" (workers finish the pictures; trajd_feed_place_name), and by "#NUMBER" (another instance of the same feed). No name of the
- * configuration contains '@' or '#'. */
+ * GPU) or "@u8" (workers finish the pictures; trajd_feed_place_name), and by "#NUMBER" (another
+ * instance of the same feed). No name of the configuration contains '@' or '#'. */
 
 /* Writes the name of a feed that a job sent. Equal texts get equal names, so the workers of a job
  * share one feed. */
@@ -263,8 +263,8 @@ enum trajd_status trajd_control_open_on_gpu(struct trajd_control *control, const
                                             const char *text, const char *gpu,
                                             struct trajd_producer **producer,
                                             struct trajd_error *error);
-/* Returns the production of a configured feed (name) or of a text whose workers finish the pictures.
- * Where there is nothing to finish, it is the production for all workers in host memory.
+/* Returns the production of a configured feed (name) or of a text whose workers finish the
+ * pictures. Where there is nothing to finish, it is the production for all workers in host memory.
  * TRAJD_ERR_MEMORY: there is no room for its ring. */
 enum trajd_status trajd_control_open_unfinished(struct trajd_control *control, const char *name,
                                                 const char *text, struct trajd_producer **producer,

@@ -38,8 +38,9 @@ static enum trajd_status find_in_host(struct trajd_control *control,
     return trajd_control_unknown_feed(control, name, error);
 }
 
-/* Returns the feed whose workers finish the pictures, or the one for all workers where there is no room
- * for it. A worker that had the first one takes no other: it tries again until there is room. */
+/* Returns the feed whose workers finish the pictures, or the one for all workers where there is no
+ * room for it. A worker that had the first one takes no other: it tries again until there is
+ * room. */
 static enum trajd_status find_unfinished(struct trajd_control *control,
                                          const struct trajd_opener_request *request,
                                          const char *spec, struct trajd_producer **producer,

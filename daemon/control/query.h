@@ -106,9 +106,9 @@ void trajd_explain_picture(const struct trajd_window_plan *plan, uint32_t pictur
 /* Writes "draws": the parameters of each step of `augment:`. Nothing where there are none. */
 void trajd_explain_draws(const struct trajd_window_plan *plan, uint32_t picture, uint64_t seed,
                          const struct trajd_window *window, uint32_t step, struct trajd_json *json);
-/* Makes a frame, unless it is in memory. Blocks. Returns BAD_FRAME where it is bad, else VALID. Writes
- * why there is no frame to `reason`, which has TRAJD_REASON_SIZE bytes; "" where there is one. VALID
- * with a reason: it could not be made at present. */
+/* Makes a frame, unless it is in memory. Blocks. Returns BAD_FRAME where it is bad, else VALID.
+ * Writes why there is no frame to `reason`, which has TRAJD_REASON_SIZE bytes; "" where there is
+ * one. VALID with a reason: it could not be made at present. */
 enum trajd_mask trajd_explain_frame(const struct trajd_window_plan *plan, uint32_t picture,
                                     uint32_t episode, int64_t row, char *reason);
 

@@ -27,9 +27,9 @@ struct trajd_decode_link {
  * protocol. has_memory: the child has the memory from an earlier setup. */
 bool trajd_decode_link_open(const struct trajd_decode_link *link, bool has_memory);
 
-/* Sends frames to the child and takes their pixels. As many frames as the memory holds, none of more
- * than largest_frame_bytes. False where the child died, hung, or broke the protocol; the frames are
- * then unchanged. */
+/* Sends frames to the child and takes their pixels. As many frames as the memory holds, none of
+ * more than largest_frame_bytes. False where the child died, hung, or broke the protocol; the
+ * frames are then unchanged. */
 bool trajd_decode_job_run(const struct trajd_decode_link *link, struct trajd_decoder_frame *frames,
                           uint32_t count);
 

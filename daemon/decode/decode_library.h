@@ -10,8 +10,8 @@
 #include "daemon/index/rows/picture_header.h"
 
 /* Write height x width x channels values, rows without gaps: red first, 16 bits little-endian.
- * False where the frame is bad, with the library's words in `reason`: a warning of the library makes
- * a frame bad, too. A JPEG may have up to 100 scans, and no orientation but the first. */
+ * False where the frame is bad, with the library's words in `reason`: a warning of the library
+ * makes a frame bad, too. A JPEG may have up to 100 scans, and no orientation but the first. */
 bool trajd_decode_jpeg(const uint8_t *bytes, size_t size, const struct trajd_picture *picture,
                        uint8_t *pixels, char *reason, size_t reason_size);
 bool trajd_decode_png(const uint8_t *bytes, size_t size, const struct trajd_picture *picture,

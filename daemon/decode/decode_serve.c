@@ -52,8 +52,8 @@ static void unmap(struct memory *memory)
     *memory = (struct memory){0};
 }
 
-/* Maps the whole memory behind a descriptor, which it closes. It must have `size` bytes at least. fd -1:
- * the memory stays. */
+/* Maps the whole memory behind a descriptor, which it closes. It must have `size` bytes at least.
+ * fd -1: the memory stays. */
 static bool map(int fd, uint64_t size, int protection, struct memory *memory)
 {
     struct stat about;
@@ -101,8 +101,8 @@ static void drop_setup(struct child *child)
     child->state.setup.frame_bytes = 0;
 }
 
-/* Takes a setup, whose packet may have brought the descriptor of the input memory, in the place of the
- * one before it. */
+/* Takes a setup, whose packet may have brought the descriptor of the input memory, in the place of
+ * the one before it. */
 static bool set_up(struct child *child, const struct trajd_decode_setup *setup, int input_fd)
 {
     const struct trajd_decode_reply ready = {.header = {TRAJD_DECODE_MAGIC, TRAJD_DECODE_REPLY}};

@@ -13,8 +13,8 @@
 #include "daemon/decode/decode_job.h"
 #include "daemon/index/helper.h"
 
-/* The pixels of a job. The parent copies them while they are in the processor's caches: jobs of 4 MiB
- * cost 10 % less per frame of 640x480 than jobs of 28 MiB. */
+/* The pixels of a job. The parent copies them while they are in the processor's caches: jobs of 4
+ * MiB cost 10 % less per frame of 640x480 than jobs of 28 MiB. */
 static const uint64_t job_bytes_max = 4 << 20;
 /* Of a job, encoded: the child has 2 GiB of address space for all that it does. */
 static const uint64_t job_encoded_bytes_max = 64 << 20;
@@ -62,8 +62,8 @@ static int end_child(struct trajd_decoder *decoder)
     return status;
 }
 
-/* Ends a child that failed. Returns an error where it is not to blame, because something outside killed
- * it, such as the kernel where memory is full. */
+/* Ends a child that failed. Returns an error where it is not to blame, because something outside
+ * killed it, such as the kernel where memory is full. */
 static enum trajd_status end_failed_child(struct trajd_decoder *decoder, const char *when,
                                           struct trajd_error *error)
 {
@@ -156,8 +156,8 @@ static struct trajd_decode_setup make_setup(const struct trajd_decoder_options *
     return setup;
 }
 
-/* Sets what a child decodes, and makes the memory that both share. *is_kept: the memory that was there
- * is large enough, and stays. */
+/* Sets what a child decodes, and makes the memory that both share. *is_kept: the memory that was
+ * there is large enough, and stays. */
 static enum trajd_status set_up(struct trajd_decoder *decoder,
                                 const struct trajd_decoder_options *options, bool *is_kept,
                                 struct trajd_error *error)
@@ -247,8 +247,8 @@ uint64_t trajd_decoder_frame_bytes(const struct trajd_decoder *decoder)
     return decoder->link.setup.frame_bytes;
 }
 
-/* Decodes one frame after a child died, in a new child if there is none. The frame is bad where that
- * one dies, too, and nothing outside killed it. */
+/* Decodes one frame after a child died, in a new child if there is none. The frame is bad where
+ * that one dies, too, and nothing outside killed it. */
 static enum trajd_status run_again(struct trajd_decoder *decoder, struct trajd_decoder_frame *frame,
                                    struct trajd_error *error)
 {

@@ -46,8 +46,8 @@ void trajd_decoder_destroy(struct trajd_decoder **decoder);
 /* Returns whether the decoder was made or changed for these options; the program does not count. */
 bool trajd_decoder_fits(const struct trajd_decoder *decoder,
                         const struct trajd_decoder_options *options);
-/* Makes the decoder one for other options of the same program. Its child stays. After an error it can
- * only be destroyed. */
+/* Makes the decoder one for other options of the same program. Its child stays. After an error it
+ * can only be destroyed. */
 enum trajd_status trajd_decoder_change(struct trajd_decoder *decoder,
                                        const struct trajd_decoder_options *options,
                                        struct trajd_error *error);
@@ -55,9 +55,9 @@ enum trajd_status trajd_decoder_change(struct trajd_decoder *decoder,
 /* Returns the bytes of a decoded, or prepared, frame. */
 uint64_t trajd_decoder_frame_bytes(const struct trajd_decoder *decoder);
 
-/* Decodes the frames. Blocks. If the child dies or hangs, its frames are decoded again one by one in
- * a new child; a frame on which that one dies, too, is bad. TRAJD_ERR_SYSTEM where no child can be
- * started, or where something outside kills that one, too; then some frames are not decoded. */
+/* Decodes the frames. Blocks. If the child dies or hangs, its frames are decoded again one by one
+ * in a new child; a frame on which that one dies, too, is bad. TRAJD_ERR_SYSTEM where no child can
+ * be started, or where something outside kills that one, too; then some frames are not decoded. */
 enum trajd_status trajd_decoder_run(struct trajd_decoder *decoder,
                                     struct trajd_decoder_frame *frames, uint32_t count,
                                     struct trajd_error *error);

@@ -56,8 +56,8 @@ static struct trajd_decoder *take_idle(struct trajd_decoder_pool *pool, uint32_t
     return taken;
 }
 
-/* Takes an idle decoder: one that fits, else the one used longest ago. NULL: the caller makes one, which
- * is counted already. */
+/* Takes an idle decoder: one that fits, else the one used longest ago. NULL: the caller makes one,
+ * which is counted already. */
 static struct trajd_decoder *take(struct trajd_decoder_pool *pool,
                                   const struct trajd_decoder_options *options)
 {

@@ -7,17 +7,17 @@
 
 struct trajd_decoder_pool;
 
-/* `program`: the path of trajd-decoder, copied. `most` >= 1: children that run at the same time. Starts
- * none. The caller destroys the pool. */
+/* `program`: the path of trajd-decoder, copied. `most` >= 1: children that run at the same time.
+ * Starts none. The caller destroys the pool. */
 enum trajd_status trajd_decoder_pool_create(const char *program, uint32_t most,
                                             struct trajd_decoder_pool **pool,
                                             struct trajd_error *error);
 /* No job may run. NULL is fine. */
 void trajd_decoder_pool_destroy(struct trajd_decoder_pool **pool);
 
-/* Does what trajd_decoder_run does, by a decoder for these options, whose `program` is not used: one
- * that was used for the same, a new one, or one that was used for something else. Blocks until one is
- * free. */
+/* Does what trajd_decoder_run does, by a decoder for these options, whose `program` is not used:
+ * one that was used for the same, a new one, or one that was used for something else. Blocks until
+ * one is free. */
 enum trajd_status trajd_decoder_pool_run(struct trajd_decoder_pool *pool,
                                          const struct trajd_decoder_options *options,
                                          struct trajd_decoder_frame *frames, uint32_t count,

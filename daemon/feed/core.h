@@ -51,8 +51,8 @@ struct trajd_core_options {
      * yet. Only trajd_core_take calls it. The callee causes another take when the bytes have left.
      * NULL: no slot is ever in flight. */
     bool (*is_in_flight)(void *context, struct trajd_core_feed *feed, uint32_t slot);
-    /* Gets a text for the log about a job: its earlier run ends unfinished, or its journal cannot be
-     * written. NULL: none. */
+    /* Gets a text for the log about a job: its earlier run ends unfinished, or its journal cannot
+     * be written. NULL: none. */
     void (*report)(void *context, const char *text);
     void *context;
 };

@@ -134,7 +134,8 @@ void trajd_core_remove_feed(struct trajd_core *core, struct trajd_core_feed **fe
 
     *feed = NULL;
     snprintf(reason, sizeof reason, "feed %s is closed", removed->options.name);
-    /* when the daemon ends, its sessions stay in the journals: they may return to the next daemon */
+    /* when the daemon ends, its sessions stay in the journals: they may return to the next
+     * daemon */
     for (uint32_t j = 0; core->going_away && j < removed->options.job_count; j++)
         trajd_journal_close(&removed->jobs[j].journal);
     drop_leases(removed);

@@ -31,8 +31,8 @@ static bool agrees(const struct job *job, const struct session *session,
     return true;
 }
 
-/* Refuses the OPEN of a rank that is elsewhere than the other ranks, and says where those are. BUSY:
- * the rank may try again. What to do comes first: a text that is too long loses its end. */
+/* Refuses the OPEN of a rank that is elsewhere than the other ranks, and says where those are.
+ * BUSY: the rank may try again. What to do comes first: a text that is too long loses its end. */
 static void refuse_rank(const struct job *job, struct session *session,
                         const struct trajd_wire_open *open, enum trajd_status status)
 {

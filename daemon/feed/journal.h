@@ -59,8 +59,8 @@ struct trajd_journal_state {
 void trajd_journal_sort_undone(struct trajd_journal_state *state);
 
 /* Makes a journal in memory, and reads DIRECTORY/JOB@FEED-HASH.journal if that exists. *damaged is
- * true if the file was damaged; file and journal are empty then. TRAJD_ERR_BUSY: another process has the
- * file open. TRAJD_ERR_IO: directory or disk. The caller closes the journal. */
+ * true if the file was damaged; file and journal are empty then. TRAJD_ERR_BUSY: another process
+ * has the file open. TRAJD_ERR_IO: directory or disk. The caller closes the journal. */
 enum trajd_status trajd_journal_open(const char *directory, const char *feed, const char *job,
                                      struct trajd_journal **journal, bool *damaged,
                                      struct trajd_error *error);

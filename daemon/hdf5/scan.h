@@ -79,11 +79,12 @@ const char *trajd_scan_chunks(struct trajd_scan *scan, hid_t dataset, struct tra
 /* Returns the text of a clock's rate from its attribute or dataset; "" where there is none. */
 const char *trajd_scan_rate(struct trajd_scan *scan, hid_t group,
                             const struct trajd_layout_clock *clock);
-/* Returns the rate in the root's attribute trajd_resample, which `trajctl resample` writes: "" where
- * there is no such attribute, "none" where it states no rate. */
+/* Returns the rate in the root's attribute trajd_resample, which `trajctl resample` writes: ""
+ * where there is no such attribute, "none" where it states no rate. */
 const char *trajd_scan_resampled_rate(struct trajd_scan *scan);
 /* Reads a text of the episode whose group is at `episode_path`, into the scan's arena; of a text in
- * a JSON file its key, which an attribute has. NULL where there is none. A value that cannot be taken is noted. */
+ * a JSON file its key, which an attribute has. NULL where there is none. A value that cannot be
+ * taken is noted. */
 const char *trajd_scan_text(struct trajd_scan *scan, const char *episode_path,
                             const char *episode_id, const struct trajd_layout_meta *meta);
 /* Returns why the arrays do not have one row for each time step of one episode, or NULL. `links`:

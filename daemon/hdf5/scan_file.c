@@ -195,7 +195,8 @@ static void scan_dataset(struct trajd_scan *scan, hid_t group, const char *path,
         episode->array_count++;
 }
 
-/* Describes the arrays. Returns whether they hold several episodes, which are in the record then. */
+/* Describes the arrays. Returns whether they hold several episodes, which are in the record
+ * then. */
 static bool scan_datasets(struct trajd_scan *scan, hid_t group,
                           struct trajd_record_episode *episode)
 {

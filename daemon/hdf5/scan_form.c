@@ -1,6 +1,6 @@
 /* Recognises episodes whose arrays do not have one row for each time step of one episode. A layout
- * would read wrong rows from them. The rules leave a form alone in doubt: what they do not recognise
- * is listed in daemon/layout/README.md. */
+ * would read wrong rows from them. The rules leave a form alone in doubt: what they do not
+ * recognise is listed in daemon/layout/README.md. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -49,8 +49,9 @@ static bool is_stacked(const struct trajd_record_episode *episode)
     return count > 1 && has_columns && first->shape[1] >= axis_rows_min;
 }
 
-/* Returns whether the rows of all arrays of rank 2 are on axis 1: they have that axis in common, and
- * not axis 0, or the other arrays have as many rows as it, or all have the same improbable shape. */
+/* Returns whether the rows of all arrays of rank 2 are on axis 1: they have that axis in common,
+ * and not axis 0, or the other arrays have as many rows as it, or all have the same improbable
+ * shape. */
 static bool is_transposed(const struct trajd_record_episode *episode)
 {
     const struct trajd_array *first = NULL;

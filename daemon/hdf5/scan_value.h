@@ -25,8 +25,8 @@ bool trajd_scan_value_read(const struct trajd_scan_value *value, hid_t type, voi
  * frees. */
 char *trajd_scan_value_read_text(const struct trajd_scan_value *value);
 
-/* Returns the name of an enum's value, "true" or "false" for h5py's booleans; NULL where it is not one
- * value, has no name or cannot be read. The caller frees. */
+/* Returns the name of an enum's value, "true" or "false" for h5py's booleans; NULL where it is not
+ * one value, has no name or cannot be read. The caller frees. */
 char *trajd_scan_value_read_enum(const struct trajd_scan_value *value);
 
 #endif

@@ -41,20 +41,20 @@ struct trajd_helper_header {
     uint64_t length;
 };
 
-/* Starts the program at `path` with one end of a new socket of `type` (SOCK_STREAM, SOCK_SEQPACKET).
- * *socket becomes the other end, which the caller closes. `task` NULL: it reads files. "write": it
- * writes one (writer_protocol.h), in a process group of its own, so that Ctrl-C reaches only the
- * parent, which then ends it. TRAJD_ERR_SYSTEM: *pid is 0 and *socket -1. */
+/* Starts the program at `path` with one end of a new socket of `type` (SOCK_STREAM,
+ * SOCK_SEQPACKET). *socket becomes the other end, which the caller closes. `task` NULL: it reads
+ * files. "write": it writes one (writer_protocol.h), in a process group of its own, so that Ctrl-C
+ * reaches only the parent, which then ends it. TRAJD_ERR_SYSTEM: *pid is 0 and *socket -1. */
 enum trajd_status trajd_helper_start(const char *path, const char *task, int type, int *socket,
                                      pid_t *pid, struct trajd_error *error);
 
-/* Waits up to one second for a child to end without a signal from here. Returns whether it has ended.
- * Its exit status can still be asked for. Meant for a child that has closed its socket. */
+/* Waits up to one second for a child to end without a signal from here. Returns whether it has
+ * ended. Its exit status can still be asked for. Meant for a child that has closed its socket. */
 bool trajd_helper_has_ended(pid_t pid);
 
-/* Returns whether a child with this exit status (of waitpid) ended for lack of memory, or by a signal
- * that comes from outside, not from a fault of the program. SIGXCPU is among them: the limit of the
- * processor's time counts over all that a child does. */
+/* Returns whether a child with this exit status (of waitpid) ended for lack of memory, or by a
+ * signal that comes from outside, not from a fault of the program. SIGXCPU is among them: the limit
+ * of the processor's time counts over all that a child does. */
 bool trajd_helper_is_killed(int status);
 
 #endif

@@ -119,8 +119,8 @@ struct trajd_episode {
      * found and the shape kept; NULL: it fits. Feeds that name a stream of it must not use the
      * episode. NULL: every array fits. */
     const char *const *other_shapes;
-    /* [array_count]: the dataset that the array's path with a '*' matched, or NULL. NULL: no path has
-     * a '*' */
+    /* [array_count]: the dataset that the array's path with a '*' matched, or NULL. NULL: no path
+     * has a '*' */
     const char *const *matches;
     const struct trajd_episode_clock *clocks; /* [clock_count] */
     /* absolute recorded time of the origin; 0 where all clocks are regular */
@@ -196,12 +196,12 @@ struct trajd_index_options {
 };
 
 /* Builds the index of a dataset. Blocks, perhaps for minutes. The caller destroys the index.
- * TRAJD_ERR_ARGUMENT: a mistake in the layout, or a rate that does not fit it.
- * TRAJD_ERR_NOT_FOUND: no file matches, or none has the layout's groups and arrays.
- * TRAJD_ERR_DATA: no episode could be kept, and at least one has the layout's structure and bad
- * content; the message has the first such reason. TRAJD_ERR_IO: storage still failed after retries. TRAJD_ERR_SYSTEM: the helper
- * program does not start, or it was killed from outside each time it read the file that the message
- * names. The file may be good. */
+ * TRAJD_ERR_ARGUMENT: a mistake in the layout, or a rate that does not fit it. TRAJD_ERR_NOT_FOUND:
+ * no file matches, or none has the layout's groups and arrays. TRAJD_ERR_DATA: no episode could be
+ * kept, and at least one has the layout's structure and bad content; the message has the first such
+ * reason. TRAJD_ERR_IO: storage still failed after retries. TRAJD_ERR_SYSTEM: the helper program
+ * does not start, or it was killed from outside each time it read the file that the message names.
+ * The file may be good. */
 enum trajd_status trajd_index_open(const struct trajd_index_options *options,
                                    struct trajd_index **index, struct trajd_error *error);
 /* The same with a layout that is loaded already, in place of options->layout. Takes it over, also

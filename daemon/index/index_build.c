@@ -159,8 +159,8 @@ static enum trajd_status add_notes(struct build *b, const char *relative_path,
     return TRAJD_OK;
 }
 
-/* Notes the further names of files, and files that are not read. They come before the notes of records, of which there may be
- * too many. */
+/* Notes the further names of files, and files that are not read. They come before the notes of
+ * records, of which there may be too many. */
 static enum trajd_status add_unread(struct build *b)
 {
     struct trajd_index *index = &b->memory->index;

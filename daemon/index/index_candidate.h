@@ -26,7 +26,8 @@ void trajd_candidate_no_memory(struct trajd_candidate *c);
 /* Returns zeroed memory of the arena, or NULL with the reason. */
 void *trajd_candidate_alloc(struct trajd_candidate *c, uint64_t count, size_t size);
 
-/* index_clocks.c. Makes the clocks with absolute times, and cuts the arrays that have a row more. */
+/* index_clocks.c. Makes the clocks with absolute times, and cuts the arrays that have a row
+ * more. */
 void trajd_candidate_make_clocks(struct trajd_candidate *c);
 /* Moves all clocks to one origin, the earliest first row. */
 void trajd_candidate_set_origin(struct trajd_candidate *c, struct trajd_episode *episode);

@@ -35,8 +35,8 @@ void trajd_index_entry_set_stat(struct trajd_index_entry *entry, const struct st
 void trajd_index_cache_load(const struct trajd_index_options *options,
                             const struct trajd_layout *layout, struct trajd_index_entry *entries,
                             uint32_t count);
-/* Writes all records that may be kept, atomically. Returns 0 or an errno: a failure only costs time at
- * the next start. */
+/* Writes all records that may be kept, atomically. Returns 0 or an errno: a failure only costs time
+ * at the next start. */
 int trajd_index_cache_save(const struct trajd_index_options *options,
                            const struct trajd_layout *layout,
                            const struct trajd_index_entry *entries, uint32_t count);
@@ -53,8 +53,8 @@ enum trajd_status trajd_index_run_children(const struct trajd_index_options *opt
                                            struct trajd_index_entry *entries, uint32_t count,
                                            struct trajd_error *error);
 
-/* Reads the stamps, compares the first rows, finds the size of encoded frames and forms the digest of
- * every episode of the record, whose file has file_size bytes. A fault of an episode becomes its
+/* Reads the stamps, compares the first rows, finds the size of encoded frames and forms the digest
+ * of every episode of the record, whose file has file_size bytes. A fault of an episode becomes its
  * `problem`. Returns only TRAJD_ERR_IO, TRAJD_ERR_MEMORY and TRAJD_ERR_CLOSED (base/heartbeat.h) as
  * errors. */
 enum trajd_status trajd_index_evaluate(const struct trajd_layout *layout,

@@ -1,5 +1,5 @@
-/* Reads texts of episodes from JSON files beside the data files. They are read each time an index is
- * built, and not from the cache, so a file that changed gives its new texts. */
+/* Reads texts of episodes from JSON files beside the data files. They are read each time an index
+ * is built, and not from the cache, so a file that changed gives its new texts. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>

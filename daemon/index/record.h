@@ -122,8 +122,8 @@ void trajd_bytes_free(struct trajd_bytes *bytes);
 bool trajd_record_encode(const struct trajd_record *record, struct trajd_bytes *bytes);
 
 /* Decodes the record of a file of file_size bytes under a layout with clock_count clocks. All of it
- * is copied into `arena`. TRAJD_ERR_PROTOCOL where the bytes are not a valid record, TRAJD_ERR_MEMORY. An array whose
- * bytes lie beyond the file's end gets a refusal instead. */
+ * is copied into `arena`. TRAJD_ERR_PROTOCOL where the bytes are not a valid record,
+ * TRAJD_ERR_MEMORY. An array whose bytes lie beyond the file's end gets a refusal instead. */
 enum trajd_status trajd_record_decode(const uint8_t *data, size_t length, uint64_t file_size,
                                       uint32_t clock_count, struct trajd_arena *arena,
                                       struct trajd_record *record, struct trajd_error *error);

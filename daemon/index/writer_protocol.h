@@ -52,8 +52,8 @@
  * has as many elements along one axis as a pick has rows is copied by the rows of that pick. Where
  * two axes or two picks are possible, FAILED names the dataset. A dataset that matches a pattern of
  * `tables` is copied unchanged. Of the others, those whose row count is one of row_counts, or one
- * more, are left out, and all others are copied unchanged. A NOTE reports each such path once. FAILED, u32 errno and text, ends the conversation at any
- * time. */
+ * more, are left out, and all others are copied unchanged. A NOTE reports each such path once.
+ * FAILED, u32 errno and text, ends the conversation at any time. */
 #ifndef TRAJD_INDEX_WRITER_PROTOCOL_H
 #define TRAJD_INDEX_WRITER_PROTOCOL_H
 

@@ -46,8 +46,8 @@ struct trajd_layout_image {
     uint32_t height, width; /* of each frame; 0: as the first one */
 };
 
-/* Returns what the layout's words become for frames that `trajctl pack --prepare` wrote: raw pixels,
- * upright, red first, of a size that the file has. */
+/* Returns what the layout's words become for frames that `trajctl pack --prepare` wrote: raw
+ * pixels, upright, red first, of a size that the file has. */
 struct trajd_layout_image trajd_layout_image_prepared(const struct trajd_layout_image *image);
 
 /* Returns the values of a pixel: 3 in colour, 1 in grey and of depth. */

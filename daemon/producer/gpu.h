@@ -48,8 +48,8 @@ enum trajd_status trajd_gpu_take_ring(struct trajd_gpu *gpu, uint64_t size_bytes
 /* Frees what take_ring gave, with the same size. NULL is fine. */
 void trajd_gpu_return_ring(struct trajd_gpu *gpu, void *memory, uint64_t size_bytes);
 
-/* Counts memory that kernels have allocated towards the budget of rings. TRAJD_ERR_MEMORY: it exceeds
- * it. discharge takes it off again. */
+/* Counts memory that kernels have allocated towards the budget of rings. TRAJD_ERR_MEMORY: it
+ * exceeds it. discharge takes it off again. */
 enum trajd_status trajd_gpu_charge_ring(struct trajd_gpu *gpu, uint64_t size_bytes,
                                         const char *what, struct trajd_error *error);
 void trajd_gpu_discharge_ring(struct trajd_gpu *gpu, uint64_t size_bytes);

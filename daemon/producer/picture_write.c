@@ -1,5 +1,5 @@
-/* Writes the pictures of a batch to its slot: augments and finishes each frame, on the threads of the
- * pool. Where the worker finishes them, augmented frames are copied. */
+/* Writes the pictures of a batch to its slot: augments and finishes each frame, on the threads of
+ * the pool. Where the worker finishes them, augmented frames are copied. */
 #include "daemon/producer/picture_write.h"
 
 #include <errno.h>

@@ -46,8 +46,8 @@ struct trajd_producer_picture {
 void trajd_picture_find_frames(const struct trajd_window_batch *batch,
                                struct trajd_producer_picture *picture, uint32_t first,
                                uint32_t count, const struct trajd_fill *fill);
-/* Returns the error of the first frame that the feed does not accept. What the machine lacks is never
- * masked. */
+/* Returns the error of the first frame that the feed does not accept. What the machine lacks is
+ * never masked. */
 enum trajd_status trajd_picture_check_frames(const struct trajd_producer *producer,
                                              const struct trajd_frame_use *uses, uint32_t count,
                                              struct trajd_error *error);

@@ -1,5 +1,5 @@
-/* A batch that cannot be made. Its id is FEED/EPOCH/POSITION, and it begins the line of the log, the
- * error that the worker gets, and the feed's last_failure in the status. */
+/* A batch that cannot be made. Its id is FEED/EPOCH/POSITION, and it begins the line of the log,
+ * the error that the worker gets, and the feed's last_failure in the status. */
 #include "daemon/producer/producer_internal.h"
 
 void trajd_producer_fail_batch(struct trajd_producer *producer, const struct trajd_fill *fill,

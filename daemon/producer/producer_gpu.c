@@ -83,8 +83,8 @@ static enum trajd_status make_member(struct trajd_producer *producer,
     return status;
 }
 
-/* Sets sizes and depth. The ids and the parameters of pictures are the last tensors of a slot, side by
- * side. */
+/* Sets sizes and depth. The ids and the parameters of pictures are the last tensors of a slot, side
+ * by side. */
 static void measure(const struct trajd_producer *producer, struct trajd_producer_gpu *own)
 {
     const struct trajd_feed_tensor *first =

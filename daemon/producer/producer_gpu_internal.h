@@ -30,8 +30,8 @@ struct trajd_gpu_member {
     struct trajd_gpu_request *request;
     const void **rows; /* [index episodes][array_count]: addresses on the GPU */
     uint32_t array_count;
-    /* [index episodes]: episodes whose rows cannot be read (bad_rows: keep): resident rows; streamed rows
-     * of the batch that is being prepared */
+    /* [index episodes]: episodes whose rows cannot be read (bad_rows: keep): resident rows;
+     * streamed rows of the batch that is being prepared */
     bool *unreadable, *lacking;
     bool holds_rows;
     bool *held;                                    /* [arrays]: resident */

@@ -1,8 +1,8 @@
 /* Shared by a producer's files: producer.c (create, destroy, thread), producer_norm.c
  * (normalisation), producer_schema.c (tensors of a slot), producer_rows.c (rows and windows),
- * producer_publish.c (hands batches over), producer_report.c (the feed in words).
- * Called by the producer's thread: functions that take a fill, and pin_windows, unpin_windows,
- * wait_for_others, pause_for_room. All others are called before that thread starts, or after it has ended. */
+ * producer_publish.c (hands batches over), producer_report.c (the feed in words). Called by the
+ * producer's thread: functions that take a fill, and pin_windows, unpin_windows, wait_for_others,
+ * pause_for_room. All others are called before that thread starts, or after it has ended. */
 #ifndef TRAJD_PRODUCER_PRODUCER_INTERNAL_H
 #define TRAJD_PRODUCER_PRODUCER_INTERNAL_H
 
@@ -41,7 +41,8 @@ struct trajd_producer_member {
     struct trajd_counter windows;
 };
 
-/* The last batch that could not be made. The producer's threads write it and the status reads it. */
+/* The last batch that could not be made. The producer's threads write it and the status reads
+ * it. */
 struct trajd_producer_failure {
     pthread_mutex_t mutex;
     struct trajd_error error; /* TRAJD_OK: there is none */
@@ -134,8 +135,9 @@ void trajd_producer_unpin_windows(struct trajd_producer_member *member, uint32_t
 bool trajd_producer_wait_for_others(const struct trajd_producer *producer,
                                     const struct trajd_producer_member *member, uint32_t episode,
                                     const struct trajd_error *error);
-/* Called when there was no room for a frame (*error). Returns true after a pause in which other feeds may
- * have given room back; false where the machine has no memory, or the producer is being stopped. */
+/* Called when there was no room for a frame (*error). Returns true after a pause in which other
+ * feeds may have given room back; false where the machine has no memory, or the producer is being
+ * stopped. */
 bool trajd_producer_pause_for_room(const struct trajd_producer *producer,
                                    const struct trajd_error *error);
 /* Frees what load_rows has made, also after it failed. */

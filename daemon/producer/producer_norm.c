@@ -202,7 +202,8 @@ static uint32_t unseen_outputs(const struct trajd_window_plan *plan, uint32_t *o
     return count;
 }
 
-/* Warns of columns of outputs without norm that hardly vary: only for a check, which has the time. */
+/* Warns of columns of outputs without norm that hardly vary: only for a check, which has the
+ * time. */
 static void look_at_columns(struct trajd_producer *producer, struct trajd_window_plan *member,
                             uint64_t most_values)
 {

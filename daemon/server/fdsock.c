@@ -128,8 +128,8 @@ static struct connection *find_session(struct trajd_fdsock *fdsock, uint64_t ses
     return NULL;
 }
 
-/* Returns a free entry. Where there is none, closes a connection that has sent no token, of the user
- * who has the most of them (see trajd_unix_choose_place). */
+/* Returns a free entry. Where there is none, closes a connection that has sent no token, of the
+ * user who has the most of them (see trajd_unix_choose_place). */
 static struct connection *make_free(struct trajd_fdsock *fdsock, uid_t uid)
 {
     uint32_t silent = 0, chosen;

@@ -17,8 +17,8 @@ struct trajd_fdsock;
 struct trajd_fdsock_options {
     const char *path;
     bool group_access; /* true: the socket file has mode 0770; false: 0700 */
-    /* where there are as many, a further one takes the place of one without a token, by the shares of
-     * users in unix_socket.h */
+    /* where there are as many, a further one takes the place of one without a token, by the shares
+     * of users in unix_socket.h */
     uint32_t max_connections;
     uint32_t silence_ms; /* a connection that sends no token for this time is closed */
     /* Returns the session of that token and uid that waits for its connection, or 0. */

@@ -41,8 +41,8 @@ struct trajd_ring_header trajd_server_ring_number(struct trajd_server_ring *ring
  */
 void trajd_server_ring_name(struct trajd_server_ring *ring, uint32_t ring_id, uint64_t instance_id);
 /* Frees the daemon's mapping and descriptors; workers keep theirs. If the ring is unused and not
- * read-only, its pages are freed, too: then mappings that workers have kept hold no memory, and read
- * as zero. The ring may be empty (fd -1). */
+ * read-only, its pages are freed, too: then mappings that workers have kept hold no memory, and
+ * read as zero. The ring may be empty (fd -1). */
 void trajd_server_ring_destroy(struct trajd_server_ring *ring);
 
 /* Returns the slot's first byte, where its header begins. */

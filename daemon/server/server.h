@@ -29,8 +29,8 @@ struct trajd_feed;
 
 #define TRAJD_FEED_MAX_CHANNELS 4
 
-/* How a worker finishes frames of u8 with the channels last: value * scale + shift of the channel, a
- * product and a sum in float32, then the type. */
+/* How a worker finishes frames of u8 with the channels last: value * scale + shift of the channel,
+ * a product and a sum in float32, then the type. */
 struct trajd_feed_finish {
     enum trajd_dtype dtype; /* NONE: the tensor is finished */
     bool is_planes;         /* the channels come first then */
@@ -130,14 +130,14 @@ struct trajd_server_options {
     void (*open_feed)(void *context, uint64_t request, const char *name, const char *spec,
                       size_t spec_length);
     /* As open_feed, for another place: the UUID of the GPU whose memory gets the batches, or
-     * TRAJD_FEED_UNFINISHED. The feed's name is that of trajd_feed_place_name. NULL: an OPEN with a GPU
-     * is refused with TRAJD_ERR_UNSUPPORTED, and pictures are finished by the daemon. is_fresh false: the
-     * worker had this feed before the daemon's death, and takes no other form of it. */
+     * TRAJD_FEED_UNFINISHED. The feed's name is that of trajd_feed_place_name. NULL: an OPEN with a
+     * GPU is refused with TRAJD_ERR_UNSUPPORTED, and pictures are finished by the daemon. is_fresh
+     * false: the worker had this feed before the daemon's death, and takes no other form of it. */
     void (*open_in_place)(void *context, uint64_t request, const char *name, const char *spec,
                           const char *place, bool is_fresh);
     /* Requests another instance of the feed of that name (trajd_feed_options.instance_of), because
-     * jobs at other positions read its instances, or other users have mapped their rings. The answer
-     * may also be a new feed in the place of one with trajd_feed_has_user and no sessions.
+     * jobs at other positions read its instances, or other users have mapped their rings. The
+     * answer may also be a new feed in the place of one with trajd_feed_has_user and no sessions.
      * Otherwise as open_feed. NULL: such an OPEN is refused with TRAJD_ERR_BUSY. */
     void (*open_instance)(void *context, uint64_t request, const char *name);
     /* Reports that no session has been on the feed for feed_idle_ms, so that control may close the
@@ -192,13 +192,14 @@ enum trajd_status trajd_server_add_feed(struct trajd_server *server,
  * thread can be joined, and the feed removed. */
 void trajd_feed_close(struct trajd_feed *feed);
 /* Closes the feed and hides it from OPEN, unless a session is on it or about to be (an OPEN was
- * answered with it), or holds a batch of it in host memory. Returns false if so, and changes nothing. */
+ * answered with it), or holds a batch of it in host memory. Returns false if so, and changes
+ * nothing. */
 bool trajd_feed_close_if_idle(struct trajd_feed *feed);
 /* Returns true if a user has mapped the ring and may write to it, so that the feed is not for other
  * users. */
 bool trajd_feed_has_user(struct trajd_feed *feed);
-/* Returns since when (CLOCK_MONOTONIC, ns) the feed has had no session; 0 while it has one, until the
- * first tick of a new feed, and while a batch of it in host memory is held. */
+/* Returns since when (CLOCK_MONOTONIC, ns) the feed has had no session; 0 while it has one, until
+ * the first tick of a new feed, and while a batch of it in host memory is held. */
 uint64_t trajd_feed_idle_since_ns(struct trajd_feed *feed);
 /* Removes a feed and clears the pointer: takers return TRAJD_ERR_CLOSED, and its sessions get
  * ERROR. Workers keep their mappings of the ring; those of a feed that was closed without sessions

@@ -262,8 +262,8 @@ bool trajd_feed_is_held(const struct trajd_feed *feed)
     return info.has_leases && !feed->slot_sends->ring.is_device;
 }
 
-/* Closes and hides an idle feed. An OPEN by name then makes a new feed, and does not enter this one,
- * which is removed soon. */
+/* Closes and hides an idle feed. An OPEN by name then makes a new feed, and does not enter this
+ * one, which is removed soon. */
 static void retire_locked(struct trajd_feed *feed)
 {
     trajd_core_show_feed(feed->core, false);

@@ -240,8 +240,8 @@ static char *describe_producer(const struct trajd_server *server)
     return text;
 }
 
-/* Returns the document. Feeds and sessions that do not fit are left out. Returns NULL when memory is
- * short. Caller frees. */
+/* Returns the document. Feeds and sessions that do not fit are left out. Returns NULL when memory
+ * is short. Caller frees. */
 static char *write_status(struct trajd_server *server, uint64_t now_ns, size_t *length)
 {
     char *text = NULL, *described = describe_producer(server);

@@ -80,7 +80,8 @@ void trajd_window_batch_add(struct trajd_window_batch *batch, const struct trajd
  * window. */
 typedef const void *const *(*trajd_episode_rows)(void *context, uint32_t episode_index);
 
-/* Returns from where the steps of a grid count in window w: an anchor of the episode, and its time. */
+/* Returns from where the steps of a grid count in window w: an anchor of the episode, and its
+ * time. */
 int64_t trajd_window_batch_anchor(const struct trajd_window_batch *batch,
                                   const struct trajd_plan_grid *grid, uint32_t w);
 int64_t trajd_window_batch_anchor_ns(const struct trajd_window_batch *batch,

@@ -72,7 +72,8 @@ static void warn(struct trajd_window_plan *plan, const char *output, enum column
                                output, found->value, columns);
 }
 
-/* Sorts a column over all steps that have statistics of their own: it varies if one of them does. */
+/* Sorts a column over all steps that have statistics of their own: it varies if one of them
+ * does. */
 static enum column sort_steps(const struct trajd_plan_output *output,
                               const struct trajd_statistics *statistics, uint32_t column,
                               double *value)

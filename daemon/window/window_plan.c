@@ -58,8 +58,8 @@ static uint64_t hash_return(uint64_t hash, const struct trajd_return_rule *rule)
     return trajd_fnv(trajd_fnv(hash, fields, sizeof fields), &rule->gamma, sizeof rule->gamma);
 }
 
-/* Hashes everything that decides which windows there are and what is in them. The batch size, slots,
- * tail and seed are not part of it, nor is normalisation, which moves no window
+/* Hashes everything that decides which windows there are and what is in them. The batch size,
+ * slots, tail and seed are not part of it, nor is normalisation, which moves no window
  * (trajd_window_norm_digest covers it). */
 static uint64_t hash_spec(const struct trajd_window_spec *spec)
 {

@@ -99,9 +99,9 @@ struct trajd_plan_output {
     const struct trajd_augment *augment; /* of its picture; NULL: it is not augmented */
 };
 
-/* The pictures of one target: how a frame of the stream is prepared, and how a prepared frame becomes
- * a step of the output. `written` is the part of `finish` that is done here, the rest is the worker's:
- * all of it, or none (trajd_window_plan_leave_unfinished). */
+/* The pictures of one target: how a frame of the stream is prepared, and how a prepared frame
+ * becomes a step of the output. `written` is the part of `finish` that is done here, the rest is
+ * the worker's: all of it, or none (trajd_window_plan_leave_unfinished). */
 struct trajd_plan_picture {
     struct trajd_image_preparation preparation;
     struct trajd_augment augment; /* with all sizes in pixels; count 0: none */
@@ -148,8 +148,8 @@ struct trajd_window_plan {
     uint64_t fingerprint;
     bool is_member; /* of a mixture: a batch has a row number for each of its windows */
     /* Episodes of the dataset, and files that give none, which count as one each. Quarantined are
-     * those of the index, and episodes with another shape in a stream that this feed names. The others
-     * are kept. */
+     * those of the index, and episodes with another shape in a stream that this feed names. The
+     * others are kept. */
     uint32_t found_count;
     uint32_t listed_count;               /* of them, those that `episodes:` lists */
     struct trajd_plan_texts quarantined; /* the reasons, in the order of the index */
@@ -224,15 +224,15 @@ bool trajd_window_norm_is_open(const struct trajd_window_plan *plan, uint32_t ou
 enum trajd_status trajd_window_norm_set(struct trajd_window_plan *plan, uint32_t output_index,
                                         const struct trajd_statistics *statistics,
                                         struct trajd_error *error);
-/* Warns of columns of numbers that hardly vary, and of what normalisation makes of them: call it after
- * trajd_window_norm_set, if the output has norm. window_columns.c */
+/* Warns of columns of numbers that hardly vary, and of what normalisation makes of them: call it
+ * after trajd_window_norm_set, if the output has norm. window_columns.c */
 void trajd_window_plan_warn_of_columns(struct trajd_window_plan *plan, uint32_t output_index,
                                        const struct trajd_statistics *statistics);
 /* Returns true if pictures get another type or another order of channels. */
 bool trajd_window_spec_finishes(const struct trajd_window_spec *spec);
-/* Leaves type, values and order of channels of pictures of u8 to the worker: the outputs become frames
- * of u8 with the channels last. Call it before batches are made. The digest stays, because the values of the
- * training do. */
+/* Leaves type, values and order of channels of pictures of u8 to the worker: the outputs become
+ * frames of u8 with the channels last. Call it before batches are made. The digest stays, because
+ * the values of the training do. */
 void trajd_window_plan_leave_unfinished(struct trajd_window_plan *plan);
 /* Returns a number for all scales and offsets, also those of pictures; 0 where there are none. Two
  * feeds with equal fingerprints and different digests deliver the same windows in the same order
@@ -244,12 +244,12 @@ uint64_t trajd_plan_norm_count(const struct trajd_plan_output *output);
 
 /* ---- window_plan_picture.c: how pictures are made ---- */
 
-/* Writes how the frames of plan->pictures[picture] were prepared in the files: "480x640, resized to ...".
- * Returns `text`; NULL: they are as recorded. */
+/* Writes how the frames of plan->pictures[picture] were prepared in the files: "480x640, resized to
+ * ...". Returns `text`; NULL: they are as recorded. */
 const char *trajd_window_describe_prepared(const struct trajd_window_plan *plan, uint32_t picture,
                                            char text[TRAJD_PREPARATION_WORDS_SIZE]);
-/* Draws what the augmentation does to the frame of a step of plan->pictures[picture]. `seed`: of the
- * feed. The window's pass counts, too. */
+/* Draws what the augmentation does to the frame of a step of plan->pictures[picture]. `seed`: of
+ * the feed. The window's pass counts, too. */
 void trajd_window_draw(const struct trajd_window_plan *plan, uint32_t picture, uint64_t seed,
                        const struct trajd_window *window, uint32_t step,
                        struct trajd_augment_params *params);
@@ -257,8 +257,9 @@ void trajd_window_draw(const struct trajd_window_plan *plan, uint32_t picture, u
 /* Writes everything that decides the values of plan->pictures[picture], without `norm:`. */
 void trajd_window_write_words(const struct trajd_window_plan *plan, uint32_t picture,
                               struct trajd_picture_words *words);
-/* Returns a number for the words of all pictures; 0 where there are none. Equal fingerprints and norm
- * digests with different digests of values: the same windows in the same order, other pictures. */
+/* Returns a number for the words of all pictures; 0 where there are none. Equal fingerprints and
+ * norm digests with different digests of values: the same windows in the same order, other
+ * pictures. */
 uint64_t trajd_window_values_digest(const struct trajd_window_plan *plan);
 
 /* ---- window_plan_facts.c ---- */

@@ -1,5 +1,5 @@
-/* The pictures of a plan: how the frames of each stream are prepared, how they become the tensor, and
- * the digest of that, which is no part of the fingerprint. */
+/* The pictures of a plan: how the frames of each stream are prepared, how they become the tensor,
+ * and the digest of that, which is no part of the fingerprint. */
 #include <stdlib.h>
 #include <string.h>
 

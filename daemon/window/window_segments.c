@@ -268,8 +268,8 @@ static void add_segment(struct segment_list *list, uint32_t episode, int64_t beg
                                    .window_count = (uint64_t)(end - begin)};
 }
 
-/* Adds the anchors in [begin, end) that the episode's ranges allow. *row_count is the anchors before
- * padding. */
+/* Adds the anchors in [begin, end) that the episode's ranges allow. *row_count is the anchors
+ * before padding. */
 static enum trajd_status add_ranges(struct trajd_window_plan *plan, uint32_t e, int64_t row_count,
                                     int64_t begin, int64_t end, struct segment_list *list,
                                     struct trajd_error *error)

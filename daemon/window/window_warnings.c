@@ -27,8 +27,8 @@ static double mean_rate_hz(const struct trajd_window_plan *plan, uint32_t clock)
 }
 
 /* Warns where a fast stream is resampled onto a slow grid without averaging, which uses few of its
- * rows, where a grid of several steps is so fast that most steps have no row of their own, and where
- * steps of sums are shorter than the rows. */
+ * rows, where a grid of several steps is so fast that most steps have no row of their own, and
+ * where steps of sums are shorter than the rows. */
 static void warn_of_rate(struct trajd_window_plan *plan, const struct trajd_plan_target *target)
 {
     const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];

@@ -1,5 +1,5 @@
-/* The mover for the common case: f32, f64 and u8 rows to f32, and f64 to f64, by linear, previous or
- * nearest, in one loop.
+/* The mover for the common case: f32, f64 and u8 rows to f32, and f64 to f64, by linear, previous
+ * or nearest, in one loop.
  *
  * Math      v = p + a (q - p), or p; value * scale + offset; one rounding at the store.
  * Shapes    any D. Made for the 2 to 14 features of robots, where the begin and end of a loop

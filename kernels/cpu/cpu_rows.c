@@ -266,7 +266,8 @@ struct running {
     double sums[TILE];
 };
 
-/* Forms a tile of sums, the last row first. Goes on from `running` if that has the same last row. */
+/* Forms a tile of sums, the last row first. Goes on from `running` if that has the same last
+ * row. */
 static void sum_rows(const struct trajd_stream *stream, const char *at, int64_t row_count,
                      uint32_t count, struct running *running)
 {

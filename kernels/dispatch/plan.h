@@ -26,8 +26,8 @@ enum trajd_status trajd_plan_create(const struct trajd_resample_request *shape,
                                     const struct trajd_device_facts *facts, const char *variant,
                                     struct trajd_plan **plan, struct trajd_error *error);
 
-/* Does the same for runs with a `then` (trajd_plan_run_then), whose work on all windows takes then_ns
- * on one thread. Both together are divided over the threads. */
+/* Does the same for runs with a `then` (trajd_plan_run_then), whose work on all windows takes
+ * then_ns on one thread. Both together are divided over the threads. */
 enum trajd_status trajd_plan_create_then(const struct trajd_resample_request *shape, double then_ns,
                                          const struct trajd_device_facts *facts,
                                          const char *variant, struct trajd_plan **plan,
@@ -44,8 +44,8 @@ enum trajd_status trajd_plan_run(struct trajd_plan *plan,
                                  const struct trajd_resample_request *request,
                                  struct trajd_pool *pool, struct trajd_error *error);
 
-/* Does the same, and calls `then` for each slice of windows [begin, end) when it is complete, in the
- * thread that made it. */
+/* Does the same, and calls `then` for each slice of windows [begin, end) when it is complete, in
+ * the thread that made it. */
 enum trajd_status trajd_plan_run_then(struct trajd_plan *plan,
                                       const struct trajd_resample_request *request,
                                       void (*then)(void *context, uint32_t begin, uint32_t end),

@@ -19,19 +19,19 @@
  * for a CPU, and device memory for a GPU; the structs of a request are always host memory. open and
  * plan_create allocate, and run does not.
  *
- * Errors. A function that returns enum trajd_status returns TRAJD_OK or the status of the error, and
- * fills *error; `error` may be NULL. If run returns an error, it has written nothing. NaN, gaps and
- * missing rows are not errors: the mask says so for each step. If the stamps of a clock do not
+ * Errors. A function that returns enum trajd_status returns TRAJD_OK or the status of the error,
+ * and fills *error; `error` may be NULL. If run returns an error, it has written nothing. NaN, gaps
+ * and missing rows are not errors: the mask says so for each step. If the stamps of a clock do not
  * ascend, a run stays inside the arrays, but it may use other rows.
  *
  * Threads. Any thread may call any function at any time, and several threads may run one plan at
  * the same time. Runs that share the threads of one `struct trajd_kernels` take turns. Close and
- * destroy need that no other thread uses the object. After a fork the child may run plans that
- * were made with thread_count 1, and no others.
+ * destroy need that no other thread uses the object. After a fork the child may run plans that were
+ * made with thread_count 1, and no others.
  *
  * ABI. The library's name changes (libtrajd_kernels.so.2) if a change breaks programs. The members
- * `reserved` of structs are zero, so that structs keep their size when they get members. Zero is the
- * default of every member of the options. The numbers of enums do not change. */
+ * `reserved` of structs are zero, so that structs keep their size when they get members. Zero is
+ * the default of every member of the options. The numbers of enums do not change. */
 #ifndef TRAJD_KERNELS_H
 #define TRAJD_KERNELS_H
 
@@ -65,8 +65,8 @@ struct trajd_kernels_options {
 
 /* Starts the threads, or opens the GPU in its primary context. The threads block all signals. The
  * caller closes *kernels.
- * TRAJD_ERR_ARGUMENT: wrong options; TRAJD_ERR_UNSUPPORTED: the library has no CUDA kernels, or none
- * for this GPU; TRAJD_ERR_NOT_FOUND: no such GPU, or its driver is missing or too old;
+ * TRAJD_ERR_ARGUMENT: wrong options; TRAJD_ERR_UNSUPPORTED: the library has no CUDA kernels, or
+ * none for this GPU; TRAJD_ERR_NOT_FOUND: no such GPU, or its driver is missing or too old;
  * TRAJD_ERR_SYSTEM: a thread cannot be started. */
 enum trajd_status trajd_kernels_open(const struct trajd_kernels_options *options,
                                      struct trajd_kernels **kernels, struct trajd_error *error);
@@ -80,8 +80,8 @@ void trajd_kernels_close(struct trajd_kernels **kernels);
  * NULL; a stream whose scale and offset, derivative or mask is NULL there may have them later. Only
  * if window_rows is not NULL in the shape may requests have it. window_count is at least 1.
  * `variant` NULL: chosen by rule; else the name of a variant, such as "reference".
- * TRAJD_ERR_ARGUMENT, TRAJD_ERR_UNSUPPORTED: the shape breaks a rule of resample.h, which the message
- * names ("streams[3]: ..."). */
+ * TRAJD_ERR_ARGUMENT, TRAJD_ERR_UNSUPPORTED: the shape breaks a rule of resample.h, which the
+ * message names ("streams[3]: ..."). */
 enum trajd_status trajd_kernels_plan_create(struct trajd_kernels *kernels,
                                             const struct trajd_resample_request *shape,
                                             const char *variant, struct trajd_kernels_plan **plan,

@@ -4,7 +4,8 @@
  *
  *     bench_augment
  *
- * Frames are in memory, and buffers are used again: 16 frames in turn, more than the second cache. */
+ * Frames are in memory, and buffers are used again: 16 frames in turn, more than the second
+ * cache. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,9 +3,9 @@
  *
  *     bench_frames FILE LAYOUT HELPER
  *
- * Prints a line for each stream of frames: name, form, frames, bytes of the frames, bytes that pread
- * reads, and the best CPU times of both in seconds. Both read ROWS_PER_CALL rows at a time, from the
- * page cache. */
+ * Prints a line for each stream of frames: name, form, frames, bytes of the frames, bytes that
+ * pread reads, and the best CPU times of both in seconds. Both read ROWS_PER_CALL rows at a time,
+ * from the page cache. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -6,8 +6,8 @@
 
 /* Aborts unless the memory is "device memory" of the stream's GPU. */
 void trajd_fake_need_device(void *stream, const void *memory, const char *what);
-/* Appends a call to the stream, which frees `context`, memory of malloc, behind it. A stream that is lost
- * does not call. */
+/* Appends a call to the stream, which frees `context`, memory of malloc, behind it. A stream that
+ * is lost does not call. */
 enum trajd_status trajd_fake_call(void *stream, void (*call)(void *context), void *context,
                                   struct trajd_error *error);
 

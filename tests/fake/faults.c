@@ -2,11 +2,12 @@
  * The page in the file TRAJD_TEST_FAULTS controls them while the program runs (struct page;
  * tests/support/faults.py).
  *
- * Memory: an allocation counts where trajd's own code asks for it, directly or through libc, libyaml
- * and libdeflate. So the call stack is followed to the first address that lies in trajd's program or
- * libtrajd, or in another library. What libzmq, libstdc++ or libhdf5 ask for never fails: libzmq
- * aborts by design where it gets no memory. The program TRAJD_TEST_PROGRAM counts, no other one. In a
- * program that contains libhdf5, TRAJD_TEST_OWN is the part BEGIN-END that is trajd's. */
+ * Memory: an allocation counts where trajd's own code asks for it, directly or through libc,
+ * libyaml and libdeflate. So the call stack is followed to the first address that lies in trajd's
+ * program or libtrajd, or in another library. What libzmq, libstdc++ or libhdf5 ask for never
+ * fails: libzmq aborts by design where it gets no memory. The program TRAJD_TEST_PROGRAM counts, no
+ * other one. In a program that contains libhdf5, TRAJD_TEST_OWN is the part BEGIN-END that is
+ * trajd's. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -32,8 +33,8 @@
 #define RANGES_MAX 32
 #define CALLS_MAX 8192
 
-/* A counted allocation: its place as addr2line wants it, and a hash of trajd's functions that led to
- * it. */
+/* A counted allocation: its place as addr2line wants it, and a hash of trajd's functions that led
+ * to it. */
 struct call {
     uint64_t place, stack;
 };
@@ -80,8 +81,8 @@ static const struct range *range_of(uintptr_t address)
     return NULL;
 }
 
-/* Follows the call stack. Ends at once if the first address that is not of a followed library is not
- * trajd's. */
+/* Follows the call stack. Ends at once if the first address that is not of a followed library is
+ * not trajd's. */
 static _Unwind_Reason_Code visit(struct _Unwind_Context *context, void *data)
 {
     struct call *call = data;
@@ -354,8 +355,8 @@ static int add_range(struct dl_phdr_info *info, size_t size, void *data)
     return 0;
 }
 
-/* Leaves of the program's range the two parts "BEGIN-END,BEGIN-END": libhdf5 and the CUDA runtime lie
- * between trajd's own code and behind it. */
+/* Leaves of the program's range the two parts "BEGIN-END,BEGIN-END": libhdf5 and the CUDA runtime
+ * lie between trajd's own code and behind it. */
 static void limit_own_range(const char *text)
 {
     uintptr_t begin[2], end[2];

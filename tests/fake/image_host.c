@@ -1,5 +1,5 @@
-/* kernels/image/cuda/image_gpu.h without a GPU: the CPU's augmentation and finish, on the thread of a
- * simulated stream. */
+/* kernels/image/cuda/image_gpu.h without a GPU: the CPU's augmentation and finish, on the thread of
+ * a simulated stream. */
 #include <errno.h>
 #include <stdlib.h>
 

@@ -2,7 +2,8 @@
 /* The object header of a dataset and its tree of chunks from a hostile file: the walk ends, and
  * visits no more chunks than it may.
  *
- * Input: a head of HEAD_BYTES (rank, most chunks, offset of the header in steps of 8), then the file. */
+ * Input: a head of HEAD_BYTES (rank, most chunks, offset of the header in steps of 8), then the
+ * file. */
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>

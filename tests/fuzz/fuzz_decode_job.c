@@ -1,8 +1,8 @@
 // libs: trajd_decode_child
 /* Packets of a parent to the helper program: a setup and two jobs that fit together, perhaps with
- * another setup between the jobs, and with bytes of them changed. Input: what is prepared (bit 0), and
- * whether there are two setups (bit 1); the number of changes, each of a place and a value; then the
- * encoded frame in the input memory. */
+ * another setup between the jobs, and with bytes of them changed. Input: what is prepared (bit 0),
+ * and whether there are two setups (bit 1); the number of changes, each of a place and a value;
+ * then the encoded frame in the input memory. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>

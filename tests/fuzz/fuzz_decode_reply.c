@@ -1,6 +1,6 @@
 // libs: trajd_decode
-/* Replies of a helper program that a picture has taken over, to the parent's side. Input: the number
- * of frames of the job, the replies' count and what is wrong with them, then the reasons. */
+/* Replies of a helper program that a picture has taken over, to the parent's side. Input: the
+ * number of frames of the job, the replies' count and what is wrong with them, then the reasons. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>

@@ -1,9 +1,9 @@
 // libs: trajd_index
-/* References to a heap, its collections, offsets of packed rows and padded rows from a hostile file:
- * what trajd_array_check accepts can be read, or is refused, without touching other memory.
+/* References to a heap, its collections, offsets of packed rows and padded rows from a hostile
+ * file: what trajd_array_check accepts can be read, or is refused, without touching other memory.
  *
- * Input: a head of HEAD_BYTES (form, rows, width, offset, payload's offset and size in steps of 16),
- * then the file. */
+ * Input: a head of HEAD_BYTES (form, rows, width, offset, payload's offset and size in steps of
+ * 16), then the file. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>

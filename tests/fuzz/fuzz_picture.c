@@ -1,6 +1,6 @@
 // libs: trajd_index
-/* The first bytes of a frame from a hostile file. Input: encoding and colour, whether the layout has
- * a size, then the row. What is accepted has a size that a decoder can take. */
+/* The first bytes of a frame from a hostile file. Input: encoding and colour, whether the layout
+ * has a size, then the row. What is accepted has a size that a decoder can take. */
 #include <stdlib.h>
 
 #include "daemon/index/rows/picture_header.h"

@@ -3,8 +3,8 @@
  * the protocol, or the connection ends. All descriptors are closed.
  *
  * Input: the kind of the descriptors, their number, the seals of a memory file, its pages, two
- * bytes of the length of the frame; then the frame, and after it the memory file's bytes (a block is
- * fuzz_block.c's subject). */
+ * bytes of the length of the frame; then the frame, and after it the memory file's bytes (a block
+ * is fuzz_block.c's subject). */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

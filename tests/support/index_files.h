@@ -1,6 +1,6 @@
-/* HDF5 files that a script writes for a group of tests, such as those of make_index_files.py: one for
- * each thing that an index must keep, quarantine or refuse. Short ways to index them. All functions but the first fail the running test where
- * they cannot do their work. */
+/* HDF5 files that a script writes for a group of tests, such as those of make_index_files.py: one
+ * for each thing that an index must keep, quarantine or refuse. Short ways to index them. All
+ * functions but the first fail the running test where they cannot do their work. */
 #ifndef TRAJD_TESTS_INDEX_FILES_H
 #define TRAJD_TESTS_INDEX_FILES_H
 

@@ -72,8 +72,8 @@ void trajd_session_end_epoch(struct trajd_client *client)
     trajd_carried_drop(client);
 }
 
-/* Returns which form of pictures to request. A feed that is opened again keeps its form, because the
- * program knows its tensors. */
+/* Returns which form of pictures to request. A feed that is opened again keeps its form, because
+ * the program knows its tensors. */
 static enum trajd_wire_unfinished choose_form(const struct trajd_client *client)
 {
     static_assert((int)TRAJD_RATHER_UNFINISHED == (int)TRAJD_WIRE_RATHER_UNFINISHED &&

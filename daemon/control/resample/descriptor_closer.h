@@ -18,8 +18,8 @@ struct trajd_closer;
 
 /* Starts the thread. */
 enum trajd_status trajd_closer_create(struct trajd_closer **closer, struct trajd_error *error);
-/* Waits up to a second for the queue to get empty, and clears the pointer. A thread that hangs stays,
- * with the descriptors behind it, until the process ends. NULL is fine. */
+/* Waits up to a second for the queue to get empty, and clears the pointer. A thread that hangs
+ * stays, with the descriptors behind it, until the process ends. NULL is fine. */
 void trajd_closer_destroy(struct trajd_closer **closer);
 /* Returns true if the queue has room for `count` more descriptors. */
 bool trajd_closer_has_room(struct trajd_closer *closer, uint32_t count);

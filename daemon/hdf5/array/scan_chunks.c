@@ -39,7 +39,8 @@ static int visit_chunk(const hsize_t *begin, unsigned mask, haddr_t address, hsi
     return H5_ITER_CONT;
 }
 
-/* Some releases give the chunk's number instead of its first element. That does not fit the grid. */
+/* Some releases give the chunk's number instead of its first element. That does not fit the
+ * grid. */
 static bool list_fast(struct trajd_scan *scan, hid_t dataset, uint64_t count,
                       struct chunk_visit *visit)
 {

@@ -1,6 +1,6 @@
-/* Describes packed frames: a group with two datasets in place of one. `bytes` (N) u8 holds the frames
- * one after another, `offsets` (T + 1) i64 where each begins and the last ends. Attributes of the
- * group say what the pixels mean. */
+/* Describes packed frames: a group with two datasets in place of one. `bytes` (N) u8 holds the
+ * frames one after another, `offsets` (T + 1) i64 where each begins and the last ends. Attributes
+ * of the group say what the pixels mean. */
 #include <stdio.h>
 #include <string.h>
 

@@ -66,8 +66,8 @@ static const char *class_name(H5T_class_t class)
     }
 }
 
-/* Sets the type of an enum: bool, or its integers. Names of one byte are u8, also where the file has
- * i8 and no negative names. */
+/* Sets the type of an enum: bool, or its integers. Names of one byte are u8, also where the file
+ * has i8 and no negative names. */
 static const char *set_enum(hid_t type, struct trajd_array *array)
 {
     const hid_t integers = H5Tget_super(type);

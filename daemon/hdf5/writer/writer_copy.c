@@ -58,8 +58,8 @@ static bool is_first_report(struct trajd_writer *writer, const char *path)
     return true;
 }
 
-/* Copies a dataset or a named type. Its attributes are copied one by one, so that one that cannot be
- * read does not lose the object. H5Ocopy fails if libhdf5 cannot list the attributes; then the
+/* Copies a dataset or a named type. Its attributes are copied one by one, so that one that cannot
+ * be read does not lose the object. H5Ocopy fails if libhdf5 cannot list the attributes; then the
  * values are copied. */
 static void copy_object(const struct trajd_writer_beside *beside, hid_t from, hid_t to,
                         const char *name, const char *path)

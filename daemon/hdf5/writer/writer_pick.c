@@ -1,5 +1,5 @@
-/* Copies datasets that have an entry for each row of the episode, but are no streams: the entries of
- * the rows that the steps take. */
+/* Copies datasets that have an entry for each row of the episode, but are no streams: the entries
+ * of the rows that the steps take. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

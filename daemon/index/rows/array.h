@@ -25,8 +25,8 @@ enum trajd_storage {
     TRAJD_STORAGE_INLINE = 4, /* HDF5's compact storage: the bytes are in the index */
 };
 
-/* How the stored rows become rows. All forms but the first are *encoded*: a row is a run of bytes of
- * its own length, such as a JPEG (encoded.h). */
+/* How the stored rows become rows. All forms but the first are *encoded*: a row is a run of bytes
+ * of its own length, such as a JPEG (encoded.h). */
 enum trajd_row_form {
     TRAJD_ROWS_PLAIN = 0,  /* elements, as they are stored */
     TRAJD_ROWS_PADDED = 1, /* u8 (T, P): the bytes of a row, and zeros behind them */
@@ -68,8 +68,8 @@ struct trajd_array {
     uint64_t cut_rows;                      /* behind the last row: trajd_array_cut left them out */
     uint64_t payload_offset, payload_bytes; /* TRAJD_ROWS_PACKED */
     struct trajd_picture picture;           /* of encoded rows: the first frame */
-    /* TRAJD_ROWS_PACKED: how `trajctl pack --prepare` made the frames, as the file says it, in up to
-     * TRAJD_PREPARATION_TEXT_MAX bytes (window/picture/picture_prepared.h). NULL: as recorded */
+    /* TRAJD_ROWS_PACKED: how `trajctl pack --prepare` made the frames, as the file says it, in up
+     * to TRAJD_PREPARATION_TEXT_MAX bytes (window/picture/picture_prepared.h). NULL: as recorded */
     const char *preparation;
     const uint8_t *inline_bytes;
     uint32_t filter_count;
@@ -122,15 +122,15 @@ struct trajd_array_reader;
 enum trajd_status trajd_array_reader_create(struct trajd_array_reader **reader,
                                             struct trajd_error *error);
 void trajd_array_reader_destroy(struct trajd_array_reader **reader);
-/* Keeps inflated chunks of at most 64 MiB from now on, or drops them. All reads meanwhile must be from
- * one file that does not change. For slices of the same arrays. */
+/* Keeps inflated chunks of at most 64 MiB from now on, or drops them. All reads meanwhile must be
+ * from one file that does not change. For slices of the same arrays. */
 void trajd_array_reader_keep(struct trajd_array_reader *reader, bool keeps);
 
-/* Reads stored rows [row_begin, row_begin + row_count) densely into `rows`, which has room for row_count *
- * row_bytes. Reads with pread and inflates each chunk once, however many of its rows are requested.
- * Blocks. TRAJD_ERR_IO (with errno) where a read fails or the file ends early; TRAJD_ERR_DATA where
- * a chunk does not inflate to its size or fails its checksum, with chunk and offset;
- * TRAJD_ERR_ARGUMENT where the array lacks the rows; TRAJD_ERR_MEMORY. */
+/* Reads stored rows [row_begin, row_begin + row_count) densely into `rows`, which has room for
+ * row_count * row_bytes. Reads with pread and inflates each chunk once, however many of its rows
+ * are requested. Blocks. TRAJD_ERR_IO (with errno) where a read fails or the file ends early;
+ * TRAJD_ERR_DATA where a chunk does not inflate to its size or fails its checksum, with chunk and
+ * offset; TRAJD_ERR_ARGUMENT where the array lacks the rows; TRAJD_ERR_MEMORY. */
 enum trajd_status trajd_array_read(struct trajd_array_reader *reader, int fd,
                                    const struct trajd_array *array, uint64_t row_begin,
                                    uint64_t row_count, void *rows, struct trajd_error *error);

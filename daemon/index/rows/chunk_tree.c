@@ -48,8 +48,8 @@ static bool read_layout(const struct walk *walk, const uint8_t *data, uint32_t b
     return true;
 }
 
-/* Reads the messages of a block. *further becomes the next block. Returns true where one of them has
- * the place of the tree. */
+/* Reads the messages of a block. *further becomes the next block. Returns true where one of them
+ * has the place of the tree. */
 static bool read_block(const struct walk *walk, struct block at, struct block *further,
                        uint64_t *tree)
 {
@@ -100,8 +100,8 @@ static bool visit_chunk(struct walk *walk, const uint8_t *entry, uint64_t offset
     return ++walk->count <= walk->most && walk->visit(walk->context, first, &chunk);
 }
 
-/* Visits the chunks below a node. Each node has an entry, so the number of chunks bounds that of the
- * nodes. */
+/* Visits the chunks below a node. Each node has an entry, so the number of chunks bounds that of
+ * the nodes. */
 static bool visit_node(struct walk *walk, uint64_t offset, uint32_t level)
 {
     const uint64_t entry_bytes = 8 + 8 * ((uint64_t)walk->rank + 1) + 8;

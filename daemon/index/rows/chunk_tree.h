@@ -23,9 +23,9 @@
 typedef bool trajd_chunk_visitor(void *context, const uint64_t first[TRAJD_ARRAY_MAX_RANK],
                                  const struct trajd_chunk *chunk);
 
-/* Visits the chunks of the dataset whose object header lies at `header`, in a file whose offsets have
- * 8 bytes. *count becomes their number, at most `most`. Returns false where there is no such tree,
- * it is damaged, it has more chunks, or a visit returned false. Reads with pread. Blocks. */
+/* Visits the chunks of the dataset whose object header lies at `header`, in a file whose offsets
+ * have 8 bytes. *count becomes their number, at most `most`. Returns false where there is no such
+ * tree, it is damaged, it has more chunks, or a visit returned false. Reads with pread. Blocks. */
 bool trajd_chunk_tree_walk(int fd, uint64_t header, uint32_t rank, uint64_t most,
                            trajd_chunk_visitor *visit, void *context, uint64_t *count);
 

@@ -97,8 +97,8 @@ void trajd_encoded_reader_keep(struct trajd_encoded_reader *reader, bool keeps)
     trajd_array_reader_keep(reader->arrays, keeps);
 }
 
-/* Makes room for `size` bytes in all, and keeps the bytes that are there. Grows by half at least, so
- * that many small runs do not move it often. */
+/* Makes room for `size` bytes in all, and keeps the bytes that are there. Grows by half at least,
+ * so that many small runs do not move it often. */
 static enum trajd_status grow(uint8_t **bytes, uint64_t *capacity, uint64_t size,
                               struct trajd_error *error)
 {
@@ -117,8 +117,8 @@ static enum trajd_status grow(uint8_t **bytes, uint64_t *capacity, uint64_t size
 
 /* ---- padded rows and strings ---- */
 
-/* Returns the length of a row without the zeros at its end. Compares large blocks first, because the
- * padding may be as long as the content. */
+/* Returns the length of a row without the zeros at its end. Compares large blocks first, because
+ * the padding may be as long as the content. */
 static uint64_t length_without_zeros(const uint8_t *row, uint64_t size)
 {
     static const uint8_t zeros[512];

@@ -36,8 +36,8 @@ enum trajd_status trajd_encoded_read(struct trajd_encoded_reader *reader, int fd
 uint64_t trajd_encoded_row_room(const struct trajd_array *array, uint64_t size);
 
 /* Returns the bytes of the frame that a row holds, and what it is: those of the row, but all of raw
- * pixels, which may end with zeros like a padding. A bad frame has those of the row, and no picture.
- * `image`: with the size of the frames. */
+ * pixels, which may end with zeros like a padding. A bad frame has those of the row, and no
+ * picture. `image`: with the size of the frames. */
 uint64_t trajd_encoded_frame_bytes(const struct trajd_array *array,
                                    const struct trajd_row_bytes *row,
                                    const struct trajd_layout_image *image,

@@ -1,5 +1,5 @@
-/* The global heap of an HDF5 file: where values of variable length lie. A row of such a dataset is a
- * reference of 16 bytes, which leads to an object in a collection:
+/* The global heap of an HDF5 file: where values of variable length lie. A row of such a dataset is
+ * a reference of 16 bytes, which leads to an object in a collection:
  *
  *     reference  := u32 length, u64 address of the collection, u32 index of the object
  *     collection := "GCOL", u8 version 1, 3 bytes 0, u64 size of all, object*

@@ -23,8 +23,8 @@ enum trajd_status trajd_picture_examine(const uint8_t *bytes, uint64_t size, uin
                                         const struct trajd_layout_image *image,
                                         struct trajd_picture *picture, struct trajd_error *error);
 
-/* Returns whether the row of a prepared frame is a text. In the place of a frame that cannot be decoded,
- * `trajctl pack --prepare` writes the reason. */
+/* Returns whether the row of a prepared frame is a text. In the place of a frame that cannot be
+ * decoded, `trajctl pack --prepare` writes the reason. */
 bool trajd_picture_is_reason(const uint8_t *bytes, uint64_t size);
 
 /* Returns the bytes of the picture's pixels. */

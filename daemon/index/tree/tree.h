@@ -1,5 +1,5 @@
-/* The tree of one HDF5 file: all its groups and datasets with their shapes, types, storage and short
- * attributes. It needs no layout, so it describes files that no layout knows. It has no rows.
+/* The tree of one HDF5 file: all its groups and datasets with their shapes, types, storage and
+ * short attributes. It needs no layout, so it describes files that no layout knows. It has no rows.
  *
  * A child process (trajd-indexer) reads the file and sends lines of text; fields are separated by a
  * tab, and no name has control characters:

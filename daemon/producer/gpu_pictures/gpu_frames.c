@@ -131,7 +131,8 @@ uint64_t trajd_gpu_frames_stride(const struct trajd_gpu_frames *frames)
 
 /* ---- frames ---- */
 
-/* Returns where the table has the slot of a frame, counted from 1. NULL: no memory, or no such row. */
+/* Returns where the table has the slot of a frame, counted from 1. NULL: no memory, or no such
+ * row. */
 static uint32_t *find_place(const struct trajd_gpu_frames *frames, uint32_t episode_index,
                             uint32_t row)
 {

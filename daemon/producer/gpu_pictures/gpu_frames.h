@@ -1,11 +1,11 @@
-/* Prepared frames that stay in a GPU's memory. They are those of one view (daemon/cache/frames.h), and
- * feeds that share the view share them. They are filled one by one, when a batch first needs them,
- * until the share of gpu.rows that the view got is full; then they stay. The other frames travel with
- * each batch.
+/* Prepared frames that stay in a GPU's memory. They are those of one view (daemon/cache/frames.h),
+ * and feeds that share the view share them. They are filled one by one, when a batch first needs
+ * them, until the share of gpu.rows that the view got is full; then they stay. The other frames
+ * travel with each batch.
  *
  * open and close are called by the thread that makes and closes feeds. The other functions are
- * thread-safe. One feed at a time brings frames: between begin_adding and end_adding it finds again what
- * is there, and takes, copies and adds the rest. So no two slots hold the same frame. */
+ * thread-safe. One feed at a time brings frames: between begin_adding and end_adding it finds again
+ * what is there, and takes, copies and adds the rest. So no two slots hold the same frame. */
 #ifndef TRAJD_PRODUCER_GPU_FRAMES_H
 #define TRAJD_PRODUCER_GPU_FRAMES_H
 
@@ -14,8 +14,8 @@
 
 struct trajd_gpu_frames;
 
-/* Opens the frames of a view, or shares open ones. Takes memory for all frames of the stream, or what
- * gpu.rows has left. frame_bytes: of a prepared frame. The caller closes. TRAJD_ERR_MEMORY. */
+/* Opens the frames of a view, or shares open ones. Takes memory for all frames of the stream, or
+ * what gpu.rows has left. frame_bytes: of a prepared frame. The caller closes. TRAJD_ERR_MEMORY. */
 enum trajd_status trajd_gpu_frames_open(struct trajd_gpu *gpu, const struct trajd_dataset *dataset,
                                         uint32_t stream_index, const struct trajd_frame_view *view,
                                         uint64_t frame_bytes, struct trajd_gpu_frames **frames,
@@ -38,8 +38,8 @@ void trajd_gpu_frames_end_adding(struct trajd_gpu_frames *frames);
 void *trajd_gpu_frames_take(struct trajd_gpu_frames *frames);
 /* Gives back memory of `take` that no frame was added for. */
 void trajd_gpu_frames_give_back(struct trajd_gpu_frames *frames, void *memory);
-/* Adds the frame that was copied to memory of `take`; the copy has ended. Returns false, and gives the
- * memory back, if there is no host memory for the table. */
+/* Adds the frame that was copied to memory of `take`; the copy has ended. Returns false, and gives
+ * the memory back, if there is no host memory for the table. */
 bool trajd_gpu_frames_add(struct trajd_gpu_frames *frames, uint32_t episode_index, uint32_t row,
                           void *memory);
 

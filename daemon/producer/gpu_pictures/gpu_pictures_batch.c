@@ -29,8 +29,8 @@ static int compare(const void *a, const void *b)
     return (x->key > y->key) - (x->key < y->key);
 }
 
-/* Finds the addresses of all frames that are on the GPU, and lists the uses of the others, those of the
- * same frame side by side. */
+/* Finds the addresses of all frames that are on the GPU, and lists the uses of the others, those of
+ * the same frame side by side. */
 static uint32_t list_absent(struct making *making)
 {
     const struct trajd_producer_picture *picture = making->picture;
@@ -144,8 +144,8 @@ static enum trajd_status bring(struct making *making, struct trajd_frame_use *pi
     return status;
 }
 
-/* Brings frames to the GPU, some at once: as many as have room in host memory. Where there is no room
- * for one, waits until other feeds have unpinned theirs. */
+/* Brings frames to the GPU, some at once: as many as have room in host memory. Where there is no
+ * room for one, waits until other feeds have unpinned theirs. */
 static enum trajd_status bring_all(struct making *making, struct trajd_frame_use *pinned,
                                    uint32_t count, const void **found, struct trajd_error *error)
 {

@@ -1,5 +1,5 @@
-/* Inside the pictures of a GPU feed: gpu_pictures.c makes and destroys them, gpu_pictures_batch.c makes
- * those of one batch. */
+/* Inside the pictures of a GPU feed: gpu_pictures.c makes and destroys them, gpu_pictures_batch.c
+ * makes those of one batch. */
 #ifndef TRAJD_PRODUCER_GPU_PICTURES_INTERNAL_H
 #define TRAJD_PRODUCER_GPU_PICTURES_INTERNAL_H
 

@@ -38,7 +38,8 @@
 #define SESSION_BUDGET_BYTES (UINT64_C(1) << 20) /* in addition, for each possible session */
 
 #define NEWCOMER_NS (2 * UINT64_C(1000000000)) /* the time to begin a session, where many wait */
-/* A peer that is cut connects again. While connections are cut, so many are accepted in each turn. */
+/* A peer that is cut connects again. While connections are cut, so many are accepted in each
+ * turn. */
 #define CUTS_NS UINT64_C(1000000000)
 #define TURN_NS UINT64_C(100000000)
 #define TURN_CONNECTIONS 10u

@@ -40,7 +40,8 @@ void trajd_connections_set_session(int descriptor, bool has_session);
 void trajd_connections_watch(uint64_t now_ns);
 /* Notes a message that a worker does not send. Cuts the connection after a number of them. */
 void trajd_connections_blame(int descriptor);
-/* Returns true if the connection was cut. What libzmq had received from it is worth nothing then. */
+/* Returns true if the connection was cut. What libzmq had received from it is worth nothing
+ * then. */
 bool trajd_connections_is_cut(int descriptor);
 /* Returns how many bytes the daemon has sent that a local peer has not read, or that a remote one
  * has not acknowledged. */

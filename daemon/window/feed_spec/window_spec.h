@@ -152,14 +152,14 @@ void trajd_window_spec_destroy(struct trajd_window_spec **spec);
 
 /* ---- window_spec.c ---- */
 
-/* Returns the i-th file that the feed names, as it is written: `ranges:` of its members, then `norm:
- * {stats: FILE}`. NULL: there are no more. */
+/* Returns the i-th file that the feed names, as it is written: `ranges:` of its members, then
+ * `norm: {stats: FILE}`. NULL: there are no more. */
 const char *trajd_spec_file(const struct trajd_window_spec *spec, uint32_t i);
 
 /* ---- window_spec_select.c ---- */
 
-/* Reads the files of `ranges:`, relative to `folder`. As with trajd_spec_norm_load, a plan rejects a
- * specification whose files were not read. */
+/* Reads the files of `ranges:`, relative to `folder`. As with trajd_spec_norm_load, a plan rejects
+ * a specification whose files were not read. */
 enum trajd_status trajd_spec_ranges_load(struct trajd_window_spec *spec, const char *folder,
                                          struct trajd_error *error);
 /* Returns a digest of the content of all `ranges:` of the feed. */

@@ -13,8 +13,8 @@ struct trajd_sampler_order {
 
 void trajd_sampler_order_make(const struct trajd_sampler *sampler, uint64_t epoch,
                               struct trajd_sampler_order *order);
-/* Writes the windows at some positions of that pass, each less than its length, as trajd_sampler_at does one by
- * one, but faster. */
+/* Writes the windows at some positions of that pass, each less than its length, as trajd_sampler_at
+ * does one by one, but faster. */
 void trajd_sampler_order_map(const struct trajd_sampler *sampler,
                              const struct trajd_sampler_order *order, const uint64_t *positions,
                              uint32_t count, struct trajd_window *windows);

@@ -74,8 +74,8 @@ static enum trajd_status read_factor(const struct reader *r, const struct trajd_
     return status;
 }
 
-/* Reads the size of a step's result: in pixels, as a share of the prepared frame's (0.95), or as that
- * of the prepared frame (back). */
+/* Reads the size of a step's result: in pixels, as a share of the prepared frame's (0.95), or as
+ * that of the prepared frame (back). */
 static enum trajd_status read_size(const struct reader *r, const struct trajd_yaml_node *node,
                                    struct trajd_augment_step *step, double *share)
 {

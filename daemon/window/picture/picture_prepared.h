@@ -1,5 +1,5 @@
-/* Preparations in files: `trajctl pack --prepare` writes prepared frames, and how they were made, as
- * the attribute `preparation` of a group of packed frames (clients/cli/pack/README.md). */
+/* Preparations in files: `trajctl pack --prepare` writes prepared frames, and how they were made,
+ * as the attribute `preparation` of a group of packed frames (clients/cli/pack/README.md). */
 #ifndef TRAJD_WINDOW_PICTURE_PREPARED_H
 #define TRAJD_WINDOW_PICTURE_PREPARED_H
 
@@ -43,8 +43,8 @@ enum trajd_status trajd_picture_prepared_read(const char *text, uint32_t channel
 #define TRAJD_PREPARATION_WORDS_SIZE 192
 const char *trajd_picture_describe(const struct trajd_image_preparation *preparation,
                                    char text[TRAJD_PREPARATION_WORDS_SIZE]);
-/* Writes the keys of `image:` that ask for the preparation: "{crop: {top: 40, ...}, resize: [224, 224],
- * filter: area}". Returns `text`. */
+/* Writes the keys of `image:` that ask for the preparation: "{crop: {top: 40, ...}, resize: [224,
+ * 224], filter: area}". Returns `text`. */
 const char *trajd_picture_write_keys(const struct trajd_image_preparation *preparation,
                                      char text[TRAJD_PREPARATION_WORDS_SIZE]);
 

@@ -13,8 +13,8 @@ struct trajd_picture_preset {
 
 #define SHUFFLED "the trainer shuffles the colour steps in each call, here they stay in this order"
 
-/* The keys are the defaults of the trainers' repositories. tests/tools/preset_vectors.py records what
- * their code makes of frames. */
+/* The keys are the defaults of the trainers' repositories. tests/tools/preset_vectors.py records
+ * what their code makes of frames. */
 static const struct trajd_picture_preset presets[] = {
     {"robomimic",
      "{image: {augment: [{crop: 0.90625, excludes_last: true}], draw_per: frame}, layout: chw, "

@@ -1,5 +1,5 @@
-/* What an output says about its pictures: the keys `image:`, `layout:`, and the words of `norm:` for
- * pictures. Reads them, and makes from them how a frame of a given size is prepared. */
+/* What an output says about its pictures: the keys `image:`, `layout:`, and the words of `norm:`
+ * for pictures. Reads them, and makes from them how a frame of a given size is prepared. */
 #ifndef TRAJD_WINDOW_PICTURE_SPEC_H
 #define TRAJD_WINDOW_PICTURE_SPEC_H
 
@@ -86,8 +86,8 @@ enum trajd_status trajd_picture_prepare(const struct trajd_picture_spec *spec,
                                         struct trajd_image_preparation *preparation,
                                         struct trajd_error *error);
 
-/* Makes how prepared frames are augmented, with all sizes in pixels; and how augmented frames become
- * the tensor, in `type`. TRAJD_ERR_ARGUMENT says which key does not fit. */
+/* Makes how prepared frames are augmented, with all sizes in pixels; and how augmented frames
+ * become the tensor, in `type`. TRAJD_ERR_ARGUMENT says which key does not fit. */
 enum trajd_status trajd_picture_finish(const struct trajd_picture_spec *spec,
                                        const struct trajd_image_preparation *preparation,
                                        enum trajd_dtype type, struct trajd_augment *augment,

@@ -21,7 +21,8 @@ struct trajd_picture_words {
 };
 
 /* Writes the words of pictures that the layout describes by `image`, stored as `encoding`, and that
- * the output prepares and augments. `norm:` is not among them: it is no matter of pictures alone. */
+ * the output prepares and augments. `norm:` is not among them: it is no matter of pictures
+ * alone. */
 void trajd_picture_write_words(const struct trajd_picture_spec *spec,
                                const struct trajd_image_preparation *preparation,
                                const struct trajd_augment *augment,

@@ -39,8 +39,9 @@ enum trajd_status trajd_goal_read(const struct trajd_yaml *yaml, const struct tr
 
 bool trajd_goal_is_same(const struct trajd_goal_rule *a, const struct trajd_goal_rule *b);
 
-/* Returns the anchor of the goal, at most last_anchor, which is that of the episode. Where no anchor
- * follows the window's, the goal is last_anchor. Rules that are the same give the same goal. */
+/* Returns the anchor of the goal, at most last_anchor, which is that of the episode. Where no
+ * anchor follows the window's, the goal is last_anchor. Rules that are the same give the same
+ * goal. */
 int64_t trajd_goal_draw(const struct trajd_goal_rule *rule, const struct trajd_goal_key *key,
                         int64_t last_anchor);
 

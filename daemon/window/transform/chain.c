@@ -67,7 +67,8 @@ static const struct trajd_chain_source *source_at(const struct trajd_chain_sourc
 
 /* ---- rotations ---- */
 
-/* Finds the columns of a rotation that names none: the output, or its only source, of that width. */
+/* Finds the columns of a rotation that names none: the output, or its only source, of that
+ * width. */
 static enum trajd_status find_columns(const struct resolver *r,
                                       struct trajd_chain_rotation *rotation)
 {

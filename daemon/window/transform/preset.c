@@ -4,8 +4,8 @@
 
 #include "proto/array_len.h"
 
-/* Chunk lengths and norms are the defaults of the trainers' repositories. ACT's script for real robots
- * takes actions from one step before the observation on (action[max(0, ts - 1):]). */
+/* Chunk lengths and norms are the defaults of the trainers' repositories. ACT's script for real
+ * robots takes actions from one step before the observation on (action[max(0, ts - 1):]). */
 static const struct trajd_preset presets[] = {
     {"openpi", "0..49", "q01_q99", TRAJD_ROTATION_NONE, true, false},
     {"umi", "0..15", NULL, TRAJD_ROTATION_ROT6D, true, true},

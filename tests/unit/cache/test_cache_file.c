@@ -1,5 +1,5 @@
-/* The descriptors of more files than may be open: the longest unused are closed, and each descriptor is
- * of the file that was asked for. */
+/* The descriptors of more files than may be open: the longest unused are closed, and each
+ * descriptor is of the file that was asked for. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
-/* Frames on files that this test writes itself, with an index made by hand. The helper program is the
- * real one. Pauses and inflated chunks are counted by functions in the place of the real ones. */
+/* Frames on files that this test writes itself, with an index made by hand. The helper program is
+ * the real one. Pauses and inflated chunks are counted by functions in the place of the real
+ * ones. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -222,7 +223,8 @@ static int drop_world(void **state)
     return 0;
 }
 
-/* Opens a view whose frames begin at row and column `offset` of the pictures. NULL with an error. */
+/* Opens a view whose frames begin at row and column `offset` of the pictures. NULL with an
+ * error. */
 static struct trajd_frame_view *try_view(struct world *world, uint32_t stream, uint32_t offset,
                                          uint32_t least_frames, struct trajd_error *error)
 {
@@ -326,8 +328,8 @@ static void a_missing_file_is_tried_again_for_one_frame(void **state)
     trajd_frames_close_view(&view);
 }
 
-/* Frames whose helper program was killed are no bad frames: after some tries a pin fails, and the next
- * one decodes them. */
+/* Frames whose helper program was killed are no bad frames: after some tries a pin fails, and the
+ * next one decodes them. */
 static void a_killed_helper_program_makes_no_bad_frame(void **state)
 {
     struct world *world = *state;
@@ -415,7 +417,8 @@ static void a_hanging_filesystem_does_not_stop_others(void **state)
     unlink(path);
 }
 
-/* A small store has room for the frames of many feeds. One that has none says how much is missing. */
+/* A small store has room for the frames of many feeds. One that has none says how much is
+ * missing. */
 static void many_views_fit_into_a_small_store(void **state)
 {
     struct world *world = *state;

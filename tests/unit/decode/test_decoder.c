@@ -191,7 +191,8 @@ static void test_bad_frames(void **state)
     free(good.data);
 }
 
-/* A stream whose rows may have many bytes: all jobs together would not fit into the child's memory. */
+/* A stream whose rows may have many bytes: all jobs together would not fit into the child's
+ * memory. */
 static void test_large_rows(void **state)
 {
     static const uint64_t sizes[] = {UINT64_C(100) << 20, UINT64_C(1) << 40};

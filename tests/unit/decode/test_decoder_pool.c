@@ -116,7 +116,8 @@ static void test_many_threads_share_few_children(void **state)
     assert_in_range(visit_children(NULL), 0, MOST); /* 0: the kernel does not list children */
 }
 
-/* One thread needs one child, whatever it decodes: a killed one is replaced, and counts no frame as bad. */
+/* One thread needs one child, whatever it decodes: a killed one is replaced, and counts no frame as
+ * bad. */
 static void test_a_child_takes_other_kinds(void **state)
 {
     (void)state;

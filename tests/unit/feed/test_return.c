@@ -297,7 +297,8 @@ static void test_the_report_of_a_new_epoch(void **state)
     destroy(world);
 }
 
-/* A worker was further than the journal, or there is none: the log says which batches come again. */
+/* A worker was further than the journal, or there is none: the log says which batches come
+ * again. */
 static void test_the_report_of_batches_without_a_journal(void **state)
 {
     static const struct {

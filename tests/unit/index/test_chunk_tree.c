@@ -1,5 +1,5 @@
-/* chunk_tree.c: the places of chunks as h5py lists them, and headers and trees that are damaged. The
- * file is that of tests/tools/make_chunk_files.py. */
+/* chunk_tree.c: the places of chunks as h5py lists them, and headers and trees that are damaged.
+ * The file is that of tests/tools/make_chunk_files.py. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -99,7 +99,8 @@ static void signs_may_flip_and_values_may_be_missing(void **state)
     assert_int_equal(count_of(COLUMNS, COLUMNS), 1);
 }
 
-/* A column that is nearly 0 beside a quaternion that has one, too, makes a second group of length 1. */
+/* A column that is nearly 0 beside a quaternion that has one, too, makes a second group of length
+ * 1. */
 static void the_group_nearest_to_length_1_is_kept(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Prepared frames on the stand-in GPU: their share of the budget, who shares them, and frames that two
- * feeds add at once. */
+/* Prepared frames on the stand-in GPU: their share of the budget, who shares them, and frames that
+ * two feeds add at once. */
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>

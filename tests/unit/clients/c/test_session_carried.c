@@ -34,8 +34,8 @@ static int close_client(void **state)
     return 0;
 }
 
-/* The daemon dies after a BATCH has come, and before the ring is mapped: nothing can read the batch,
- * so the client leaves it to other workers. */
+/* The daemon dies after a BATCH has come, and before the ring is mapped: nothing can read the
+ * batch, so the client leaves it to other workers. */
 static void test_a_batch_without_its_ring_is_not_kept(void **state)
 {
     struct trajd_wire_open open = {.request = 1};

@@ -66,7 +66,8 @@ static void test_an_error_ends_the_session(void **state)
     assert_true(client->is_over && client->poll_fd_readable);
 }
 
-/* next() returns TIMEOUT where no batch came in time, so the end of a session has another status. */
+/* next() returns TIMEOUT where no batch came in time, so the end of a session has another
+ * status. */
 static void test_a_timeout_of_the_session_is_its_end(void **state)
 {
     (void)state;

@@ -137,7 +137,8 @@ static void test_all_tensors_together_fit_a_slot(void **state)
     assert_int_equal(create(tensors, 3, 4096, &schema, &error), TRAJD_ERR_PROTOCOL);
 }
 
-/* Pictures that the worker finishes: scale and shift are copied, and what does not fit is refused. */
+/* Pictures that the worker finishes: scale and shift are copied, and what does not fit is
+ * refused. */
 static void test_pictures_to_finish(void **state)
 {
     (void)state;

@@ -188,7 +188,8 @@ static void test_stamps_that_no_stream_needs(void **state)
 
 #define FLAG(path, rows) "D;" path ";plain;bool;" rows ";contiguous\n"
 
-/* Arrays that hold several episodes: flags of other lengths do not count, and lengths come first. */
+/* Arrays that hold several episodes: flags of other lengths do not count, and lengths come
+ * first. */
 static void test_split(void **state)
 {
     static const char flags[] = "G;\n" DATASET("action", "90") FLAG("info/dones", "7") //
@@ -222,7 +223,8 @@ static void test_split(void **state)
     destroy(world);
 }
 
-/* Makes a file of `count` episodes. Returns whether a few of them stand for all, and their pattern. */
+/* Makes a file of `count` episodes. Returns whether a few of them stand for all, and their
+ * pattern. */
 static bool find_few(uint32_t count, const char *name, char pattern[DRAFT_PATTERN_SIZE])
 {
     char *text = NULL;

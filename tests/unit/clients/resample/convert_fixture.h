@@ -7,8 +7,8 @@
 
 #include "clients/cli/resample/convert.h"
 
-/* Indexes index_folder/name.hdf5. `layout`: a file in the folder, without its ending; NULL: robomimic. The
- * caller destroys the index. */
+/* Indexes index_folder/name.hdf5. `layout`: a file in the folder, without its ending; NULL:
+ * robomimic. The caller destroys the index. */
 struct trajd_index *convert_open_input(const char *name, const char *layout);
 /* Writes a line in which the name of the folder is FOLDER. */
 void convert_put_line(FILE *out, const char *text);

@@ -22,7 +22,8 @@
 
 static char output[400];
 
-/* The notes of a run, the last progress, and an input that seems to change once the plan is made. */
+/* The notes of a run, the last progress, and an input that seems to change once the plan is
+ * made. */
 struct watch {
     char notes[4096];
     struct trajd_convert_progress last;

@@ -1,5 +1,5 @@
-/* Passes of a sampler: one window of each episode, drawn anew in each pass, and epochs of a declared
- * length, which go on from pass to pass. */
+/* Passes of a sampler: one window of each episode, drawn anew in each pass, and epochs of a
+ * declared length, which go on from pass to pass. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

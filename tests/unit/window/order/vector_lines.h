@@ -8,8 +8,8 @@
 
 #define VECTOR_WORDS_MAX 64
 
-/* Reads a line, whose signed numbers become their two's complement. Returns how many numbers it has;
- * -1 at the end of the file. */
+/* Reads a line, whose signed numbers become their two's complement. Returns how many numbers it
+ * has; -1 at the end of the file. */
 static inline int read_vector(FILE *file, char *kind, uint64_t *words)
 {
     static char line[4096];

@@ -1,5 +1,5 @@
-/* Presets of pictures: each leads to the same as its keys, an output's own keys go first, and what does
- * not fit is refused. */
+/* Presets of pictures: each leads to the same as its keys, an output's own keys go first, and what
+ * does not fit is refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Presets against what the trainers' own code makes of the same frames, with the same parameters where
- * it draws (tests/tools/preset_vectors.py). */
+/* Presets against what the trainers' own code makes of the same frames, with the same parameters
+ * where it draws (tests/tools/preset_vectors.py). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
