@@ -53,7 +53,7 @@ void trajd_producer_report(const struct trajd_producer *producer, FILE *out)
 {
     trajd_window_report(producer->plan, out);
     trajd_producer_report_norm(producer, out);
-    fprintf(out, "  %u slots of %llu bytes, kernels: %s\n", producer->slot_count,
+    fprintf(out, "  %u slots of %llu bytes\n  kernels: %s\n", producer->slot_count,
             (unsigned long long)producer->schema.slot_size_bytes,
             trajd_plan_describe(producer->members[0].kernel_plan));
 }

@@ -56,15 +56,80 @@ const char *trajd_window_target_kind_name(const struct trajd_window_plan *plan,
                                            : kind_names[trajd_plan_kind(plan, target)];
 }
 
+/* Returns the stream's name where the output's name does not tell it, else "". */
 static const char *source_name(const struct trajd_window_plan *plan,
-                               const struct trajd_plan_target *target, char *text, size_t size)
+                               const struct trajd_plan_target *target)
 {
     const char *name = trajd_plan_stream(plan, target)->name;
 
-    if (target->stream_index != TRAJD_PLAN_ABSENT)
-        return name;
-    snprintf(text, size, "(none: filled)");
-    return text;
+    if (target->stream_index == TRAJD_PLAN_ABSENT)
+        return "(none: filled)";
+    return strcmp(name, plan->outputs[target->output_index].name) ? name : "";
+}
+
+enum { CELL_COUNT = 7 };
+
+/* The cells of a line of the table. */
+struct report_line {
+    const char *cells[CELL_COUNT];
+    char clock[2 * TRAJD_RATES_TEXT_SIZE], grid[160], tensor[128];
+};
+
+static void make_line(const struct trajd_window_plan *plan, uint32_t which,
+                      struct report_line *line)
+{
+    const struct trajd_plan_target *target = &plan->targets[which];
+    const struct trajd_plan_output *output = &plan->outputs[target->output_index];
+    const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
+    struct trajd_text tensor = {line->tensor, sizeof line->tensor, 0};
+
+    *line = (struct report_line){.cells = {output->name, line->clock,
+                                           trajd_window_target_kind_name(plan, target), line->grid,
+                                           trajd_role_name(output->role), line->tensor,
+                                           source_name(plan, target)},
+                                 .tensor = "not delivered"};
+    write_clock(plan, bracket->clock_index, line->clock, sizeof line->clock);
+    write_grid(plan, &plan->grids[bracket->grid_index], line->grid, sizeof line->grid);
+    if (!output->is_hidden)
+        trajd_plan_write_tensor(output, plan->spec->global_batch, &tensor);
+}
+
+/* Widens the columns so that the line fits. */
+static void measure_line(const struct report_line *line, int widths[CELL_COUNT])
+{
+    for (int c = 0; c < CELL_COUNT; c++)
+        if ((int)strlen(line->cells[c]) > widths[c])
+            widths[c] = (int)strlen(line->cells[c]);
+}
+
+/* Prints a line without the last column if that is empty. */
+static void print_line(const struct report_line *line, const int widths[CELL_COUNT], FILE *out)
+{
+    const int last = *line->cells[CELL_COUNT - 1] ? CELL_COUNT - 1 : CELL_COUNT - 2;
+
+    for (int c = 0; c < last; c++)
+        fprintf(out, "  %-*s", widths[c], line->cells[c]);
+    fprintf(out, "  %s\n", line->cells[last]);
+}
+
+static void report_targets(const struct trajd_window_plan *plan, FILE *out)
+{
+    struct report_line head = {.cells = {"output", "clock", "kind", "grid", "role", "tensor", ""}};
+    int widths[CELL_COUNT] = {0};
+    struct report_line line;
+
+    measure_line(&head, widths);
+    for (uint32_t t = 0; t < plan->target_count; t++) {
+        make_line(plan, t, &line);
+        measure_line(&line, widths);
+    }
+    if (widths[CELL_COUNT - 1])
+        head.cells[CELL_COUNT - 1] = "from";
+    print_line(&head, widths, out);
+    for (uint32_t t = 0; t < plan->target_count; t++) {
+        make_line(plan, t, &line);
+        print_line(&line, widths, out);
+    }
 }
 
 /* Says what `episodes:`, a split by count, `windows:` and `epoch:` select. */
@@ -115,25 +180,7 @@ static void report_prepared(const struct trajd_window_plan *plan, FILE *out)
 static void report_outputs(const struct trajd_window_plan *plan, FILE *out)
 {
     report_selection(plan, out);
-    fprintf(out, "  %-26s %-24s %-24s %-11s %-24s %-6s %s\n", "output", "stream", "clock", "kind",
-            "grid", "role", "tensor");
-    for (uint32_t t = 0; t < plan->target_count; t++) {
-        const struct trajd_plan_target *target = &plan->targets[t];
-        const struct trajd_plan_output *output = &plan->outputs[target->output_index];
-        const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
-        char clock[2 * TRAJD_RATES_TEXT_SIZE], grid[160], none[32];
-        char shape[128] = "not delivered";
-        struct trajd_text tensor = {shape, sizeof shape, 0};
-
-        write_clock(plan, bracket->clock_index, clock, sizeof clock);
-        write_grid(plan, &plan->grids[bracket->grid_index], grid, sizeof grid);
-        if (!output->is_hidden)
-            trajd_plan_write_tensor(output, plan->spec->global_batch, &tensor);
-        fprintf(out, "  %-26s %-24s %-24s %-11s %-24s %-6s %s\n", output->name,
-                source_name(plan, target, none, sizeof none), clock,
-                trajd_window_target_kind_name(plan, target), grid, trajd_role_name(output->role),
-                shape);
-    }
+    report_targets(plan, out);
     for (uint32_t o = 0; o < plan->visible_count; o++)
         if (plan->spec->outputs[o].preset) {
             char text[256];
@@ -170,8 +217,8 @@ static void report_mixture(const struct trajd_mixture_plan *plan, FILE *out)
     const uint64_t sum = trajd_mixture_weight_sum(plan->mixture);
 
     fprintf(out,
-            "feed %s: %u datasets, epochs of %llu windows, batches of %u, %llu left over, "
-            "fingerprint %016llx\n",
+            "feed %s: %u datasets, epochs of %llu windows, batches of %u, %llu left over\n"
+            "  fingerprint %016llx\n",
             plan->spec->feed_name, plan->member_count,
             (unsigned long long)trajd_mixture_epoch_windows(plan->mixture),
             plan->spec->global_batch,
@@ -202,8 +249,8 @@ void trajd_window_report(const struct trajd_mixture_plan *plan, FILE *out)
     }
     write_counts(only, counts, sizeof counts);
     fprintf(out,
-            "feed %s: %llu windows of %u episodes (%s), batches of %u, %llu left over, "
-            "fingerprint %016llx\n",
+            "feed %s: %llu windows of %u episodes (%s), batches of %u, %llu left over\n"
+            "  fingerprint %016llx\n",
             plan->spec->feed_name, (unsigned long long)trajd_sampler_window_count(only->sampler),
             only->episode_count, counts, plan->spec->global_batch,
             (unsigned long long)trajd_sampler_dropped_count(only->sampler),

@@ -119,9 +119,9 @@ def test_what_remains_by_hand_is_said(drafts, lab):
 
 def test_guessed_actions(drafts):
     """Where no stream is named as an action, what is named as a command is one."""
-    actions = {lab: re.findall(r"^  (\S+) +(\S+) .* action +[fiu]\d+ \[", checked, re.M) for lab, (_, _, checked, _) in drafts.items()}
+    actions = {lab: re.findall(r"^  (\S+) .* action +[fiu]\d+ \[[\d,]+\](?: +(\S+))?$", checked, re.M) for lab, (_, _, checked, _) in drafts.items()}
     assert all(outputs[0][0] == "actions" for outputs in actions.values() if outputs), actions
-    streams = {lab: [stream for _, stream in outputs] for lab, outputs in actions.items()}
+    streams = {lab: [stream or name for name, stream in outputs] for lab, outputs in actions.items()}
     assert {lab: names for lab, names in streams.items() if not any(name.startswith("action") for name in names)} == {
         "franka_station": [], "drone_flight": [], "rosbag_mobile": ["topics/cmd_vel/angular_z", "topics/cmd_vel/linear_x"],
         "tactile_hand": ["hand/joint_target"], "vr_teleoperation": ["robot/target_q"], "peg_insertion": ["tcp_target"]}

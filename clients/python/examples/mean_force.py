@@ -1,7 +1,8 @@
 """What does a mean over 50 ms do to my force?
 
     python mean_force.py                      a contact that this program makes up
-    python mean_force.py FILE TIMES FORCE     arrays of an HDF5 file: seconds or int64 ns [S], force [S, D] or [S]
+    python mean_force.py FILE TIMES FORCE     arrays of an HDF5 file: seconds or int64 ns [S], force [S, D] or [S];
+                                              needs h5py (pip install h5py)
 
 A policy reads the force at 20 Hz. The program resamples it in three ways, `previous`, `linear` and `mean` over 50 ms,
 and prints what each of them keeps of the peak, the noise and the time of the contact. With matplotlib it writes

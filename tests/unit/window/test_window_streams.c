@@ -225,12 +225,12 @@ static char *report_of(struct fixture *f, const char *outputs)
 static void test_the_report(void **state)
 {
     static const char *const lines[] = {
-        "feed feed: 180 windows of 2 episodes (2 of 2 kept), batches of 4, 0 left over, "
-        "fingerprint 0000000000001234\n",
-        "\n rows cam camera 30 Hz linear rows -1..0 obs f32 [4,2]\n",
-        "\n action arm arm stamped linear 0..5 @ 20 Hz action f64 [4,6]\n",
-        "\n steps arm arm stamped previous -2..0 of camera obs f32 [4,3,2]\n",
-        "\n steps wrench camera 30 Hz previous rows -2..0 obs f32 [4,3,2]\n",
+        "feed feed: 180 windows of 2 episodes (2 of 2 kept), batches of 4, 0 left over\n"
+        " fingerprint 0000000000001234\n",
+        "\n rows camera 30 Hz linear rows -1..0 obs f32 [4,2] cam\n",
+        "\n action arm stamped linear 0..5 @ 20 Hz action f64 [4,6] arm\n",
+        "\n steps arm stamped previous -2..0 of camera obs f32 [4,3,2] arm\n",
+        "\n steps camera 30 Hz previous rows -2..0 obs f32 [4,3,2] wrench\n",
     };
     struct fixture *f = *state;
     char *text;
