@@ -8,6 +8,7 @@
 #include "clients/cli/cli_feed.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/json.h"
+#include "proto/plural.h"
 
 #define MAX_WORKERS 64u
 #define LATENCY_SAMPLES 65536u /* the latest ones of a worker */
@@ -129,9 +130,9 @@ static void print_summary(const struct summary *summary, const struct cli_feed_a
         print_json(summary, arguments);
         return;
     }
-    printf("%s: %" PRIu64 " workers, %" PRIu64 " s, %" PRIu64 " batches, %" PRIu64 " failed\n",
-           arguments->feed, arguments->workers, arguments->seconds, summary->batches,
-           summary->failed);
+    printf("%s: %" PRIu64 " worker%s, %" PRIu64 " s, %" PRIu64 " batches, %" PRIu64 " failed\n",
+           arguments->feed, arguments->workers, trajd_plural(arguments->workers),
+           arguments->seconds, summary->batches, summary->failed);
     printf("  rate        %.1f batches/s, %.1f windows/s\n", summary->batches_per_second,
            summary->windows_per_second);
     printf("  latency     p50 %.1f us, p99 %.1f us (from READY until next returns, including time "

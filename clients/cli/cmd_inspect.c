@@ -13,6 +13,7 @@
 #include "daemon/index/rows/encoded.h"
 #include "daemon/window/window_report.h"
 #include "proto/array_len.h"
+#include "proto/plural.h"
 
 enum { LISTED_MAX = 20 };
 
@@ -159,7 +160,7 @@ static void print_match(const struct trajd_index *index, uint32_t array)
     if (first)
         printf(", the dataset %s", first);
     if (others)
-        printf(" (another one in %u episodes)", others);
+        printf(" (another one in %u episode%s)", others, trajd_plural(others));
 }
 
 static void print_clock(const struct trajd_index *index, uint32_t which)
@@ -180,7 +181,7 @@ static void print_clock(const struct trajd_index *index, uint32_t which)
                (double)summary.longest_ns / 1e6);
     else
         printf("stamped");
-    printf(", %" PRIu64 " rows", summary.rows);
+    printf(", %" PRIu64 " row%s", summary.rows, trajd_plural(summary.rows));
     if (summary.dropped)
         printf(", %" PRIu64 " dropped (their stamps repeat or go back)", summary.dropped);
     for (uint32_t i = 0; i < index->array_count && !clock->regular; i++)
@@ -203,7 +204,8 @@ static void print_stream(const struct trajd_index *index, const struct trajd_ind
            trajd_dtype_name(stream->dtype), shape, trajd_window_kind_name(stream->kind),
            index->clocks[stream->clock_index].name, rows, storage);
     if (episodes < index->kept_count)
-        printf(", in %u of %u episodes", episodes, index->kept_count);
+        printf(", in %u of %u episode%s", episodes, index->kept_count,
+               trajd_plural(index->kept_count));
     print_match(index, stream->array_index);
     printf("\n");
 }
@@ -220,8 +222,9 @@ static void print_meta(const struct trajd_index *index, uint32_t which)
         episodes += text != NULL;
         example = example ? example : text;
     }
-    printf("%s  %-32s in %u of %u episodes", which ? "" : " meta\n",
-           index->layout->metas[which].name, episodes, index->kept_count);
+    printf("%s  %-32s in %u of %u episode%s", which ? "" : " meta\n",
+           index->layout->metas[which].name, episodes, index->kept_count,
+           trajd_plural(index->kept_count));
     if (example) {
         printf(", the first: ");
         trajd_json_text(stdout, example);
@@ -251,12 +254,14 @@ static void print_problems(const struct trajd_index *index)
 
 static void print_index(const char *path, const struct trajd_index *index)
 {
-    printf("%s\n  layout %s, %u file%s, %u of %u episodes kept, fingerprint %016" PRIx64 "\n", path,
-           index->layout->name, index->file_count, index->file_count == 1 ? "" : "s",
-           index->kept_count, index->episode_count + index->refused_file_count, index->fingerprint);
+    const uint32_t episodes = index->episode_count + index->refused_file_count;
+
+    printf("%s\n  layout %s, %u file%s, %u of %u episode%s kept, fingerprint %016" PRIx64 "\n",
+           path, index->layout->name, index->file_count, trajd_plural(index->file_count),
+           index->kept_count, episodes, trajd_plural(episodes), index->fingerprint);
     if (index->trimmed_row_count)
-        printf("  %" PRIu64 " rows after their clock's last one are left out (T+1)\n",
-               index->trimmed_row_count);
+        printf("  left out: %" PRIu64 " row%s after the last one of the clock (T+1)\n",
+               index->trimmed_row_count, trajd_plural(index->trimmed_row_count));
     print_problems(index);
     printf(" clocks\n");
     for (uint32_t i = 0; i < index->clock_count; i++)

@@ -13,6 +13,7 @@
 #include "clients/cli/pack/pack_file.h"
 #include "daemon/base/paths.h"
 #include "daemon/base/progress/progress.h"
+#include "proto/plural.h"
 
 struct packer {
     const char *layout, *output; /* layout NULL: guess */
@@ -53,18 +54,19 @@ static void find_output(const struct packer *packer, const char *input, char pat
 static void print_result(const char *output, const struct pack_result *result)
 {
     trajd_progress_clear();
-    printf("%s: %u datasets, %" PRIu64 " frames, %.1f MB of frames to %.1f MB; the file %.1f MB "
+    printf("%s: %u dataset%s, %" PRIu64 " frame%s, %.1f MB of frames to %.1f MB; the file %.1f MB "
            "to %.1f MB\n",
-           output, result->stream_count, result->frame_count, (double)result->stored_bytes / 1e6,
+           output, result->stream_count, trajd_plural(result->stream_count), result->frame_count,
+           trajd_plural(result->frame_count), (double)result->stored_bytes / 1e6,
            (double)result->packed_bytes / 1e6, (double)result->size_before / 1e6,
            (double)result->size_after / 1e6);
     if (result->prepared_count)
-        printf("  prepared: %u datasets; %" PRIu64 " of their frames cannot be decoded\n",
-               result->prepared_count, result->bad_count);
+        printf("  prepared: %u dataset%s; %" PRIu64 " of the frames cannot be decoded\n",
+               result->prepared_count, trajd_plural(result->prepared_count), result->bad_count);
     if (result->left_count)
-        printf("  %u datasets of raw pixels stay as they are: without compression, each frame lies "
-               "in one piece\n",
-               result->left_count);
+        printf("  %u dataset%s of raw pixels kept as stored: without compression, each frame "
+               "lies in one piece\n",
+               result->left_count, trajd_plural(result->left_count));
     fflush(stdout);
 }
 

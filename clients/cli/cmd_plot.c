@@ -15,6 +15,7 @@
 #include "daemon/base/quantity.h"
 #include "daemon/base/yaml.h"
 #include "clients/cli/resample/convert_series.h"
+#include "proto/plural.h"
 
 enum { FEATURES_MAX = 16, COLUMNS_DEFAULT = 100, NAMES_MAX = 1024 };
 
@@ -198,8 +199,8 @@ static int plot_pictures(const struct plotting *plotting, const struct trajd_ind
         rows[i] = frames[i].row;
     if (frame_strip(index, &request, &bad_count, &reason, &error))
         return cli_fail("%s", error.message);
-    printf("%s: %s, %s: %u frames, from left to right, ten in a line\n", plotting->output,
-           episode->id, plotting->stream, request.count);
+    printf("%s: %s, %s: %u frame%s, from left to right, ten in a line\n", plotting->output,
+           episode->id, plotting->stream, request.count, trajd_plural(request.count));
     list_frames(frames, request.count);
     if (bad_count)
         fprintf(stderr, "note: %u of them cannot be decoded and are grey: %s\n", bad_count,

@@ -15,6 +15,7 @@
 #include "daemon/base/progress/progress.h"
 #include "daemon/base/quantity.h"
 #include "proto/array_len.h"
+#include "proto/plural.h"
 
 struct validation {
     const char *layout; /* NULL: guess */
@@ -86,9 +87,9 @@ static void on_bad_frames(void *context, const struct frame_check_bad *bad)
     char text[512];
 
     snprintf(text, sizeof text,
-             "%" PRIu64 " frames cannot be decoded, the first is row %" PRIu64
+             "%" PRIu64 " frame%s cannot be decoded, the first is row %" PRIu64
              ": %s (`bad_rows: keep` of a feed masks such frames)",
-             bad->count, bad->first, bad->reason);
+             bad->count, trajd_plural(bad->count), bad->first, bad->reason);
     trajd_progress_clear();
     on_finding(context,
                &(struct examine_finding){
@@ -120,15 +121,11 @@ static void print_not_decoded(const struct validation *validation)
         return;
     if (validation->frames.prepared)
         fprintf(out,
-                "%" PRIu64
-                " frames are prepared already (trajctl pack --prepare): their sizes were "
-                "checked\n",
-                validation->frames.prepared);
+                "%" PRIu64 " frame%s prepared by trajctl pack --prepare: only sizes were checked\n",
+                validation->frames.prepared, trajd_plural(validation->frames.prepared));
     if (validation->frames.encoded && !validation->decodes)
-        fprintf(out,
-                "%" PRIu64 " frames were not decoded, only their headers were read: --decode "
-                "decodes them\n",
-                validation->frames.encoded);
+        fprintf(out, "%" PRIu64 " frame%s not decoded, only headers read: --decode decodes all\n",
+                validation->frames.encoded, trajd_plural(validation->frames.encoded));
 }
 
 /* Writes the rows that are not idle into a new file. */
@@ -154,8 +151,9 @@ static int write_idle(const struct validation *validation, const struct trajd_in
         return CLI_FAILED;
     }
     fprintf(validation->json ? stderr : stdout,
-            "idle: %" PRIu64 " of %" PRIu64 " rows, in %u of %u episodes; %s has the others\n",
-            counts.idle_rows, counts.rows, counts.idle_episodes, counts.episodes, path);
+            "idle: %" PRIu64 " of %" PRIu64 " row%s, in %u of %u episode%s; %s has the others\n",
+            counts.idle_rows, counts.rows, trajd_plural(counts.rows), counts.idle_episodes,
+            counts.episodes, trajd_plural(counts.episodes), path);
     return CLI_OK;
 }
 
@@ -169,8 +167,9 @@ static int validate_path(struct validation *validation, const char *path)
     validation->path = path;
     if (!cli_files_open(&validation->files, validation->layout, path, &index, &error)) {
         if (!validation->json)
-            printf("%s: layout %s, %u of %u episodes\n", path, index->layout->name,
-                   index->kept_count, index->episode_count + index->refused_file_count);
+            printf("%s: layout %s, %u of %u episode%s\n", path, index->layout->name,
+                   index->kept_count, index->episode_count + index->refused_file_count,
+                   trajd_plural(index->episode_count + index->refused_file_count));
         if (examine_index(index, on_finding, validation, &error) ||
             examine_lengths(&validation->files, path, index, on_finding, validation, &error))
             on_finding(validation, &(struct examine_finding){EXAMINE_UNREADABLE, path, NULL, NULL,
@@ -290,8 +289,8 @@ int cli_validate(int argc, char **argv)
         trajd_json_close_array(&validation.document);
         putchar('\n');
     } else {
-        printf(validation.findings ? "%" PRIu64 " findings\n" : "no findings\n",
-               validation.findings);
+        printf(validation.findings ? "%" PRIu64 " finding%s\n" : "no findings\n",
+               validation.findings, trajd_plural(validation.findings));
     }
     print_not_decoded(&validation);
     return validation.findings || result ? CLI_FAILED : CLI_OK;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "daemon/base/paths.h"
+#include "proto/plural.h"
 
 enum { UNREAD_LOGGED = 16 };
 
@@ -51,8 +52,9 @@ static void log_quarantine(const struct trajd_control *control, const struct tra
 {
     const struct trajd_index *index = dataset->index;
 
-    LOG(control->log, INFO, "dataset %s: %u files (%u from the cache), %u episodes kept of %u",
-        dataset->name, index->file_count, index->cached_file_count, index->kept_count,
+    LOG(control->log, INFO, "dataset %s: %u file%s (%u from the cache), %u episode%s kept of %u",
+        dataset->name, index->file_count, trajd_plural(index->file_count), index->cached_file_count,
+        index->kept_count, trajd_plural(index->kept_count),
         index->episode_count + index->refused_file_count);
     if (index->cache_errno)
         LOG(control->log, WARNING,

@@ -4,6 +4,7 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/base/memory.h"
+#include "proto/plural.h"
 
 #define END_BYTES 256 /* reserved for the end of a description, after the items of its lists */
 
@@ -218,7 +219,8 @@ void trajd_control_status_line(struct trajd_control *control, char *line, size_t
     control->windows_before = stats.windows_done;
     control->windows_at_ns = now_ns;
     pthread_mutex_lock(&control->mutex);
-    snprintf(line, size, "%u feeds, %u workers, %.0f windows/s", control->feeds.count,
-             stats.sessions, rate);
+    snprintf(line, size, "%u feed%s, %u worker%s, %.0f windows/s", control->feeds.count,
+             trajd_plural(control->feeds.count), stats.sessions, trajd_plural(stats.sessions),
+             rate);
     pthread_mutex_unlock(&control->mutex);
 }

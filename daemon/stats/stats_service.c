@@ -7,6 +7,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/progress/progress.h"
 #include "daemon/base/thread.h"
+#include "proto/plural.h"
 
 /* in memory; the oldest is dropped, and the cache directory still has it */
 #define MAX_KNOWN 256
@@ -143,10 +144,10 @@ compute_missing(struct trajd_stats_service *stats_service, const struct trajd_wi
     }
     if (!status)
         LOG(stats_service->options.log, INFO,
-            "feed %s: statistics of %u outputs over %llu %s in %.1f s", plan->spec->feed_name,
-            missing_count, (unsigned long long)made[0]->item_count,
-            made[0]->source == TRAJD_STATISTICS_ROWS ? "rows" : "windows",
-            (double)(trajd_now_ns() - begin_ns) / 1e9);
+            "feed %s: statistics of %u output%s over %llu %s%s in %.1f s", plan->spec->feed_name,
+            missing_count, trajd_plural(missing_count), (unsigned long long)made[0]->item_count,
+            made[0]->source == TRAJD_STATISTICS_ROWS ? "row" : "window",
+            trajd_plural(made[0]->item_count), (double)(trajd_now_ns() - begin_ns) / 1e9);
     return status;
 }
 

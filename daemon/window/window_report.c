@@ -4,6 +4,7 @@
 
 #include "daemon/window/picture/picture_preset.h"
 #include "daemon/window/transform/preset.h"
+#include "proto/plural.h"
 
 static const char *const kind_names[TRAJD_KIND_COUNT] = {
     "linear", "previous", "nearest", "slerp xyzw", "slerp wxyz", "angle", "mean"};
@@ -140,11 +141,13 @@ static void report_selection(const struct trajd_window_plan *plan, FILE *out)
     if (rules->entry_count)
         fprintf(out, "  episodes: %u of %u are listed\n", plan->listed_count, plan->found_count);
     if (rules->hold_out)
-        fprintf(out, "  split: %u episodes are held out for validation; this feed takes %s\n",
-                rules->hold_out, rules->takes_held_out ? "them" : "the others");
+        fprintf(out, "  split: %u episode%s held out for validation; this feed takes %s\n",
+                rules->hold_out, trajd_plural(rules->hold_out),
+                rules->takes_held_out ? "them" : "the others");
     if (rules->ranges)
-        fprintf(out, "  ranges: %u ranges of %u episodes in %s\n", rules->ranges->range_count,
-                rules->ranges->entry_count, rules->ranges->source);
+        fprintf(out, "  ranges: %u range%s of %u episode%s in %s\n", rules->ranges->range_count,
+                trajd_plural(rules->ranges->range_count), rules->ranges->entry_count,
+                trajd_plural(rules->ranges->entry_count), rules->ranges->source);
     if (plan->spec->one_per_episode)
         fprintf(out, "  windows: each pass draws one of each episode's windows, %llu of %llu\n",
                 (unsigned long long)trajd_sampler_pass_count(plan->sampler),
@@ -229,11 +232,12 @@ static void report_mixture(const struct trajd_mixture_plan *plan, FILE *out)
         const uint64_t weight = trajd_mixture_weight(plan->mixture, p);
         char counts[96];
         write_counts(member, counts, sizeof counts);
-        fprintf(out, " %u %s: %llu of %llu windows (%.4g%%), %llu windows of %u episodes (%s)\n", p,
-                member->dataset->name, (unsigned long long)weight, (unsigned long long)sum,
+        fprintf(out, " %u %s: %llu of %llu windows (%.4g%%), %llu window%s of %u episode%s (%s)\n",
+                p, member->dataset->name, (unsigned long long)weight, (unsigned long long)sum,
                 100 * (double)weight / (double)sum,
                 (unsigned long long)trajd_sampler_number_count(member->sampler),
-                member->episode_count, counts);
+                trajd_plural(trajd_sampler_number_count(member->sampler)), member->episode_count,
+                trajd_plural(member->episode_count), counts);
         report_outputs(member, out);
     }
 }
@@ -249,10 +253,11 @@ void trajd_window_report(const struct trajd_mixture_plan *plan, FILE *out)
     }
     write_counts(only, counts, sizeof counts);
     fprintf(out,
-            "feed %s: %llu windows of %u episodes (%s), batches of %u, %llu left over\n"
+            "feed %s: %llu window%s of %u episode%s (%s), batches of %u, %llu left over\n"
             "  fingerprint %016llx\n",
             plan->spec->feed_name, (unsigned long long)trajd_sampler_window_count(only->sampler),
-            only->episode_count, counts, plan->spec->global_batch,
+            trajd_plural(trajd_sampler_window_count(only->sampler)), only->episode_count,
+            trajd_plural(only->episode_count), counts, plan->spec->global_batch,
             (unsigned long long)trajd_sampler_dropped_count(only->sampler),
             (unsigned long long)plan->fingerprint);
     report_outputs(only, out);

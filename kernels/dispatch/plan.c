@@ -12,6 +12,7 @@
 #include "kernels/pool.h"
 #include "kernels/cpu/cpu.h"
 #include "proto/array_len.h"
+#include "proto/plural.h"
 
 typedef void run_windows(const struct trajd_resample_request *request, uint32_t window_begin,
                          uint32_t window_end);
@@ -110,7 +111,7 @@ static void describe(struct trajd_plan *plan, const struct trajd_problem *proble
     snprintf(plan->description, sizeof plan->description,
              "%s: %u windows x %u streams (%u copied), %u thread%s, %s", plan->choice.variant,
              problem->window_count, problem->stream_count, problem->copied_count,
-             plan->choice.thread_count, plan->choice.thread_count == 1 ? "" : "s",
+             plan->choice.thread_count, trajd_plural(plan->choice.thread_count),
              plan->choice.reason);
 }
 

@@ -80,7 +80,7 @@ with h5py.File(sys.argv[1], "w") as file:
 END
 if [ -f "$folder/demo.hdf5" ]; then
     expect 0 'robot0_eef_pos' inspect "$folder/demo.hdf5"
-    expect 0 'language +in 0 of [0-9]+ episodes' inspect "$folder/demo.hdf5"
+    expect 0 'language +in 0 of [0-9]+ episodes?' inspect "$folder/demo.hdf5"
     expect 0 '\{"name":"obs/robot0_eef_pos"' inspect "$folder/demo.hdf5" --layout robomimic --json
     expect 0 '^\[\{"path"' inspect --json "$folder/demo.hdf5"
     expect 1 'nope' inspect "$folder/demo.hdf5" --layout nope

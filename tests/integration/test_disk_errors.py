@@ -95,7 +95,7 @@ def test_caches_that_cannot_be_written_or_read(tmp_path, started, demo_file, cal
         client.next().release()
         client.close()
         one.stop()
-    assert one.text().count("1 files (0 from the cache), 24 episodes kept of 24") == 2
+    assert one.text().count("1 file (0 from the cache), 24 episodes kept of 24") == 2
     assert one.text().count("its index cannot be written to the directory of caches: Input/output error") == (0 if calls == READ else 2)
     left = [path.name for path in (one.folder / "cache").iterdir() if path.suffix not in (".index", ".statistics")]
     assert not left

@@ -180,7 +180,7 @@ def test_a_star_matches_one_dataset(tmp_path):
                      "stamps/8_right_capture": ("stamps/8_right_capture", 2),
                      "stamps/23_right_capture": ("stamps/23_right_capture", 1)}
     text = subprocess.run([TRAJCTL, "inspect", "--layout", layout, path], capture_output=True, text=True, timeout=60).stdout
-    assert "the dataset stamps/8_left_capture (another one in 1 episodes)" in text and "the dataset images/8_left/depth" in text, text
+    assert "the dataset stamps/8_left_capture (another one in 1 episode)" in text and "the dataset images/8_left/depth" in text, text
 
 
 def test_two_matches_are_an_error(tmp_path):

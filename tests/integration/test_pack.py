@@ -190,7 +190,7 @@ def test_raw_pixels_become_rows(tmp_path, layout):
     layout.write_text(LAYOUT.format(name="lab", groups="/data/ep_*", streams=RAW))
     source, out = write_raw(tmp_path / "in.h5"), tmp_path / "out.h5"
     text = pack(source, "-o", out, "--layout", layout).stdout
-    assert "5 datasets, 60 frames" in text and "2 datasets of raw pixels stay as they are" in text
+    assert "5 datasets, 60 frames" in text and "2 datasets of raw pixels kept as stored" in text
     with h5py.File(source) as before, h5py.File(out) as after:
         for name in ("images/whole", "images/plain"):
             assert (after[f"data/ep_0/{name}"][:] == before[f"data/ep_0/{name}"][:]).all()

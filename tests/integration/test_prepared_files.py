@@ -90,7 +90,7 @@ def test_prepared_frames_are_those_of_the_original(daemon, tmp_path, recorded):
     """One camera is resized, one padded, and one stays as it is; the values are the same, and nothing is decoded."""
     (tmp_path / "packed").mkdir()
     done = pack(recorded, "-o", tmp_path / "packed", "--prepare", f"{write_config(tmp_path)}:train")
-    assert "2 datasets, 18 frames" in done.stdout and "prepared: 2 datasets; 0 of their frames" in done.stdout
+    assert "2 datasets, 18 frames" in done.stdout and "prepared: 2 datasets; 0 of the frames" in done.stdout
     with h5py.File(tmp_path / "packed/episode_0.hdf5") as file:
         top = file["observations/images/top"]
         assert dict(top.attrs, size=0, preparation=0) == {"encoding": "raw", "color": "rgb", "flip": "none", "unit": "none", "size": 0,
@@ -162,8 +162,8 @@ def test_validate_counts_prepared_frames_and_tells_why_one_is_bad(tmp_path, opti
     write_encoded(path, {"top": frames}, bad=[("top", 5)])
     pack(path, "-o", out, "--prepare", write_config(tmp_path, outputs="top: {from: observations/images/top, at: 0, image: {resize: [10, 14]}}"))
     done = subprocess.run([TRAJCTL, "validate", *options, out], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1 and f"{ROWS} frames are prepared already (trajctl pack --prepare): their sizes were checked" in done.stdout
-    assert "images/top: 1 frames cannot be decoded, the first is row 5: it ends too early" in done.stdout and "not decoded" not in done.stdout
+    assert done.returncode == 1 and f"{ROWS} frames prepared by trajctl pack --prepare: only sizes were checked" in done.stdout
+    assert "images/top: 1 frame cannot be decoded, the first is row 5: it ends too early" in done.stdout and "not decoded" not in done.stdout
 
 
 @pytest.mark.parametrize("asked, words", [
@@ -252,7 +252,7 @@ streams:
     out.parent.mkdir()
     done = pack(path, "-o", out, "--prepare", write_config(tmp_path, **config))
     bad = 1 if zeros == "mask" else 2
-    assert f"prepared: 2 datasets; {bad} of their frames cannot be decoded" in done.stdout
+    assert f"prepared: 2 datasets; {bad} of the frames cannot be decoded" in done.stdout
     assert "observations/images/top: row 5: " in done.stderr and "it stays a bad frame" in done.stderr
     original, _ = deliver(daemon, path.parent, bad_rows="keep", **config)
     prepared, counts = deliver(daemon, out.parent, bad_rows="keep", **config)

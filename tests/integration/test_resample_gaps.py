@@ -67,7 +67,7 @@ def test_parts(tmp_path, gaps, compress):
     out = tmp_path / "out.hdf5"
     done = resample(gaps / "in.hdf5", "-o", out, "--rate", 50, "--layout", gaps / "gaps.yaml", "--max-gap", "pose=200ms", "--window", "2s",
                     "--compress", compress)
-    assert "2 were split into parts" in done.stdout and "demo_5: split at gaps into 2 parts" in done.stderr
+    assert "2 split into parts" in done.stdout and "demo_5: split at gaps into 2 parts" in done.stderr
     assert "demo_11: split at gaps into 3 parts, 1 of a single step left out" in done.stderr and "get new numbers" in done.stderr
     with h5py.File(gaps / "in.hdf5") as source, h5py.File(out) as made:
         assert sorted(made["data"]) == [f"demo_{i}" for i in range(len(PARTS))]

@@ -99,7 +99,7 @@ def test_a_split_by_count(daemon, folder):
             '"split": {"hold_out": 2, "take": "validation"}, "outputs": {"actions": {"at": 0}}}')
     sent = set(read(client, spec=spec)[1])
     assert len(sent) == 2 and sent <= set(range(10)) - {5}
-    assert "split: 3 episodes are held out for validation; this feed takes them" in check(one).stdout
+    assert "split: 3 episodes held out for validation; this feed takes them" in check(one).stdout
     client.close()
 
 

@@ -208,7 +208,7 @@ def test_droid_im(tmp_path):
     compare(document, path)
     assert document["layout"] == "droid_im" and one_clock(document) == (15, "assumed")
     text = trajctl("validate", path).stdout
-    assert text.count("1 frames are all zeros, the first is row 3") == 2 and text.count("feeds mask them") == 2, text
+    assert text.count("1 frame of zeros alone, the first is row 3") == 2 and text.count("feeds mask them") == 2, text
     assert trajctl("inspect", path).stdout.count("frames of zeros masked") == 2
 
 

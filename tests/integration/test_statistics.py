@@ -246,17 +246,17 @@ def test_a_dataset_larger_than_the_store(daemon, tmp_path):
     assert_figures(ask(client, "stream:actions"), np.concatenate(list(episodes.values())))
     answer = ask(client, "actions")
     assert answer["valid_steps"] == 12 * (400 * 3 - 3)
-    assert one.text().count("statistics of 1 outputs over 4800 windows") == 1
+    assert one.text().count("statistics of 1 output over 4800 windows") == 1
     assert client.status()["datasets"][0]["store"]["pieces_evicted"] > 12
     client.close()
     one.stop()
     one.start()  # now read from the cache directory
-    assert one.text().count("statistics of 1 outputs") == 1
+    assert one.text().count("statistics of 1 output ") == 1
     for path in (one.folder / "cache").glob("*.statistics"):
         path.write_bytes(path.read_bytes()[:-1] + b"\x7f")  # and computed anew where that file is damaged
     one.stop()
     one.start()
-    assert one.text().count("statistics of 1 outputs") == 2
+    assert one.text().count("statistics of 1 output ") == 2
     client = one.client()
     client.open("odd")
     assert ask(client, "actions") == answer

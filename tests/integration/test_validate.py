@@ -136,6 +136,8 @@ def test_what_is_no_file_of_episodes(tmp_path):
     (tmp_path / "one.hdf5").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))
     status, found = validate(tmp_path)
     assert status == 1 and [f["rule"] for f in found] == ["refused"], found
+    done = subprocess.run([TRAJCTL, "validate", tmp_path], capture_output=True, text=True)
+    assert done.stdout.endswith("\n1 finding\n"), done.stdout
 
 
 def test_a_chunk_that_does_not_inflate(tmp_path):
@@ -214,7 +216,7 @@ def test_decode_finds_frames_that_are_cut_off(tmp_path):
                               capture_output=True, text=True, timeout=60)
 
     done = run()
-    assert "40 frames were not decoded" in done.stdout and "cannot be decoded" not in done.stdout, done.stdout
+    assert "40 frames not decoded" in done.stdout and "cannot be decoded" not in done.stdout, done.stdout
     done = run("--decode")
     assert done.returncode == 1 and "not decoded" not in done.stdout, done.stderr
     assert "episode_0.hdf5" in done.stdout and "/observations/images/top: 2 frames cannot be decoded, the first is row 5: " in done.stdout

@@ -19,7 +19,7 @@ receives() { as "$1" trajctl recv train --count 3 --job "$1$RANDOM" --endpoint "
 install() { rm -f /var/lib/man-db/auto-update; dpkg -i /srv/trajd.deb; systemctl cat trajd trajd@lab >/dev/null; [ "$(property trajd UnitFileState)" = disabled ]; }
 users() { id trajd; useradd -m -G trajd member; useradd -m stranger; chown -R member: /home/member; }
 start() { systemctl start trajd; is trajd ActiveState active; is trajd SubState running; }
-status_line() { until_true 10 eval '[[ $(property trajd StatusText) == *"1 feeds"* ]]'; }
+status_line() { until_true 10 eval '[[ $(property trajd StatusText) == *"1 feed,"* ]]'; }
 directories() {
     [ "$(stat -c '%U %G %a' /run/trajd/main)" = "trajd trajd 750" ] || { stat /run/trajd/main; return 1; }
     [ "$(stat -c '%U %a' /var/lib/trajd/main)" = "trajd 750" ] || { stat /var/lib/trajd/main; return 1; }
@@ -43,7 +43,7 @@ second_config() { systemctl start trajd@lab; is trajd@lab ActiveState active; re
 reload() { # a worker reads on while a feed is added and removed; a bad configuration is rejected, and the service goes on
     local pid; pid=$(property trajd MainPID)
     as member trajctl bench train --seconds 60 --endpoint /run/trajd/main >/dev/null & local worker=$!
-    until_true 10 eval '[[ $(property trajd StatusText) == *"1 workers"* ]]'
+    until_true 10 eval '[[ $(property trajd StatusText) == *"1 worker,"* ]]'
     cp /etc/trajd/trajd.yaml /tmp/before.yaml
     sed '1,/^  train:/d; s/global_batch: 8/global_batch: 4/' /tmp/before.yaml | sed '1i\  probe:' >>/etc/trajd/trajd.yaml
     systemctl reload trajd
@@ -74,7 +74,7 @@ watchdog() {
 }
 stop_with_worker() {
     as member trajctl bench train --seconds 60 --endpoint /run/trajd/main >/dev/null & local worker=$!
-    until_true 10 eval '[[ $(property trajd StatusText) == *"1 workers"* ]]'
+    until_true 10 eval '[[ $(property trajd StatusText) == *"1 worker,"* ]]'
     systemctl stop trajd
     is trajd Result success
     is trajd ActiveState inactive

@@ -75,7 +75,7 @@ def test_statistics_in_a_file(version):
     assert told["joint"]["mean"].tolist() == figures["joint"]["mean"]
 
 
-@pytest.mark.parametrize("suffix, made", [("index", "1 files (0 from the cache)"), ("statistics", "statistics of 2 outputs over")])
+@pytest.mark.parametrize("suffix, made", [("index", "1 file (0 from the cache)"), ("statistics", "statistics of 2 outputs over")])
 def test_a_cache_is_made_anew(started, version, tmp_path, suffix, made):
     """A cache of another version is not read, also under the name that this version gives it. The one that is made is."""
     place = Place(tmp_path / "a")

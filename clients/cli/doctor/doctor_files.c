@@ -10,6 +10,7 @@
 #include "clients/cli/doctor/doctor_checks.h"
 #include "daemon/config/config.h"
 #include "proto/array_len.h"
+#include "proto/plural.h"
 
 #define GIB 1073741824.0
 
@@ -162,8 +163,9 @@ static void check_config(struct doctor_report *report, const char *path)
         doctor_add(report, DOCTOR_FAIL, "config", "%s", error.message);
         return;
     }
-    doctor_add(report, DOCTOR_OK, "config", "%s: %u datasets, %u feeds", path,
-               config->dataset_count, config->feed_count);
+    doctor_add(report, DOCTOR_OK, "config", "%s: %u dataset%s, %u feed%s", path,
+               config->dataset_count, trajd_plural(config->dataset_count), config->feed_count,
+               trajd_plural(config->feed_count));
     for (uint32_t i = 0; i < config->dataset_count; i++)
         check_dataset(report, config, &config->datasets[i]);
     trajd_config_destroy(&config);

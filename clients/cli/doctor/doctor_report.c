@@ -1,4 +1,5 @@
 #include "clients/cli/doctor/doctor_report.h"
+#include "proto/plural.h"
 
 #include <stdarg.h>
 #include <string.h>
@@ -77,9 +78,11 @@ bool doctor_end(struct doctor_report *report)
         trajd_json_close_object(&report->json);
         putchar('\n');
     } else if (failed) {
-        printf("result: trajd does not work here: %u checks failed (\"fail\")\n", failed);
+        printf("result: trajd does not work here: %u check%s failed (\"fail\")\n", failed,
+               trajd_plural(failed));
     } else if (slow) {
-        printf("result: trajd works here; %u findings make it slow (\"slow\")\n", slow);
+        printf("result: trajd works here; %u finding%s it slow (\"slow\")\n", slow,
+               slow == 1 ? " makes" : "s make");
     } else {
         printf("result: trajd works here\n");
     }

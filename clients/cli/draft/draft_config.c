@@ -8,6 +8,7 @@
 #include "clients/cli/draft/draft_layout_internal.h"
 #include "daemon/base/json.h"
 #include "daemon/cache/dataset.h"
+#include "proto/plural.h"
 
 enum { LARGEST_BATCH = 256, FEWEST_TO_SPLIT = 10 };
 
@@ -128,8 +129,8 @@ static void print_dataset(FILE *out, const struct config_dataset *dataset)
     const uint32_t found = index->episode_count + index->refused_file_count;
 
     if (found > index->kept_count)
-        fprintf(out, "  # Of %u episodes %u are quarantined: `trajctl inspect` has the reasons.\n",
-                found, found - index->kept_count);
+        fprintf(out, "  # Quarantined: %u of %u episode%s: `trajctl inspect` has the reasons.\n",
+                found - index->kept_count, found, trajd_plural(found));
     fprintf(out, "  %s: {path: ", dataset->name);
     trajd_json_text(out, dataset->path);
     fprintf(out, ", layout: ");
@@ -146,9 +147,9 @@ void config_write(FILE *out, const struct config_dataset *datasets, uint32_t cou
     for (uint32_t i = 0; i < count; i++)
         episodes += datasets[i].index->kept_count;
     fprintf(out,
-            "# Made by `trajctl init` from %u episodes; `trajctl check THIS_FILE` shows its "
+            "# Made by `trajctl init` from %u episode%s; `trajctl check THIS_FILE` shows its "
             "outputs.\nversion: 1\n\ndatasets:\n",
-            episodes);
+            episodes, trajd_plural(episodes));
     for (uint32_t i = 0; i < count; i++)
         print_dataset(out, &datasets[i]);
     fprintf(out, "\nfeeds:\n");

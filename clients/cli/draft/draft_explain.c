@@ -6,6 +6,7 @@
 #include "clients/cli/draft/draft.h"
 #include "clients/cli/draft/draft_shapes.h"
 #include "daemon/layout/glob.h"
+#include "proto/plural.h"
 
 enum { OK = 0, FAILED = 1 };
 
@@ -44,8 +45,9 @@ static void describe_result(const struct trajd_index *index, const struct trajd_
                             char *text, size_t size)
 {
     if (index)
-        snprintf(text, size, "%u of %u episodes kept", index->kept_count,
-                 index->episode_count + index->refused_file_count);
+        snprintf(text, size, "%u of %u episode%s kept", index->kept_count,
+                 index->episode_count + index->refused_file_count,
+                 trajd_plural(index->episode_count + index->refused_file_count));
     else
         snprintf(text, size, "%s", error->message);
 }

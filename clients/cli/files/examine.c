@@ -4,6 +4,7 @@
 #include "clients/cli/files/examine_frames.h"
 #include "clients/cli/files/examine_idle.h"
 #include "clients/cli/files/examine_rotations.h"
+#include "proto/plural.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -187,9 +188,9 @@ static enum trajd_status examine_clocks(struct examiner *examiner,
         if (clock->dropped_rows) {
             finding.row = first_dropped(clock);
             report_finding(examiner, &finding,
-                           "%" PRIu64 " rows dropped, the first is row %" PRId64
-                           ": their stamps repeat or go back",
-                           clock->dropped_rows, finding.row);
+                           "%" PRIu64 " row%s dropped, the first is row %" PRId64
+                           ": stamps repeat or go back",
+                           clock->dropped_rows, trajd_plural(clock->dropped_rows), finding.row);
         }
         if (!clock->stamps_ns || clock->row_count < 3)
             continue;
@@ -272,9 +273,9 @@ static void report_episode(struct examiner *examiner, struct scan *scan,
         finding.row = scan->first_zero_frame;
         finding.count = scan->zero_frames;
         report_finding(examiner, &finding,
-                       "%" PRIu64 " frames are all zeros, the first is row %" PRId64
+                       "%" PRIu64 " frame%s of zeros alone, the first is row %" PRId64
                        ": the recorder probably failed to read them%s",
-                       finding.count, finding.row,
+                       finding.count, trajd_plural(finding.count), finding.row,
                        scan->stream->image.masks_zero_frames
                            ? "; feeds mask them"
                            : "; zero_frames: mask in the layout masks them");
@@ -284,8 +285,8 @@ static void report_episode(struct examiner *examiner, struct scan *scan,
         finding.row = scan->first_not_finite;
         finding.count = scan->not_finite;
         report_finding(examiner, &finding,
-                       "%" PRIu64 " rows with NaN or infinity, the first is row %" PRId64,
-                       finding.count, finding.row);
+                       "%" PRIu64 " row%s with NaN or infinity, the first is row %" PRId64,
+                       finding.count, trajd_plural(finding.count), finding.row);
     }
     if (scan->not_unit) {
         finding.rule = EXAMINE_NOT_UNIT;
@@ -369,14 +370,14 @@ static enum trajd_status examine_encoded(struct examiner *examiner,
     finding.row = found.first_empty;
     finding.count = found.empty_count;
     if (finding.count)
-        report_finding(examiner, &finding, "%" PRIu64 " empty frames, the first is row %" PRId64,
-                       finding.count, finding.row);
+        report_finding(examiner, &finding, "%" PRIu64 " empty frame%s, the first is row %" PRId64,
+                       finding.count, trajd_plural(finding.count), finding.row);
     finding.row = found.first_bad;
     finding.count = found.bad_count;
     if (finding.count)
         report_finding(examiner, &finding,
-                       "%" PRIu64 " frames cannot be decoded, the first is row %" PRId64 ": %s",
-                       finding.count, finding.row, found.rule);
+                       "%" PRIu64 " frame%s cannot be decoded, the first is row %" PRId64 ": %s",
+                       finding.count, trajd_plural(finding.count), finding.row, found.rule);
     return TRAJD_OK;
 }
 

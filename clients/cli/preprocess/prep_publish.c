@@ -8,6 +8,7 @@
 
 #include "clients/cli/preprocess/prep_job.h"
 #include "clients/cli/resample/convert.h"
+#include "proto/plural.h"
 
 void prep_note(void *context, const char *text)
 {
@@ -235,8 +236,9 @@ enum trajd_status prep_publish_job(struct prep_job *p)
     }
     if (!status)
         LOG(p->run->log, INFO,
-            "%s: published, %" PRIu64 " episodes, %" PRIu64 " left out, %" PRIu64 " findings%s%s",
-            p->name, p->record.episodes, p->record.left_out, p->record.finding_count,
+            "%s: published, %" PRIu64 " episode%s, %" PRIu64 " left out, %" PRIu64 " finding%s%s%s",
+            p->name, p->record.episodes, trajd_plural(p->record.episodes), p->record.left_out,
+            p->record.finding_count, trajd_plural(p->record.finding_count),
             p->record.rates.highest_hz ? ", from " : "",
             trajd_index_rates_text(&p->record.rates, rates));
     prep_record_clear(&p->record);

@@ -13,6 +13,7 @@
 
 #include "clients/cli/resample/convert_internal.h"
 #include "daemon/base/heartbeat.h"
+#include "proto/plural.h"
 
 enum { LEVEL_DEFAULT = 4 };
 
@@ -193,10 +194,10 @@ static void clean_up(struct conversion *r, enum trajd_status status)
         unlink(r->journal_path);
         unlink(r->spool_path);
     } else if (status && r->began_rows && r->has_files) {
-        convert_note(r->options, "%s is kept with %llu of %u episodes: --resume continues it",
+        convert_note(r->options, "%s is kept with %llu of %u episode%s: --resume continues it",
                      r->partial,
                      (unsigned long long)(r->report->episodes_resumed + r->committed_count),
-                     r->plan.episode_count);
+                     r->plan.episode_count, trajd_plural(r->plan.episode_count));
     }
     if (r->fd >= 0)
         close(r->fd);

@@ -1,4 +1,5 @@
 #include "clients/python/core/py_array.h"
+#include "proto/plural.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -49,7 +50,7 @@ static enum trajd_status view(const struct trajd_py_array_struct *source,
                                      shapes, argument.name);
     if (source->rank < min_rank || source->rank > max_rank)
         return trajd_argument_refuse(argument, error, "has %d dimension%s: pass %s", source->rank,
-                                     source->rank == 1 ? "" : "s", shapes);
+                                     trajd_plural((uint64_t)source->rank), shapes);
     if (!(source->flags & TRAJD_ARRAY_NOT_SWAPPED))
         return trajd_argument_refuse(argument, error,
                                      "has the byte order of another machine: pass "

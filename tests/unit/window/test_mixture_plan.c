@@ -344,7 +344,7 @@ static void test_the_report_of_a_mixture(void **state)
     static const char *const lines[] = {
         "feed feed: 2 datasets, epochs of 75 windows, batches of 8, 3 left over\n  fingerprint ",
         "\n 0 droid: 3 of 4 windows (75%), 180 windows of 2 episodes (2 of 2 kept)\n",
-        "\n 1 lab: 1 of 4 windows (25%), 90 windows of 1 episodes (1 of 2 kept, 1 quarantined)\n",
+        "\n 1 lab: 1 of 4 windows (25%), 90 windows of 1 episode (1 of 2 kept, 1 quarantined)\n",
         "\n  x       camera 30 Hz  previous  rows -1..0  obs   i64 [8,2]  cam\n",
         "  (none: filled)\n  quarantined: ",
         "\n  quarantined: dataset lab: its stamps go back\n",

@@ -245,7 +245,7 @@ static void test_the_report(void **state)
     free(text);
     f->episodes[1].quarantine = "for a reason";
     text = report_of(f, "rows: {from: cam, at: -1..0}");
-    assert_non_null(strstr(text, "feed feed: 90 windows of 1 episodes (1 of 2 kept, 1 "
+    assert_non_null(strstr(text, "feed feed: 90 windows of 1 episode (1 of 2 kept, 1 "
                                  "quarantined), batches of 4, 2 left over"));
     assert_non_null(strstr(text, "\n quarantined: for a reason\n"));
     assert_null(strstr(text, "warning"));

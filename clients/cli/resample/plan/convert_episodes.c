@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "daemon/index/writer_protocol.h"
+#include "proto/plural.h"
 
 enum { ARRAY_BYTES = 32 /* bytes of an array in a frame, without its path */ };
 
@@ -169,7 +170,7 @@ static void note_parts(const struct convert_plan *plan, const struct convert_epi
     if (dropped)
         snprintf(remainder, sizeof remainder, ", %u of a single step left out", dropped);
     convert_note(plan->options, "%s%s%s: split at gaps into %u part%s%s", file, is_file ? "" : ": ",
-                 is_file ? "" : uncut->id, count, count == 1 ? "" : "s", remainder);
+                 is_file ? "" : uncut->id, count, trajd_plural(count), remainder);
 }
 
 /* Adds the episode as one grid, or as the parts between gaps that are longer than max_gap. A part

@@ -7,6 +7,7 @@
 #include "daemon/base/json.h"
 #include "daemon/base/progress/progress.h"
 #include "daemon/window/window_report.h"
+#include "proto/plural.h"
 
 /* One JSON object a line. */
 static void begin_event(struct trajd_json *json, const char *event)
@@ -74,12 +75,13 @@ static void json_plan(const struct trajd_convert_report *plan)
 static void print_plan(const struct resample_printer *printer,
                        const struct trajd_convert_report *plan)
 {
-    printf("%" PRIu64 " episodes, %.1f s, %" PRIu64 " steps at %.6g Hz, %.1f MB, by %s",
-           plan->episode_count, (double)plan->duration_ns * 1e-9, plan->steps,
+    printf("%" PRIu64 " episode%s, %.1f s, %" PRIu64 " step%s at %.6g Hz, %.1f MB, by %s",
+           plan->episode_count, trajd_plural(plan->episode_count), (double)plan->duration_ns * 1e-9,
+           plan->steps, trajd_plural(plan->steps),
            (double)printer->rate.num / (double)printer->rate.den, (double)plan->byte_count * 1e-6,
            plan->backend_text);
     if (plan->episodes_cut)
-        printf("; %" PRIu64 " were split into parts", plan->episodes_cut);
+        printf("; %" PRIu64 " split into parts", plan->episodes_cut);
     printf(plan->episodes_left_out ? "; %" PRIu64 " left out\n" : "\n", plan->episodes_left_out);
     for (uint32_t s = 0; s < plan->stream_count; s++) {
         const struct trajd_convert_stream *stream = &plan->streams[s];
@@ -176,8 +178,9 @@ void resample_print_report(const struct resample_printer *printer,
     }
     for (uint32_t s = 0; s < report->stream_count; s++)
         if (report->streams[s].nan_steps)
-            printf("%s: %" PRIu64 " steps are NaN because their source is NaN\n",
-                   report->streams[s].name, report->streams[s].nan_steps);
+            printf("%s: NaN in %" PRIu64 " step%s, because the source is NaN\n",
+                   report->streams[s].name, report->streams[s].nan_steps,
+                   trajd_plural(report->streams[s].nan_steps));
     if (report->segments_here)
         printf("%" PRIu64 " of %" PRIu64
                " pieces were too large for the backend: this CPU resampled them\n",
@@ -186,7 +189,8 @@ void resample_print_report(const struct resample_printer *printer,
     if (report->part_count)
         printf(" to %s",
                file_of(printer->output, report, report->part_count - 1, path, sizeof path));
-    printf(": %" PRIu64 " episodes", report->episodes_written + report->episodes_resumed);
+    printf(": %" PRIu64 " episode%s", report->episodes_written + report->episodes_resumed,
+           trajd_plural(report->episodes_written + report->episodes_resumed));
     if (report->episodes_resumed)
         printf(", %" PRIu64 " of them from an earlier run", report->episodes_resumed);
     printf("\n");
