@@ -198,6 +198,34 @@ static bool is_empty(const struct trajd_wire_field *field, const char *base)
     }
 }
 
+/* Packs a list, a struct whose first member is its length. Returns false if it breaks a limit. */
+static bool pack_list(msgpack_packer *packer, const struct trajd_wire_field *field, const void *at)
+{
+    if (*(const uint32_t *)at > field->high)
+        return false;
+    switch (field->kind) {
+    case TRAJD_WIRE_KIND_LEASES:
+        pack_leases(packer, at);
+        return true;
+    case TRAJD_WIRE_KIND_SHAPE:
+        pack_shape(packer, at);
+        return true;
+    case TRAJD_WIRE_KIND_RANKS:
+        pack_ranks(packer, at);
+        return true;
+    case TRAJD_WIRE_KIND_TEXTS:
+        pack_texts(packer, at);
+        return true;
+    case TRAJD_WIRE_KIND_POSITIONS:
+        pack_positions(packer, at);
+        return true;
+    case TRAJD_WIRE_KIND_FEEDS:
+        return pack_feeds(packer, at);
+    default:
+        return pack_tensors(packer, at);
+    }
+}
+
 /* Packs the value of one key. Returns false if the value breaks a limit. */
 static bool pack_value(msgpack_packer *packer, const struct trajd_wire_field *field,
                        const char *base)
@@ -247,31 +275,8 @@ static bool pack_value(msgpack_packer *packer, const struct trajd_wire_field *fi
         msgpack_pack_uint32(packer, pair[0]);
         msgpack_pack_uint32(packer, pair[1]);
         return true;
-    default: /* lists: the first member of the struct is the count */
-        if (*pair > field->high)
-            return false;
-        break;
-    }
-    switch (field->kind) {
-    case TRAJD_WIRE_KIND_LEASES:
-        pack_leases(packer, at);
-        return true;
-    case TRAJD_WIRE_KIND_SHAPE:
-        pack_shape(packer, at);
-        return true;
-    case TRAJD_WIRE_KIND_RANKS:
-        pack_ranks(packer, at);
-        return true;
-    case TRAJD_WIRE_KIND_TEXTS:
-        pack_texts(packer, at);
-        return true;
-    case TRAJD_WIRE_KIND_POSITIONS:
-        pack_positions(packer, at);
-        return true;
-    case TRAJD_WIRE_KIND_FEEDS:
-        return pack_feeds(packer, at);
     default:
-        return pack_tensors(packer, at);
+        return pack_list(packer, field, at);
     }
 }
 

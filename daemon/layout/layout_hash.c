@@ -6,14 +6,66 @@
 #include "daemon/layout/layout_internal.h"
 #include "proto/array_len.h"
 
+static void add_all(struct trajd_digest *digest, const char *const *texts, size_t text_count,
+                    const int64_t *numbers, size_t number_count)
+{
+    for (size_t k = 0; k < text_count; k++)
+        trajd_digest_add_text(digest, texts[k]);
+    for (size_t k = 0; k < number_count; k++)
+        trajd_digest_add_u64(digest, (uint64_t)numbers[k]);
+}
+
 static void add_image(struct trajd_digest *digest, const struct trajd_layout_image *image)
 {
     const int64_t numbers[] = {image->encoding, image->color,  image->flip,
                                image->unit,     image->height, image->width};
 
-    for (size_t k = 0; k < ARRAY_LEN(numbers); k++)
-        trajd_digest_add_u64(digest, (uint64_t)numbers[k]);
+    add_all(digest, NULL, 0, numbers, ARRAY_LEN(numbers));
     trajd_digest_add_u64(digest, image->masks_zero_frames);
+}
+
+static void add_clock(struct trajd_digest *digest, const struct trajd_layout_clock *clock)
+{
+    const char *texts[] = {clock->name, clock->rate_attribute, clock->rate_json,
+                           clock->rows, clock->stamps_path,    clock->start_path};
+    const int64_t numbers[] = {
+        clock->rate.num,      clock->rate.den,  clock->rate_default.num, clock->rate_default.den,
+        clock->stamps_column, clock->unit,      clock->repeated,         clock->backward,
+        clock->start_unit,    clock->offset_ns, clock->latency_ns};
+
+    add_all(digest, texts, ARRAY_LEN(texts), numbers, ARRAY_LEN(numbers));
+    if (clock->rate_path)
+        trajd_digest_add_text(digest, clock->rate_path);
+    if (clock->rate_unit)
+        trajd_digest_add_u64(digest, clock->rate_unit);
+}
+
+static void add_stream(struct trajd_digest *digest, const struct trajd_layout_stream *stream)
+{
+    const char *texts[] = {stream->name, stream->path, stream->clock, stream->unit};
+    const int64_t numbers[] = {stream->kind, stream->column_begin, stream->column_end,
+                               stream->max_gap_ns, stream->optional};
+
+    add_all(digest, texts, ARRAY_LEN(texts), numbers, ARRAY_LEN(numbers));
+    if (stream->drops_last_row)
+        trajd_digest_add_text(digest, "rows: first");
+    if (stream->is_delta)
+        trajd_digest_add_text(digest, "semantics: delta");
+}
+
+static void add_meta(struct trajd_digest *digest, const struct trajd_layout_meta *meta)
+{
+    const char *texts[] = {meta->name, meta->attribute, meta->path, meta->json};
+    const int64_t numbers[] = {meta->required};
+
+    add_all(digest, texts, ARRAY_LEN(texts), numbers, ARRAY_LEN(numbers));
+    if (meta->file) {
+        trajd_digest_add_text(digest, meta->file);
+        trajd_digest_add_text(digest, meta->list);
+        trajd_digest_add_u64(digest, meta->by);
+        trajd_digest_add_text(digest, meta->key);
+        trajd_digest_add_u64(digest, meta->picks_by_hash);
+    }
 }
 
 /* Returns the digest of all keys but `image`. */
@@ -29,51 +81,12 @@ static uint64_t digest_order(const struct trajd_layout *layout)
         trajd_digest_add_u64(&digest, layout->split.kind);
         trajd_digest_add_text(&digest, layout->split.paths[i]);
     }
-    for (uint32_t i = 0; i < layout->clock_count; i++) {
-        const struct trajd_layout_clock *clock = &layout->clocks[i];
-        const char *texts[] = {clock->name, clock->rate_attribute, clock->rate_json,
-                               clock->rows, clock->stamps_path,    clock->start_path};
-        int64_t numbers[] = {clock->rate.num,         clock->rate.den,      clock->rate_default.num,
-                             clock->rate_default.den, clock->stamps_column, clock->unit,
-                             clock->repeated,         clock->backward,      clock->start_unit,
-                             clock->offset_ns,        clock->latency_ns};
-        for (size_t k = 0; k < ARRAY_LEN(texts); k++)
-            trajd_digest_add_text(&digest, texts[k]);
-        for (size_t k = 0; k < ARRAY_LEN(numbers); k++)
-            trajd_digest_add_u64(&digest, (uint64_t)numbers[k]);
-        if (clock->rate_path)
-            trajd_digest_add_text(&digest, clock->rate_path);
-        if (clock->rate_unit)
-            trajd_digest_add_u64(&digest, clock->rate_unit);
-    }
-    for (uint32_t i = 0; i < layout->stream_count; i++) {
-        const struct trajd_layout_stream *stream = &layout->streams[i];
-        const char *texts[] = {stream->name, stream->path, stream->clock, stream->unit};
-        int64_t numbers[] = {stream->kind, stream->column_begin, stream->column_end,
-                             stream->max_gap_ns, stream->optional};
-        for (size_t k = 0; k < ARRAY_LEN(texts); k++)
-            trajd_digest_add_text(&digest, texts[k]);
-        for (size_t k = 0; k < ARRAY_LEN(numbers); k++)
-            trajd_digest_add_u64(&digest, (uint64_t)numbers[k]);
-        if (stream->drops_last_row)
-            trajd_digest_add_text(&digest, "rows: first");
-        if (stream->is_delta)
-            trajd_digest_add_text(&digest, "semantics: delta");
-    }
-    for (uint32_t i = 0; i < layout->meta_count; i++) {
-        const struct trajd_layout_meta *meta = &layout->metas[i];
-        const char *texts[] = {meta->name, meta->attribute, meta->path, meta->json};
-        for (size_t k = 0; k < ARRAY_LEN(texts); k++)
-            trajd_digest_add_text(&digest, texts[k]);
-        trajd_digest_add_u64(&digest, meta->required);
-        if (meta->file) {
-            trajd_digest_add_text(&digest, meta->file);
-            trajd_digest_add_text(&digest, meta->list);
-            trajd_digest_add_u64(&digest, meta->by);
-            trajd_digest_add_text(&digest, meta->key);
-            trajd_digest_add_u64(&digest, meta->picks_by_hash);
-        }
-    }
+    for (uint32_t i = 0; i < layout->clock_count; i++)
+        add_clock(&digest, &layout->clocks[i]);
+    for (uint32_t i = 0; i < layout->stream_count; i++)
+        add_stream(&digest, &layout->streams[i]);
+    for (uint32_t i = 0; i < layout->meta_count; i++)
+        add_meta(&digest, &layout->metas[i]);
     for (uint32_t i = 0; i < layout->table_count; i++)
         trajd_digest_add_text(&digest, layout->tables[i]);
     return trajd_digest_end(&digest);

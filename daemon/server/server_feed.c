@@ -86,12 +86,12 @@ static struct trajd_wire_texts list_texts(const char *const texts[TRAJD_FEED_MAX
     return list;
 }
 
-static enum trajd_status enter_core(struct trajd_server *server,
-                                    const struct trajd_feed_options *options,
-                                    struct trajd_feed *feed, struct trajd_error *error)
+static struct trajd_core_feed_options core_options(const struct trajd_feed_options *options,
+                                                   struct trajd_feed *feed)
 {
     const struct trajd_feed_memory *device = options->device;
-    const struct trajd_core_feed_options core = {
+
+    return (struct trajd_core_feed_options){
         .name = options->name,
         .instance_of = options->instance_of,
         .is_hidden = options->is_hidden,
@@ -131,6 +131,14 @@ static enum trajd_status enter_core(struct trajd_server *server,
         .warnings = list_texts(options->data.warnings),
         .user = feed,
     };
+}
+
+static enum trajd_status enter_core(struct trajd_server *server,
+                                    const struct trajd_feed_options *options,
+                                    struct trajd_feed *feed, struct trajd_error *error)
+{
+    const struct trajd_feed_memory *device = options->device;
+    const struct trajd_core_feed_options core = core_options(options, feed);
     pthread_mutex_lock(&server->mutex);
     enum trajd_status status = trajd_core_add_feed(server->core, &core, &feed->core, error);
     if (!status && !device)

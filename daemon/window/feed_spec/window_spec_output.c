@@ -329,20 +329,12 @@ static bool is_reserved(const char *name)
            (length >= 12 && strcmp(name + length - 12, ".relative_to") == 0);
 }
 
-static enum trajd_status read_output(struct trajd_spec_parser *p,
-                                     const struct trajd_yaml_node *node,
-                                     struct trajd_spec_output *output)
+static enum trajd_status read_name(struct trajd_spec_parser *p, const struct trajd_yaml_node *node,
+                                   struct trajd_spec_output *output)
 {
-    static const char *const keys[] = {"from",    "at",       "role",        "kind",   "dtype",
-                                       "max_age", "max_gap",  "lookahead",   "width",  "range_low",
-                                       "norm",    "missing",  "image",       "layout", "goal",
-                                       "return",  "rotation", "relative_to", "preset", NULL};
-    enum trajd_status status;
+    const enum trajd_status status = trajd_spec_copy_string(p, node->key, &output->name);
 
-    output->line = node->line;
-    output->max_age_ns = output->max_gap_ns = -1;
-    output->kind = TRAJD_SPEC_KIND_FROM_STREAM;
-    if ((status = trajd_spec_copy_string(p, node->key, &output->name)))
+    if (status)
         return status;
     if (strlen(output->name) > 96)
         return trajd_yaml_error(p->yaml, node, p->error, "the name has more than 96 bytes");
@@ -350,32 +342,19 @@ static enum trajd_status read_output(struct trajd_spec_parser *p,
         return trajd_yaml_error(p->yaml, node, p->error,
                                 "the name is reserved for the ids and masks of a batch");
     output->role = strncmp(output->name, "action", 6) == 0 ? TRAJD_ROLE_ACTION : TRAJD_ROLE_OBS;
-    if (node->kind != TRAJD_YAML_MAPPING)
-        return trajd_yaml_error(p->yaml, node, p->error,
-                                "expected a mapping with at least {at: FROM..TO}");
-    if ((status = trajd_yaml_check_keys(p->yaml, node, keys, p->error)))
-        return status;
-    if (trajd_yaml_get(node, "preset") &&
-        ((status = trajd_preset_read(p->yaml, trajd_yaml_get(node, "preset"), &output->preset,
-                                     p->error)) ||
-         (status = apply_preset(p, node, output))))
-        return status;
-    if ((status = trajd_picture_preset_read(p->yaml, node, &output->picture, p->error)))
-        return status;
-    if (!output->preset && !trajd_yaml_get(node, "at") &&
-        !trajd_yaml_get(node, "goal")) /* of a goal: step 0 */
-        return trajd_yaml_error(p->yaml, node, p->error,
-                                "an output needs `at:`, its steps, for example {at: -1..0}");
-    for (const struct trajd_yaml_node *child = node->children; child; child = child->next)
-        if ((status = read_output_key(p, child, output)))
-            return status;
+    return TRAJD_OK;
+}
+
+/* Checks that the keys of an output fit each other. */
+static enum trajd_status check_output(struct trajd_spec_parser *p,
+                                      const struct trajd_yaml_node *node,
+                                      struct trajd_spec_output *output)
+{
+    enum trajd_status status;
+
     if (output->preset && output->role != TRAJD_ROLE_ACTION)
         return trajd_yaml_error(p->yaml, trajd_yaml_get(node, "preset"), p->error,
                                 "a preset is for an output of role action");
-    if (!output->source_count) {
-        output->source_count = 1;
-        output->sources[0] = output->name;
-    }
     if ((status = check_goal(p, node, output)) || (status = check_return(p, node, output)))
         return status;
     if (output->role == TRAJD_ROLE_GOAL && output->at.to > 0)
@@ -398,6 +377,47 @@ static enum trajd_status read_output(struct trajd_spec_parser *p,
             p->yaml, node, p->error,
             "max_age, max_gap, lookahead and width must be between 0 and one day");
     return TRAJD_OK;
+}
+
+static enum trajd_status read_output(struct trajd_spec_parser *p,
+                                     const struct trajd_yaml_node *node,
+                                     struct trajd_spec_output *output)
+{
+    static const char *const keys[] = {"from",    "at",       "role",        "kind",   "dtype",
+                                       "max_age", "max_gap",  "lookahead",   "width",  "range_low",
+                                       "norm",    "missing",  "image",       "layout", "goal",
+                                       "return",  "rotation", "relative_to", "preset", NULL};
+    enum trajd_status status;
+
+    output->line = node->line;
+    output->max_age_ns = output->max_gap_ns = -1;
+    output->kind = TRAJD_SPEC_KIND_FROM_STREAM;
+    if ((status = read_name(p, node, output)))
+        return status;
+    if (node->kind != TRAJD_YAML_MAPPING)
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "expected a mapping with at least {at: FROM..TO}");
+    if ((status = trajd_yaml_check_keys(p->yaml, node, keys, p->error)))
+        return status;
+    if (trajd_yaml_get(node, "preset") &&
+        ((status = trajd_preset_read(p->yaml, trajd_yaml_get(node, "preset"), &output->preset,
+                                     p->error)) ||
+         (status = apply_preset(p, node, output))))
+        return status;
+    if ((status = trajd_picture_preset_read(p->yaml, node, &output->picture, p->error)))
+        return status;
+    if (!output->preset && !trajd_yaml_get(node, "at") &&
+        !trajd_yaml_get(node, "goal")) /* of a goal: step 0 */
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "an output needs `at:`, its steps, for example {at: -1..0}");
+    for (const struct trajd_yaml_node *child = node->children; child; child = child->next)
+        if ((status = read_output_key(p, child, output)))
+            return status;
+    if (!output->source_count) {
+        output->source_count = 1;
+        output->sources[0] = output->name;
+    }
+    return check_output(p, node, output);
 }
 
 /* Adds the hidden output that has the state of `relative_to:`: its row at the anchor, as an
