@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "proto/array_len.h"
+#include "proto/plural.h"
 
 /* The driver's ABI, as the toolkit's cuda.h has it: stable since CUDA 10.1, the names with `_v2`
  * since 3.2 and 11.4. cuDeviceGetUuid without `_v2` returns the UUID of the whole GPU to which a
@@ -188,8 +189,8 @@ enum trajd_status trajd_cuda_uuid(int ordinal, char uuid[TRAJD_CUDA_UUID_SIZE],
     if (status)
         return status;
     if (ordinal < 0 || ordinal >= count)
-        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "GPU %d: this process sees %d GPUs",
-                               ordinal, count);
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "GPU %d: this process sees %d GPU%s",
+                               ordinal, count, trajd_plural((uint64_t)count));
     return read_uuid(ordinal, &found, uuid, error);
 }
 

@@ -167,10 +167,9 @@ static enum trajd_status await_batch(struct trajd_client *client, int timeout_ms
         const uint32_t held = count_held(client);
         const bool exhausted = client->feed.info.credit > 0 && held >= client->feed.info.credit;
         if (turned && exhausted && now_ns >= busy_ns)
-            return trajd_error_set(
-                error, TRAJD_ERR_BUSY, 0,
-                "next: %u batches are held, and the credit is %u: release one first", held,
-                client->feed.info.credit);
+            return trajd_error_set(error, TRAJD_ERR_BUSY, 0,
+                                   "next: %u batch%s held, and the credit is %u: release one first",
+                                   held, held == 1 ? " is" : "es are", client->feed.info.credit);
         if (was_interrupted(client))
             return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0, "next: interrupted");
         if (turned && now_ns >= deadline_ns)

@@ -1,4 +1,5 @@
 #include "daemon/control/query.h"
+#include "proto/plural.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -53,8 +54,9 @@ static void write_after(const struct trajd_reason_facts *facts, char *text)
 
     if (facts->in_rows)
         snprintf(text, TRAJD_REASON_SIZE,
-                 "after end: %" PRId64 " rows after the last (row %" PRId64 ")",
-                 facts->step->x - (facts->row_count - 1), last);
+                 "after end: %" PRId64 " row%s after the last (row %" PRId64 ")",
+                 facts->step->x - (facts->row_count - 1),
+                 trajd_plural((uint64_t)(facts->step->x - (facts->row_count - 1))), last);
     else
         snprintf(text, TRAJD_REASON_SIZE, "%s after end (row %" PRId64 "%s)",
                  duration(facts->step->past_ns, time, sizeof time), last,

@@ -1,4 +1,5 @@
 #include "daemon/control/control_internal.h"
+#include "proto/plural.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -40,8 +41,8 @@ static enum trajd_status read_devices(const char *text, uint32_t count, uint32_t
             return no_device(text, error);
         if (index >= count)
             return trajd_error_set(error, TRAJD_ERR_DEVICE, 0,
-                                   "gpu.devices: %s: this process can use only %u GPUs", text,
-                                   count);
+                                   "gpu.devices: %s: this process can use only %u GPU%s", text,
+                                   count, trajd_plural(count));
         *wanted |= 1u << index;
         at = *end ? end + 1 : end;
     }

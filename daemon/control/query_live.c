@@ -4,6 +4,7 @@
 #include "daemon/control/query.h"
 #include "daemon/live/live_description.h"
 #include "daemon/window/mixture_plan.h"
+#include "proto/plural.h"
 
 enum trajd_status trajd_query_live(const struct trajd_query *query,
                                    const struct trajd_producer *producer, struct trajd_json *json,
@@ -16,8 +17,8 @@ enum trajd_status trajd_query_live(const struct trajd_query *query,
 
     if (query->window >= feed->member_count)
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
-                               "dataset %" PRIu64 " does not exist: the feed has %u datasets",
-                               query->window, feed->member_count);
+                               "dataset %" PRIu64 " does not exist: the feed has %u dataset%s",
+                               query->window, feed->member_count, trajd_plural(feed->member_count));
     status = trajd_live_choose(feed->members[query->window], &choice, error);
     if (status)
         return status;

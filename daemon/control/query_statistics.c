@@ -8,6 +8,7 @@
 #include "daemon/window/mixture_plan.h"
 #include "daemon/stats/stats.h"
 #include "daemon/stats/stats_service.h"
+#include "proto/plural.h"
 
 #define PAGE_FEATURES 128u /* features in an answer, of some 300 bytes each */
 #define STREAM_PREFIX "stream:"
@@ -122,8 +123,8 @@ static enum trajd_status check_dataset(const struct trajd_mixture_plan *feed,
     if (dataset_index < feed->member_count)
         return TRAJD_OK;
     return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
-                           "dataset %" PRIu64 " does not exist: the feed has %u datasets",
-                           dataset_index, feed->member_count);
+                           "dataset %" PRIu64 " does not exist: the feed has %u dataset%s",
+                           dataset_index, feed->member_count, trajd_plural(feed->member_count));
 }
 
 static void write_output(const struct trajd_producer *producer, uint32_t o, struct trajd_json *json)

@@ -10,6 +10,7 @@
 #include "daemon/hdf5/helper_socket.h"
 #include "daemon/hdf5/scan_column.h"
 #include "proto/array_len.h"
+#include "proto/plural.h"
 
 enum { EPISODE_COUNT_MAX = 1 << 20, CHUNK_CACHE_SLOTS = 4001 };
 static const size_t chunk_cache_bytes = (size_t)64 << 20;
@@ -85,8 +86,8 @@ static const char *add_flag(struct trajd_scan *scan, hid_t group, const char *pa
     if (!*ends)
         why = no_memory;
     else if (count != *rows)
-        why = trajd_arena_format(scan->arena, "%s: has %" PRIu64 " rows, and %s has %" PRIu64, path,
-                                 count, first, *rows);
+        why = trajd_arena_format(scan->arena, "%s: has %" PRIu64 " row%s, and %s has %" PRIu64,
+                                 path, count, trajd_plural(count), first, *rows);
     else
         why = read_flags(scan, dataset, path, count, *ends);
     H5Dclose(dataset);
@@ -227,8 +228,8 @@ static const char *check_rows(struct trajd_scan *scan, struct trajd_record_episo
             continue;
         }
         why = trajd_arena_format(scan->arena,
-                                 "has %" PRIu64 " rows, and the episodes of %s have %" PRIu64, own,
-                                 first, rows);
+                                 "has %" PRIu64 " row%s, and the episodes of %s have %" PRIu64, own,
+                                 trajd_plural(own), first, rows);
         if (is_required(scan->layout, array->path))
             return trajd_arena_format(scan->arena, "%s: %s", array->path, why ? why : no_memory);
         trajd_scan_note(scan, whole->id, array->path, why ? why : no_memory);

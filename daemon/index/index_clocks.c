@@ -5,6 +5,7 @@
 #include "daemon/base/quantity.h"
 #include "daemon/index/index_candidate.h"
 #include "daemon/index/stamps.h"
+#include "proto/plural.h"
 
 #define FAR_NS (INT64_C(1) << 61) /* times outside the rows end here as well (trajd_clock_row_ns) */
 
@@ -37,10 +38,11 @@ static void drop_last_row(struct trajd_candidate *c, uint32_t index, uint64_t cl
     if (extent->shape[0] != clock_rows + !is_cut || !clock_rows)
         return trajd_candidate_fault(
             c,
-            "%s: has %" PRIu64 " rows, and clock %s has %" PRIu64
+            "%s: has %" PRIu64 " row%s, and clock %s has %" PRIu64
             ": `rows: first` in the layout needs exactly one row more than the clock",
             c->validation->paths[plan->array_index], extent->shape[0],
-            c->validation->layout->clocks[plan->clock_index].name, clock_rows);
+            trajd_plural(extent->shape[0]), c->validation->layout->clocks[plan->clock_index].name,
+            clock_rows);
     if (is_cut)
         return;
     trajd_array_cut(extent, clock_rows);
@@ -61,9 +63,10 @@ static void check_rows(struct trajd_candidate *c, uint32_t index, uint64_t stamp
         c->validation->trimmed_row_count++;
     }
     if (extent->shape[0] != stamp_rows)
-        trajd_candidate_fault(c,
-                              "%s: has %" PRIu64 " rows, its clock %s (%s) has %" PRIu64 " stamps",
-                              path, extent->shape[0], clock->name, clock->stamps_path, stamp_rows);
+        trajd_candidate_fault(
+            c, "%s: has %" PRIu64 " row%s, its clock %s (%s) has %" PRIu64 " stamp%s", path,
+            extent->shape[0], trajd_plural(extent->shape[0]), clock->name, clock->stamps_path,
+            stamp_rows, trajd_plural(stamp_rows));
 }
 
 static const char resampled_attribute[] = "/@trajd_resample";

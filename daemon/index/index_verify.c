@@ -9,6 +9,7 @@
 #include "daemon/index/index_internal.h"
 #include "daemon/index/rows/encoded.h"
 #include "daemon/index/stamps.h"
+#include "proto/plural.h"
 
 enum { SAMPLE_ROWS = 64, SAMPLE_FRAMES = 4, EMPTY_FRAMES_MAX = 64 };
 static const uint64_t sample_bytes = 256u << 10;   /* of one array, but at least two rows */
@@ -305,8 +306,8 @@ static enum trajd_status read_stamps(struct evaluation *e, const struct trajd_la
                                "stamps must be rows or columns, not of rank %u", extent->rank);
     if (rows && clock->stamps_column >= width)
         return trajd_error_set(e->error, TRAJD_ERR_DATA, 0,
-                               "has %" PRIu64 " columns, but the layout's stamps are in column %u",
-                               width, clock->stamps_column);
+                               "has %" PRIu64 " column%s, but the layout's stamps are in column %u",
+                               width, trajd_plural(width), clock->stamps_column);
     stamps = trajd_arena_alloc(e->arena, (rows ? rows : 1) * sizeof *stamps);
     kept_rows = stamps ? trajd_arena_alloc(e->arena, (rows ? rows : 1) * sizeof *kept_rows) : NULL;
     if (!kept_rows && e->arena->is_starved)

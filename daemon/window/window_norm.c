@@ -8,6 +8,7 @@
 #include "daemon/window/feed_spec/statistics.h"
 #include "daemon/window/window_plan_internal.h"
 #include "proto/array_len.h"
+#include "proto/plural.h"
 
 /* relative to the greatest magnitude. float32 has 24 bits; a range within the last few of them is
  * only noise */
@@ -80,9 +81,9 @@ static enum trajd_status check_counts(const struct trajd_spec_output *output, ui
         return TRAJD_OK;
     return trajd_error_set(
         error, TRAJD_ERR_ARGUMENT, 0,
-        "line %u: outputs.%s: norm%s has %u %s, but the output has %llu features", output->line,
+        "line %u: outputs.%s: norm%s has %u %s, but the output has %llu feature%s", output->line,
         output->name, numbers ? "" : ".mask", count, numbers ? "numbers" : "entries",
-        (unsigned long long)features);
+        (unsigned long long)features, trajd_plural(features));
 }
 
 enum trajd_status trajd_window_norm_prepare(struct trajd_window_plan *plan, uint32_t output_index,
@@ -220,8 +221,9 @@ enum trajd_status trajd_window_norm_set(struct trajd_window_plan *plan, uint32_t
     if (statistics->feature_count != features)
         return trajd_error_set(
             error, TRAJD_ERR_ARGUMENT, 0,
-            "line %u: outputs.%s: norm: the statistics have %u features, the output has %u",
-            output->line, output->name, statistics->feature_count, features);
+            "line %u: outputs.%s: norm: the statistics have %u feature%s, the output has %u",
+            output->line, output->name, statistics->feature_count,
+            trajd_plural(statistics->feature_count), features);
     if (from_file && (status = check_chain(plan, output_index, statistics, error)))
         return status;
     if (from_file && lacks_figures(output->norm_by, statistics))

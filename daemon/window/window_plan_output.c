@@ -4,6 +4,7 @@
 
 #include "daemon/window/window_plan_internal.h"
 #include "kernels/element_convert.h"
+#include "proto/plural.h"
 
 static enum trajd_status find_stream(const struct trajd_window_plan *plan,
                                      const struct trajd_spec_output *output, const char *name,
@@ -22,10 +23,10 @@ static enum trajd_status find_stream(const struct trajd_window_plan *plan,
         names[i] = index->streams[i].name;
     nearest = trajd_yaml_nearest(name, names, count);
     return trajd_plan_output_error(output, error, TRAJD_ERR_NOT_FOUND,
-                                   "no stream %s in layout %s (%s%s%s%u streams: trajctl inspect)",
+                                   "no stream %s in layout %s (%s%s%s%u stream%s: trajctl inspect)",
                                    name, index->layout->name, nearest ? "did you mean " : "",
-                                   nearest ? nearest : "", nearest ? "? " : "",
-                                   index->stream_count);
+                                   nearest ? nearest : "", nearest ? "? " : "", index->stream_count,
+                                   trajd_plural(index->stream_count));
 }
 
 /* Returns the stream of the same source in another dataset of the mixture. */

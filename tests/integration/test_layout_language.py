@@ -296,7 +296,7 @@ def test_ends_that_do_not_add_up(tmp_path, split, columns, message):
 def test_other_lengths_of_optional_streams(tmp_path):
     layout, path = write_several(tmp_path, "{flags: terminals}", {"terminals": flags(ENDS - 1), "infos/one": rows(1)})
     document = inspect(layout, path)
-    assert reasons(document) == [] and any("infos/one: left out: has 1 rows" in note for note in document["notes"]), document["notes"]
+    assert reasons(document) == [] and any("infos/one: left out: has 1 row," in note for note in document["notes"]), document["notes"]
 
 
 @pytest.mark.parametrize("key, message", [("split: {flags: a, ends: b}", "only one of"), ("split: {}", "needs one of"),

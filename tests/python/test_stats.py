@@ -231,7 +231,7 @@ def test_what_cannot_be(tmp_path):
                           (lambda: stats.normalize("x", [1, 2], by="min_max"), "no min and no max, which min_max needs"),
                           (lambda: stats.normalize("x", [1, 2], by="minmax"), "no rule 'minmax'"),
                           (lambda: stats.normalize("x", [1, 2, 3], by="mean_std"), "2 features, and the last axis of x is 3"),
-                          (lambda: stats.normalize("x", [1, 2], by="mean_std", mask=[True]), "1 values for 2 features"),
+                          (lambda: stats.normalize("x", [1, 2], by="mean_std", mask=[True]), "mask: one bool for each feature of x is expected .2., not 1"),
                           (lambda: stats.normalize("x", [1, 2], mask=[True, True]), "mask needs by="),
                           (lambda: stats.save(tmp_path / "s", format="yaml"), "no format 'yaml'")):
         with pytest.raises((KeyError, ValueError), match=message):

@@ -300,7 +300,7 @@ class Stats(Mapping[str, Mapping[str, np.ndarray]]):
         scale, offset = _scale_and_offset(figures, by, name, min_std)
         if mask is not None:
             if len(mask) != features[-1]:
-                raise ValueError(f"mask: {len(mask)} values for {features[-1]} features of {name}")
+                raise ValueError(f"mask: one bool for each feature of {name} is expected ({features[-1]}), not {len(mask)}")
             keep = np.asarray(mask, dtype=bool)
             scale, offset = np.where(keep, scale, np.float32(1)), np.where(keep, offset, np.float32(0))
         return scale, offset

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "daemon/hdf5/writer/writer.h"
+#include "proto/plural.h"
 
 struct attribute_copy {
     struct trajd_writer *writer;
@@ -98,10 +99,11 @@ void trajd_writer_visit_attributes(struct trajd_writer *writer, hid_t object, co
         return;
     H5Eclear2(H5E_DEFAULT);
     H5Oget_info2(object, &info, H5O_INFO_NUM_ATTRS);
-    trajd_writer_note(writer,
-                      "%s: %llu attributes of %s cannot be read, because libhdf5 does not know the "
-                      "type of at least one of them: left out",
-                      writer->label, (unsigned long long)info.num_attrs, path);
+    trajd_writer_note(
+        writer,
+        "%s: %llu attribute%s of %s cannot be read, because libhdf5 does not know the "
+        "type of at least one: left out",
+        writer->label, (unsigned long long)info.num_attrs, trajd_plural(info.num_attrs), path);
 }
 
 void trajd_writer_copy_attributes(struct trajd_writer *writer, hid_t from, hid_t to,

@@ -6,6 +6,7 @@
 #include "daemon/window/order/permute.h"
 #include "daemon/window/order/sampler_order.h"
 #include "proto/array_len.h"
+#include "proto/plural.h"
 
 /* windows of a member that are looked up together: one by one, each step would wait for the last */
 #define GROUP_WINDOWS 16
@@ -133,9 +134,10 @@ enum trajd_status trajd_mixture_create(const struct trajd_mixture_options *optio
         status = trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "more than 2^62 windows");
     else if (options->tail == TRAJD_TAIL_DROP && mixture->epoch_windows < options->global_batch)
         status = trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                                 "an epoch of %llu windows is shorter than a global batch of %u, "
+                                 "an epoch of %llu window%s is shorter than a global batch of %u, "
                                  "so tail: drop leaves no batch: use tail: wrap or tail: short",
-                                 (unsigned long long)mixture->epoch_windows, options->global_batch);
+                                 (unsigned long long)mixture->epoch_windows,
+                                 trajd_plural(mixture->epoch_windows), options->global_batch);
     if (status)
         trajd_mixture_destroy(&mixture);
     *out = mixture;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "daemon/window/select/select_internal.h"
+#include "proto/plural.h"
 
 /* What has a number: an episode, or a refused file. */
 struct numbered {
@@ -45,9 +46,10 @@ static enum trajd_status mark_numbers(const struct trajd_select_entry *entry,
 {
     if (entry->last >= found_count(index))
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
-                               "%s: there is no episode %u: the dataset has %u episodes, which are "
-                               "numbered from 0",
-                               entry->place, entry->last, found_count(index));
+                               "%s: there is no episode %u: the dataset has %u episode%s, numbered "
+                               "from 0",
+                               entry->place, entry->last, found_count(index),
+                               trajd_plural(found_count(index)));
     for (uint32_t n = entry->first; n <= entry->last; n++) {
         if (numbers[n].episode != UINT32_MAX)
             flags[numbers[n].episode] |= TRAJD_SELECT_LISTED;

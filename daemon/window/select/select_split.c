@@ -6,6 +6,7 @@
 
 #include "daemon/window/order/sampler.h"
 #include "daemon/window/select/select_internal.h"
+#include "proto/plural.h"
 
 struct place {
     uint64_t hash;
@@ -62,9 +63,9 @@ static enum trajd_status split_by_count(const struct trajd_select_rules *rules,
     if (rules->hold_out < count || !count)
         return TRAJD_OK; /* none at all is reported with the other rules */
     return trajd_error_set(error, TRAJD_ERR_DATA, 0,
-                           "split.hold_out is %u, but the other keys select %u episodes, so that "
+                           "split.hold_out is %u, but the other keys select %u episode%s, so that "
                            "none would be left for training",
-                           rules->hold_out, count);
+                           rules->hold_out, count, trajd_plural(count));
 }
 
 enum trajd_status trajd_select_split(const struct trajd_select_rules *rules,

@@ -1,4 +1,5 @@
 #include "daemon/window/transform/chain.h"
+#include "proto/plural.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -98,9 +99,9 @@ static enum trajd_status check_rotation(const struct resolver *r,
     uint32_t first;
 
     if (rotation->end > r->column_count || rotation->position_end > r->column_count)
-        return refuse(r, "rotation: the columns end at %u, but the output has %u columns",
+        return refuse(r, "rotation: the columns end at %u, but the output has %u column%s",
                       rotation->end > r->column_count ? rotation->end : rotation->position_end,
-                      r->column_count);
+                      r->column_count, trajd_plural(r->column_count));
     source = source_at(r->sources, rotation->first, &first);
     if (rotation->end > first + source->column_count)
         return refuse(r, "rotation: columns %u:%u belong to more than one stream", rotation->first,
@@ -368,9 +369,9 @@ static enum trajd_status place_reference(const struct resolver *r)
         relative = place_parts(r, true, &unused);
         if (r->reference_columns != relative)
             return refuse(r,
-                          "relative_to: the state has %u columns, but the output needs %u "
+                          "relative_to: the state has %u column%s, but the output needs %u "
                           "(one for each of its columns) or %u (only those that are relative)",
-                          r->reference_columns, all, relative);
+                          r->reference_columns, trajd_plural(r->reference_columns), all, relative);
     }
     r->transform->reference_count = r->reference_columns;
     for (uint32_t p = 0; p < r->transform->part_count && !status; p++)
@@ -400,8 +401,8 @@ enum trajd_status trajd_chain_resolve(const struct trajd_chain_spec *spec,
         status =
             count_columns(&r, "relative_to", references, reference_count, &r.reference_columns);
     if (!status && spec && spec->mask_count && spec->mask_count != r.column_count)
-        return refuse(&r, "relative_to: the mask has %u entries, but the output has %u columns",
-                      spec->mask_count, r.column_count);
+        return refuse(&r, "relative_to: the mask has %u entries, but the output has %u column%s",
+                      spec->mask_count, r.column_count, trajd_plural(r.column_count));
     if (!status)
         status = find_rotations(&r);
     for (uint32_t c = 0; c < r.column_count && !status;)

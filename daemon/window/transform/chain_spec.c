@@ -1,4 +1,5 @@
 #include "daemon/window/transform/chain_spec.h"
+#include "proto/plural.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -85,10 +86,10 @@ static enum trajd_status read_rotation(const struct trajd_yaml *yaml,
             read_columns(yaml, position, &rotation->position_first, &rotation->position_end, error);
     if (!status && columns &&
         rotation->end - rotation->first != trajd_rotation_width(rotation->from))
-        return trajd_yaml_error(yaml, columns, error, "%u columns, but %s has %u numbers",
-                                rotation->end - rotation->first,
-                                trajd_rotation_name(rotation->from),
-                                trajd_rotation_width(rotation->from));
+        return trajd_yaml_error(
+            yaml, columns, error, "%u column%s, but %s has %u numbers",
+            rotation->end - rotation->first, trajd_plural(rotation->end - rotation->first),
+            trajd_rotation_name(rotation->from), trajd_rotation_width(rotation->from));
     if (!status && position && rotation->position_end - rotation->position_first != 3)
         return trajd_yaml_error(yaml, position, error, "a position has 3 columns, not %u",
                                 rotation->position_end - rotation->position_first);
