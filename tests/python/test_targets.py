@@ -400,17 +400,13 @@ feeds:
     tail: short
     anchor: {{clock: actions}}
     outputs:
-      obs/past: {{from: [obs/robot0_eef_pos, obs/robot0_eef_quat], at: -2..-1, relative_to: [obs/robot0_eef_pos, obs/robot0_eef_quat],
-                 rotation: {{from: quat_xyzw, to: rot6d, columns: "3:7", position: "0:3"}}}}
-      obs/pose: {{from: [obs/robot0_eef_pos, obs/robot0_eef_quat], at: 0, dtype: float64}}
-      actions:  {{preset: umi, at: 0..7, norm: min_max, rotation: {{from: axis_angle, columns: "3:6", position: "0:3"}},
-                 relative_to: {{from: [obs/robot0_eef_pos, obs/robot0_eef_quat], mask: [true, true, true, true, true, true, false]}}}}
+{outputs}
 """
 
 
 def test_a_policy_on_relative_rotations(daemon, tmp_path):
-    """The example learns how arms move that turn and drive steadily, each from its own place. On arms that it has not seen its
-    actions are ten times nearer to the recorded ones than their mean."""
+    """The example, with the outputs that it describes, learns how arms move that turn and drive steadily, each from its own place. On
+    arms that it has not seen its actions are ten times nearer to the recorded ones than their mean."""
     random = np.random.default_rng(11)
     streams = {}
     for episode in range(30):
@@ -425,7 +421,8 @@ def test_a_policy_on_relative_rotations(daemon, tmp_path):
                                       "obs/robot0_eef_pos": positions[:-1], "obs/robot0_eef_quat": turns[:-1].as_quat()}
     write_robomimic(tmp_path / "d.hdf5", streams)
     example = runpy.run_path(str(ROOT / "clients/python/examples/relative_actions.py"))
-    one = daemon(EXAMPLE.format(path=tmp_path / "d.hdf5"))
+    outputs = example["__doc__"].split("    outputs:\n")[1].replace("obs/pos,", "obs/robot0_eef_pos,").replace("obs/quat]", "obs/robot0_eef_quat]")
+    one = daemon(EXAMPLE.format(path=tmp_path / "d.hdf5", outputs=outputs))
     with trajd.connect(one.endpoint, feed="train", timeout=60) as feed:
         stats = feed.stats()
         past, poses, chunks = example["collect"](feed)

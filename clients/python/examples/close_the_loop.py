@@ -3,7 +3,7 @@
     python close_the_loop.py trajd.yaml FEED
 
 The policy sees where the arm was, and predicts velocities. It is linear, fitted by least squares; numpy is all it needs. The feed is
-one on the demonstration dataset (make demo):
+one on the demonstration dataset (make demo writes build/demo/demo.hdf5) with `layout: demo`:
 
     anchor: {clock: actions}
     outputs:

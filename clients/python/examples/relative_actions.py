@@ -4,13 +4,15 @@
 
 The feed has the outputs of diffusion policies on poses (UMI): what the policy sees and what it predicts are both relative to the
 pose at the anchor, with rotations in six numbers. The policy is a quadratic one, fitted by least squares; numpy is all it needs.
+It needs a recording whose actions are poses: position, axis-angle and gripper. The gripper is not relative (mask). obs/pos and
+obs/quat (xyzw) are the recorded pose. In the demonstration dataset (make demo), actions are velocities.
 
     outputs:
-      obs/past: {from: [obs/pos, obs/quat], at: -2..-1, role: obs, relative_to: [obs/pos, obs/quat],
+      obs/past: {from: [obs/pos, obs/quat], at: -2..-1, relative_to: [obs/pos, obs/quat],
                  rotation: {from: quat_xyzw, to: rot6d, columns: "3:7", position: "0:3"}}
       obs/pose: {from: [obs/pos, obs/quat], at: 0, dtype: float64}
-      actions:  {preset: umi, at: 0..7, relative_to: [obs/pos, obs/quat], norm: min_max,
-                 rotation: {from: axis_angle, columns: "3:6", position: "0:3"}}
+      actions:  {preset: umi, at: 0..7, norm: min_max, rotation: {from: axis_angle, columns: "3:6", position: "0:3"},
+                 relative_to: {from: [obs/pos, obs/quat], mask: [true, true, true, true, true, true, false]}}
 """
 import sys
 
