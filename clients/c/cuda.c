@@ -69,7 +69,8 @@ struct trajd_cuda {
 
 /* ---- loading ---- */
 
-static void load(void)
+/* Finds the functions of the driver. Returns the name of one that is missing, or NULL. */
+static const char *find_functions(void *library)
 {
     const struct {
         const char *name;
@@ -100,6 +101,18 @@ static void load(void)
         {.name = "cuEventDestroy_v2", .entry = (void **)&driver.event_destroy},
         {.name = "cuGetErrorName", .entry = (void **)&driver.error_name},
     };
+    for (size_t i = 0; i < ARRAY_LEN(entries); i++) {
+        *entries[i].entry = dlsym(library, entries[i].name);
+        if (!*entries[i].entry && entries[i].older)
+            *entries[i].entry = dlsym(library, entries[i].older);
+        if (!*entries[i].entry)
+            return entries[i].name;
+    }
+    return NULL;
+}
+
+static void load(void)
+{
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!library) {
         const char *why = dlerror();
@@ -107,14 +120,10 @@ static void load(void)
                         why ? why : "no libcuda.so.1");
         return;
     }
-    for (size_t i = 0; i < ARRAY_LEN(entries); i++) {
-        *entries[i].entry = dlsym(library, entries[i].name);
-        if (!*entries[i].entry && entries[i].older)
-            *entries[i].entry = dlsym(library, entries[i].older);
-        if (*entries[i].entry)
-            continue;
+    const char *missing = find_functions(library);
+    if (missing) {
         trajd_error_set(&driver.error, TRAJD_ERR_UNSUPPORTED, 0,
-                        "GPU: libcuda.so.1 is too old: %s is missing", entries[i].name);
+                        "GPU: libcuda.so.1 is too old: %s is missing", missing);
         dlclose(library);
         return;
     }

@@ -172,6 +172,28 @@ static enum trajd_status gather_stamps(struct trajd_dataset *dataset, uint32_t c
     return TRAJD_OK;
 }
 
+/* Finds the rate of each clock, or gathers its stamps. */
+static enum trajd_status make_clocks(struct trajd_dataset *dataset, struct trajd_error *error)
+{
+    const uint32_t count = dataset->index->clock_count;
+    enum trajd_status status = TRAJD_OK;
+
+    dataset->clock_stamps_ns = calloc(count + 1, sizeof *dataset->clock_stamps_ns);
+    dataset->clock_row_begin = calloc(count + 1, sizeof *dataset->clock_row_begin);
+    dataset->clock_stamp_count = calloc(count + 1, sizeof *dataset->clock_stamp_count);
+    dataset->clock_rates = calloc(count + 1, sizeof *dataset->clock_rates);
+    if (!dataset->clock_stamps_ns || !dataset->clock_row_begin || !dataset->clock_stamp_count ||
+        !dataset->clock_rates)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for dataset %s",
+                               dataset->name);
+    for (uint32_t c = 0; c < count && !status; c++) {
+        dataset->clock_rates[c] = common_rate(dataset->index, c);
+        if (!dataset->clock_rates[c].num)
+            status = gather_stamps(dataset, c, error);
+    }
+    return status;
+}
+
 enum trajd_status trajd_dataset_open(const struct trajd_dataset_options *options,
                                      struct trajd_dataset **out, struct trajd_error *error)
 {
@@ -188,24 +210,8 @@ enum trajd_status trajd_dataset_open(const struct trajd_dataset_options *options
     }
     if ((status = trajd_index_open(&options->index, &dataset->index, error)))
         goto failed;
-    dataset->clock_stamps_ns =
-        calloc(dataset->index->clock_count + 1, sizeof *dataset->clock_stamps_ns);
-    dataset->clock_row_begin =
-        calloc(dataset->index->clock_count + 1, sizeof *dataset->clock_row_begin);
-    dataset->clock_stamp_count =
-        calloc(dataset->index->clock_count + 1, sizeof *dataset->clock_stamp_count);
-    dataset->clock_rates = calloc(dataset->index->clock_count + 1, sizeof *dataset->clock_rates);
-    if (!dataset->clock_stamps_ns || !dataset->clock_row_begin || !dataset->clock_stamp_count ||
-        !dataset->clock_rates) {
-        status =
-            trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for dataset %s", options->name);
+    if ((status = make_clocks(dataset, error)))
         goto failed;
-    }
-    for (uint32_t c = 0; c < dataset->index->clock_count; c++) {
-        dataset->clock_rates[c] = common_rate(dataset->index, c);
-        if (!dataset->clock_rates[c].num && (status = gather_stamps(dataset, c, error)))
-            goto failed;
-    }
     cache.index = dataset->index;
     trajd_heartbeat_wait(); /* it calls stat on each file */
     status = trajd_cache_create(&cache, &dataset->cache, error);

@@ -170,6 +170,24 @@ static enum trajd_status list_outputs(const struct trajd_producer *producer,
     return TRAJD_OK;
 }
 
+/* Writes the statistics of `wanted` features from `first` on; 0: as many as a page has. Returns how
+ * many. */
+static uint32_t write_page(const struct trajd_statistics *found, uint32_t first, uint32_t wanted,
+                           struct trajd_json *json)
+{
+    const uint32_t left = found->feature_count - first;
+    uint32_t count = left < PAGE_FEATURES ? left : PAGE_FEATURES;
+
+    count = wanted && wanted < count ? wanted : count;
+    trajd_json_u64(json, "first", first);
+    if (count < left)
+        trajd_json_u64(json, "next", first + count);
+    else
+        trajd_json_null(json, "next");
+    trajd_statistics_write(found, first, count, json);
+    return count;
+}
+
 enum trajd_status trajd_query_statistics(const struct trajd_query *query,
                                          const struct trajd_producer *producer,
                                          struct trajd_json *json, struct trajd_error *error)
@@ -208,15 +226,7 @@ enum trajd_status trajd_query_statistics(const struct trajd_query *query,
         return TRAJD_OK;
     }
     first = (uint32_t)query->first;
-    count =
-        found->feature_count - first < PAGE_FEATURES ? found->feature_count - first : PAGE_FEATURES;
-    count = query->count && query->count < count ? query->count : count;
-    trajd_json_u64(json, "first", first);
-    if (first + count < found->feature_count)
-        trajd_json_u64(json, "next", first + count);
-    else
-        trajd_json_null(json, "next");
-    trajd_statistics_write(found, first, count, json);
+    count = write_page(found, first, query->count, json);
     if (subject == TRAJD_SUBJECT_OUTPUT && first == 0)
         write_chain(plan, index, json);
     if (subject == TRAJD_SUBJECT_OUTPUT)

@@ -58,6 +58,34 @@ static uint64_t hash_return(uint64_t hash, const struct trajd_return_rule *rule)
     return trajd_fnv(trajd_fnv(hash, fields, sizeof fields), &rule->gamma, sizeof rule->gamma);
 }
 
+static uint64_t hash_output(uint64_t hash, const struct trajd_spec_output *output)
+{
+    const uint64_t fields[] = {output->at.in_time,
+                               (uint64_t)output->at.from,
+                               (uint64_t)output->at.to,
+                               (uint64_t)output->at.rate.num,
+                               (uint64_t)output->at.rate.den,
+                               output->role,
+                               output->kind,
+                               output->dtype,
+                               (uint64_t)output->max_age_ns,
+                               (uint64_t)output->max_gap_ns,
+                               (uint64_t)output->lookahead_ns,
+                               (uint64_t)output->mean_width_ns,
+                               output->missing,
+                               0,
+                               output->has_range};
+
+    hash = trajd_fnv(hash_text(hash, output->name), fields, sizeof fields);
+    hash = trajd_fnv(hash, &output->range_low, sizeof output->range_low);
+    for (uint32_t s = 0; s < output->source_count; s++)
+        hash = hash_text(hash, output->sources[s]);
+    hash = hash_return(hash_goal(hash, &output->goal), &output->returns);
+    if (output->chain)
+        hash = trajd_fnv(hash, output->chain, sizeof *output->chain);
+    return hash;
+}
+
 /* Hashes everything that decides which windows there are and what is in them. The batch size,
  * slots, tail and seed are not part of it, nor is normalisation, which moves no window
  * (trajd_window_norm_digest covers it). */
@@ -88,31 +116,8 @@ static uint64_t hash_spec(const struct trajd_window_spec *spec)
     hash = trajd_fnv(hash, &selection, selection ? sizeof selection : 0);
     if (spec->epoch_windows || spec->one_per_episode)
         hash = trajd_fnv(hash, passes, sizeof passes);
-    for (uint32_t o = 0; o < spec->output_count; o++) {
-        const struct trajd_spec_output *output = &spec->outputs[o];
-        const uint64_t fields[] = {output->at.in_time,
-                                   (uint64_t)output->at.from,
-                                   (uint64_t)output->at.to,
-                                   (uint64_t)output->at.rate.num,
-                                   (uint64_t)output->at.rate.den,
-                                   output->role,
-                                   output->kind,
-                                   output->dtype,
-                                   (uint64_t)output->max_age_ns,
-                                   (uint64_t)output->max_gap_ns,
-                                   (uint64_t)output->lookahead_ns,
-                                   (uint64_t)output->mean_width_ns,
-                                   output->missing,
-                                   0,
-                                   output->has_range};
-        hash = trajd_fnv(hash_text(hash, output->name), fields, sizeof fields);
-        hash = trajd_fnv(hash, &output->range_low, sizeof output->range_low);
-        for (uint32_t s = 0; s < output->source_count; s++)
-            hash = hash_text(hash, output->sources[s]);
-        hash = hash_return(hash_goal(hash, &output->goal), &output->returns);
-        if (output->chain)
-            hash = trajd_fnv(hash, output->chain, sizeof *output->chain);
-    }
+    for (uint32_t o = 0; o < spec->output_count; o++)
+        hash = hash_output(hash, &spec->outputs[o]);
     return hash;
 }
 

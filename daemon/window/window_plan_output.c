@@ -242,13 +242,55 @@ static enum trajd_status check_return(const struct trajd_window_plan *plan,
     return TRAJD_OK;
 }
 
+/* Adds the target of one source of an output. */
+static enum trajd_status resolve_source(struct trajd_window_plan *plan, uint32_t output_index,
+                                        uint32_t s, struct trajd_error *error)
+{
+    const struct trajd_spec_output *output = &plan->spec->outputs[output_index];
+    struct trajd_plan_output *out = &plan->outputs[output_index];
+    struct trajd_plan_target *target = &plan->targets[plan->target_count];
+    const bool alone = output->source_count == 1;
+    const struct trajd_index_stream *stream;
+    bool is_absent, is_picture;
+    enum trajd_status status;
+
+    target->output_index = output_index;
+    target->missing = output->missing;
+    if ((status = find_target(plan, output, s, target, error)))
+        return status;
+    stream = trajd_plan_stream(plan, target);
+    is_absent = target->stream_index == TRAJD_PLAN_ABSENT;
+    is_picture = trajd_plan_is_picture(output, stream);
+    if (!alone && stream->rank > 1 && !is_picture)
+        return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
+                                       "%s is not a vector: it cannot be joined with other streams",
+                                       stream->name);
+    if ((status = is_picture
+                      ? trajd_plan_resolve_picture(plan, output_index, stream, error)
+                      : resolve_dtype(plan, output_index, output, stream, alone, out, error)) ||
+        (status = trajd_plan_find_bracket(plan, output, stream, is_absent, &target->bracket_index,
+                                          error)))
+        return status;
+    if (trajd_plan_adds(plan, target) && (status = check_sum(plan, output, stream, target, error)))
+        return status;
+    if (output->returns.is_given &&
+        (status = check_return(plan, output, stream, target, is_picture, error)))
+        return status;
+    if (!is_absent && !is_picture)
+        find_entry(plan, stream->array_index);
+    plan->target_count++;
+    out->step_count = plan->grids[plan->brackets[target->bracket_index].grid_index].step_count;
+    if (!is_picture)
+        shape_output(out, stream, alone);
+    return TRAJD_OK;
+}
+
 enum trajd_status trajd_plan_resolve_output(struct trajd_window_plan *plan, uint32_t output_index,
                                             struct trajd_error *error)
 {
     const struct trajd_spec_output *output = &plan->spec->outputs[output_index];
     struct trajd_plan_output *out = &plan->outputs[output_index];
-    const bool alone = output->source_count == 1;
-    enum trajd_status status;
+    enum trajd_status status = TRAJD_OK;
 
     out->name = output->name;
     out->role = output->role;
@@ -258,42 +300,9 @@ enum trajd_status trajd_plan_resolve_output(struct trajd_window_plan *plan, uint
                      : output->returns.in_chunk ? TRAJD_NORM_OVER_WINDOWS
                                                 : TRAJD_NORM_OVER_ROWS;
     out->norm_min_std = output->norm_min_std;
-    for (uint32_t s = 0; s < output->source_count; s++) {
-        struct trajd_plan_target *target = &plan->targets[plan->target_count];
-        const struct trajd_index_stream *stream;
-        bool is_absent, is_picture;
-
-        target->output_index = output_index;
-        target->missing = output->missing;
-        if ((status = find_target(plan, output, s, target, error)))
-            return status;
-        stream = trajd_plan_stream(plan, target);
-        is_absent = target->stream_index == TRAJD_PLAN_ABSENT;
-        is_picture = trajd_plan_is_picture(output, stream);
-        if (!alone && stream->rank > 1 && !is_picture)
-            return trajd_plan_output_error(
-                output, error, TRAJD_ERR_ARGUMENT,
-                "%s is not a vector: it cannot be joined with other streams", stream->name);
-        if ((status = is_picture
-                          ? trajd_plan_resolve_picture(plan, output_index, stream, error)
-                          : resolve_dtype(plan, output_index, output, stream, alone, out, error)) ||
-            (status = trajd_plan_find_bracket(plan, output, stream, is_absent,
-                                              &target->bracket_index, error)))
-            return status;
-        if (trajd_plan_adds(plan, target) &&
-            (status = check_sum(plan, output, stream, target, error)))
-            return status;
-        if (output->returns.is_given &&
-            (status = check_return(plan, output, stream, target, is_picture, error)))
-            return status;
-        if (!is_absent && !is_picture)
-            find_entry(plan, stream->array_index);
-        plan->target_count++;
-        out->step_count = plan->grids[plan->brackets[target->bracket_index].grid_index].step_count;
-        if (!is_picture)
-            shape_output(out, stream, alone);
-    }
-    return TRAJD_OK;
+    for (uint32_t s = 0; s < output->source_count && !status; s++)
+        status = resolve_source(plan, output_index, s, error);
+    return status;
 }
 
 /* ---- transforms ---- */
