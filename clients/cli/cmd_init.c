@@ -147,11 +147,12 @@ static void report_missing_actions(const struct init *init)
 {
     for (uint32_t i = 0; i < init->count; i++)
         if (!config_find_action(init->datasets[i].index))
-            fprintf(stderr,
-                    "trajctl: %s: no stream has a name of actions. Add the one that the policy "
-                    "predicts to the outputs of the configuration: actions: {from: STREAM, at: "
-                    "%s}\n",
-                    init->shapes[i].path, init->preset->actions);
+            fprintf(
+                stderr,
+                "trajctl: %s: no stream's name begins with action. Add the stream that the policy "
+                "predicts to the outputs of the configuration: actions: {from: STREAM, at: "
+                "%s}\n",
+                init->shapes[i].path, init->preset->actions);
 }
 
 static int write_config(const struct init *init)

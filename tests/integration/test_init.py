@@ -75,8 +75,8 @@ def test_a_file_without_actions(tmp_path, preset, steps):
             file[f"data/demo_{e}/joint_velocities"] = states[:, 1:8]
     made = trajctl("init", *(["--preset", preset] if preset else []), tmp_path / "lab.hdf5")
     line = f"actions: {{from: STREAM, at: {steps}}}"
-    assert made.returncode == 0 and made.stderr.startswith(f"trajctl: {tmp_path}/lab.hdf5: no stream has a name of actions. Add "), made.stderr
-    assert line in made.stderr and f"      # No stream has a name of actions. Name the one that the policy predicts:\n      # {line}\n" in made.stdout
+    assert made.returncode == 0 and made.stderr.startswith(f"trajctl: {tmp_path}/lab.hdf5: no stream's name begins with action. Add "), made.stderr
+    assert line in made.stderr and f"      # No stream's name begins with action. Name the one that the policy predicts:\n      # {line}\n" in made.stdout
     (tmp_path / "trajd.yaml").write_text(made.stdout.replace(f"# {line}", line.replace("STREAM", "joint_velocities")))
     checked = trajctl("check", tmp_path / "trajd.yaml")
     assert checked.returncode == 0 and re.search("^  actions .* joint_velocities$", checked.stdout, re.M), checked

@@ -391,8 +391,9 @@ void config_write_outputs(FILE *out, const struct trajd_index *index, uint32_t a
     if (w.action && has_style)
         print_action(&w);
     else if (!w.action)
-        fprintf(out,
-                "      # No stream has a name of actions. Name the one that the policy predicts:\n"
-                "      # actions: {from: STREAM, at: %s}\n",
-                preset->actions);
+        fprintf(
+            out,
+            "      # No stream's name begins with action. Name the one that the policy predicts:\n"
+            "      # actions: {from: STREAM, at: %s}\n",
+            preset->actions);
 }
