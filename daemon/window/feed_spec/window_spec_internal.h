@@ -38,6 +38,11 @@ enum trajd_status trajd_spec_read_sources(struct trajd_spec_parser *p,
 /* Reads `outputs:`. */
 enum trajd_status trajd_spec_read_outputs(struct trajd_spec_parser *p,
                                           const struct trajd_yaml_node *node);
+/* Checks that the keys of an output fit each other, and sets the role that some of them imply.
+ * `node`: the output. */
+enum trajd_status trajd_spec_check_output(struct trajd_spec_parser *p,
+                                          const struct trajd_yaml_node *node,
+                                          struct trajd_spec_output *output);
 /* Reads one key of a feed into p->spec. The caller has checked its name. */
 enum trajd_status trajd_spec_read_key(struct trajd_spec_parser *p,
                                       const struct trajd_yaml_node *node);
