@@ -1,6 +1,5 @@
 /* The workers: each takes some queued frames of a view, reads their bytes, and has a helper program
  * decode and prepare them into their slots. */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,43 +8,14 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/base/thread.h"
-#include "daemon/cache/frames_internal.h"
-#include "daemon/index/rows/encoded.h"
-
-#define JOB_FRAMES 32
-#define RETRY_COUNT 3
-#define FIRST_BACKOFF_NS 10000000 /* four times as much after each failure */
-
-/* The bytes of a frame, as they are in the file. */
-struct frame_bytes {
-    uint8_t *data;
-    uint64_t size, room;
-};
-
-struct worker {
-    struct trajd_frames *frames;
-    struct trajd_array_reader *rows;
-    struct trajd_encoded_reader *encoded;
-    uint32_t slot_count;
-    struct frame_slot *slots[JOB_FRAMES];
-    struct frame_bytes bytes[JOB_FRAMES];
-    struct trajd_decoder_frame requests[JOB_FRAMES];
-    struct trajd_error errors[JOB_FRAMES];
-    enum trajd_status statuses[JOB_FRAMES];
-    uint64_t read_bytes;
-};
-
-static uint32_t file_of(const struct frame_slot *slot)
-{
-    return slot->view->frames->index->episodes[slot->episode_index].file_index;
-}
+#include "daemon/cache/frames_worker.h"
 
 /* Returns the count of workers that read from the slot's filesystem. */
 static uint32_t *readers_of(const struct frame_slot *slot)
 {
     struct trajd_frames *frames = slot->view->frames;
 
-    return &frames->readers[trajd_cache_filesystem(frames->cache, file_of(slot))];
+    return &frames->readers[trajd_cache_filesystem(frames->cache, frames_file_of(slot))];
 }
 
 /* ---- taking frames ---- */
@@ -70,11 +40,11 @@ static bool may_join(const struct frame_slot *slot, const struct frame_slot *fir
 /* Takes the first frame of a queue that may be read, and others of its view. All workers share what
  * is queued. With several filesystems, half the workers may read from one, so that a mount that
  * hangs does not stop the others. */
-static bool take(struct worker *worker, struct frame_list *list)
+static bool take(struct frames_worker *worker, struct frame_list *list)
 {
     struct trajd_frames *frames = worker->frames;
     const uint32_t share = (list->count + frames->worker_count - 1) / frames->worker_count;
-    const uint32_t most = share < JOB_FRAMES ? share : JOB_FRAMES;
+    const uint32_t most = share < FRAMES_JOB ? share : FRAMES_JOB;
     struct frame_slot *next = list->first;
 
     worker->slot_count = 0;
@@ -93,157 +63,6 @@ static bool take(struct worker *worker, struct frame_list *list)
         ++*readers_of(worker->slots[0]);
     qsort(worker->slots, worker->slot_count, sizeof *worker->slots, compare_slots);
     return worker->slot_count;
-}
-
-/* ---- reading; without the lock ---- */
-
-static const struct trajd_array *array_of(const struct frame_slot *slot)
-{
-    const struct trajd_index *index = slot->view->frames->index;
-
-    return &index->episodes[slot->episode_index]
-                .extents[index->streams[slot->view->stream_index].array_index];
-}
-
-/* Returns the row of the file. */
-static uint64_t file_row(const struct frame_slot *slot)
-{
-    const struct trajd_index *index = slot->view->frames->index;
-    const struct trajd_episode_clock *clock =
-        &index->episodes[slot->episode_index]
-             .clocks[index->streams[slot->view->stream_index].clock_index];
-
-    return clock->kept_rows && slot->row < clock->row_count ? clock->kept_rows[slot->row]
-                                                            : slot->row;
-}
-
-static enum trajd_status copy_bytes(struct frame_bytes *bytes, const void *data, uint64_t size,
-                                    struct trajd_error *error)
-{
-    bytes->data = malloc(size + 1);
-    if (!bytes->data)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, ENOMEM, "no memory for a frame");
-    if (data)
-        memcpy(bytes->data, data, size);
-    bytes->size = bytes->room = size;
-    return TRAJD_OK;
-}
-
-static enum trajd_status read_with(struct worker *worker, uint32_t i, int fd,
-                                   struct trajd_error *error)
-{
-    const struct frame_slot *slot = worker->slots[i];
-    const struct trajd_index *index = worker->frames->index;
-    const struct trajd_array *array = array_of(slot);
-    const uint64_t file_size =
-        index->files[index->episodes[slot->episode_index].file_index].stat.size_bytes;
-    const struct trajd_row_bytes *row;
-    enum trajd_status status;
-    uint64_t done;
-
-    if (index->streams[slot->view->stream_index].form == TRAJD_ROWS_PLAIN) {
-        status = copy_bytes(&worker->bytes[i], NULL, trajd_array_row_bytes(array), error);
-        return status ? status
-                      : trajd_array_read(worker->rows, fd, array, file_row(slot), 1,
-                                         worker->bytes[i].data, error);
-    }
-    status = trajd_encoded_read(worker->encoded, fd, file_size, array, file_row(slot), 1, &row,
-                                &done, error);
-    if (!status)
-        status = copy_bytes(&worker->bytes[i], row->data, row->size, error);
-    if (!status)
-        worker->bytes[i].room = trajd_encoded_row_room(array, row->size);
-    return status;
-}
-
-static enum trajd_status read_once(struct worker *worker, uint32_t i, struct trajd_error *error)
-{
-    const uint32_t file = file_of(worker->slots[i]);
-    int fd;
-    enum trajd_status status = trajd_cache_file_acquire(worker->frames->cache, file, &fd, error);
-
-    free(worker->bytes[i].data);
-    worker->bytes[i] = (struct frame_bytes){0};
-    if (status)
-        return status;
-    status = read_with(worker, i, fd, error);
-    trajd_cache_file_release(worker->frames->cache, file, fd, status == TRAJD_ERR_IO);
-    return status;
-}
-
-/* Returns whether the recorder wrote zeros in place of a frame, and the layout masks such frames. A
- * prepared frame of zeros was a black picture; `trajctl pack` writes an empty row for a masked
- * one. */
-static bool is_masked(const struct worker *worker, uint32_t i)
-{
-    const struct trajd_index_stream *stream =
-        &worker->frames->index->streams[worker->slots[i]->view->stream_index];
-    const struct frame_bytes *bytes = &worker->bytes[i];
-
-    return stream->image.masks_zero_frames &&
-           (!bytes->size || (!stream->preparation && !bytes->data[0] &&
-                             !memcmp(bytes->data, bytes->data + 1, bytes->size - 1)));
-}
-
-/* Reads the bytes of frame i. Retries I/O errors, as network mounts fail for moments. */
-static void read_frame(struct worker *worker, uint32_t i, int retries)
-{
-    const struct frame_slot *slot = worker->slots[i];
-    const struct trajd_index *index = worker->frames->index;
-    const struct trajd_episode *episode = &index->episodes[slot->episode_index];
-    struct trajd_error *error = &worker->errors[i];
-    struct timespec pause = {0, FIRST_BACKOFF_NS};
-    enum trajd_status status = read_once(worker, i, error);
-
-    for (int r = 0; r < retries && status == TRAJD_ERR_IO && error->foreign_code; r++) {
-        nanosleep(&pause, NULL);
-        pause.tv_nsec *= 4;
-        status = read_once(worker, i, error);
-    }
-    if (!status && is_masked(worker, i))
-        status = trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "the frame is all zeros");
-    if (status)
-        trajd_error_prefix(
-            error, "%s: %s/%s", index->files[episode->file_index].path, episode->id,
-            index->arrays[index->streams[slot->view->stream_index].array_index].path);
-    worker->statuses[i] = status;
-}
-
-static bool is_same_file(const struct worker *worker, uint32_t i, uint32_t j)
-{
-    return file_of(worker->slots[i]) == file_of(worker->slots[j]);
-}
-
-/* Returns whether frame i and the next one may lie in one compressed chunk. */
-static bool may_share_chunk(const struct worker *worker, uint32_t i)
-{
-    const struct trajd_array *array = array_of(worker->slots[i]);
-
-    return i + 1 < worker->slot_count && is_same_file(worker, i, i + 1) && array->filter_count &&
-           array->chunk_shape[0] > 1;
-}
-
-static void keep_chunks(struct worker *worker, bool keeps)
-{
-    trajd_array_reader_keep(worker->rows, keeps);
-    trajd_encoded_reader_keep(worker->encoded, keeps);
-}
-
-/* Reads all frames of the job. Inflates a chunk once for all frames of a file. A file that cannot
- * be read costs one pause, not one for each frame. */
-static void read_frames(struct worker *worker)
-{
-    bool is_broken = false;
-
-    for (uint32_t i = 0; i < worker->slot_count; i++) {
-        if (!i || !is_same_file(worker, i - 1, i)) {
-            is_broken = false;
-            keep_chunks(worker, may_share_chunk(worker, i));
-        }
-        read_frame(worker, i, is_broken ? 0 : RETRY_COUNT);
-        is_broken = worker->statuses[i] == TRAJD_ERR_IO;
-    }
-    keep_chunks(worker, false);
 }
 
 /* ---- decoding; without the lock ---- */
@@ -265,7 +84,8 @@ static void explain_length(const struct trajd_frame_view *view, struct trajd_dec
 }
 
 /* Copies frames that are in the file as they are delivered. */
-static void copy_frames(struct worker *worker, const struct trajd_frame_view *view, uint32_t count)
+static void copy_frames(struct frames_worker *worker, const struct trajd_frame_view *view,
+                        uint32_t count)
 {
     for (uint32_t k = 0; k < count; k++) {
         struct trajd_decoder_frame *frame = &worker->requests[k];
@@ -278,17 +98,18 @@ static void copy_frames(struct worker *worker, const struct trajd_frame_view *vi
 
 /* Lets a helper program decode frames. Where it does not start, or something kills it, because
  * memory is short for a moment, tries again. */
-static enum trajd_status run_decoder(struct worker *worker, const struct trajd_frame_view *view,
-                                     uint32_t count, struct trajd_error *error)
+static enum trajd_status run_decoder(struct frames_worker *worker,
+                                     const struct trajd_frame_view *view, uint32_t count,
+                                     struct trajd_error *error)
 {
     struct trajd_decoder_pool *decoders = worker->frames->decoders;
     struct trajd_decoder_options options = view->decoder;
-    struct timespec pause = {0, FIRST_BACKOFF_NS};
+    struct timespec pause = {0, FRAMES_BACKOFF_NS};
     enum trajd_status status;
 
     options.preparation = &view->preparation;
     status = trajd_decoder_pool_run(decoders, &options, worker->requests, count, error);
-    for (int r = 0; r < RETRY_COUNT && status; r++) {
+    for (int r = 0; r < FRAMES_RETRIES && status; r++) {
         nanosleep(&pause, NULL);
         pause.tv_nsec *= 4;
         status = trajd_decoder_pool_run(decoders, &options, worker->requests, count, error);
@@ -305,12 +126,12 @@ static bool is_name_of(const char *file, const char *episode)
 }
 
 /* Makes the frames whose bytes were read. */
-static void decode(struct worker *worker)
+static void decode(struct frames_worker *worker)
 {
     const struct trajd_frame_view *view = worker->slots[0]->view;
     struct trajd_error error;
     enum trajd_status status = TRAJD_OK;
-    uint32_t order[JOB_FRAMES], count = 0;
+    uint32_t order[FRAMES_JOB], count = 0;
 
     for (uint32_t i = 0; i < worker->slot_count; i++)
         if (!worker->statuses[i]) {
@@ -338,12 +159,12 @@ static void decode(struct worker *worker)
                 &worker->errors[i], TRAJD_ERR_DATA, 0, "%s: %s%s%s: row %llu: %s", file,
                 has_own_file ? "" : episode->id, has_own_file ? "" : "/",
                 index->arrays[index->streams[slot->view->stream_index].array_index].path,
-                (unsigned long long)file_row(slot), worker->requests[k].reason);
+                (unsigned long long)frames_file_row(slot), worker->requests[k].reason);
         }
     }
 }
 
-static void free_bytes(struct worker *worker)
+static void free_bytes(struct frames_worker *worker)
 {
     worker->read_bytes = 0;
     for (uint32_t i = 0; i < worker->slot_count; i++) {
@@ -356,7 +177,7 @@ static void free_bytes(struct worker *worker)
 /* ---- the thread ---- */
 
 /* Lets other workers read from the filesystem. */
-static void end_reading(struct worker *worker)
+static void end_reading(struct frames_worker *worker)
 {
     struct trajd_frames *frames = worker->frames;
 
@@ -368,7 +189,7 @@ static void end_reading(struct worker *worker)
 
 /* Records the results. The caller holds the lock. Returns a view that was closed meanwhile, which
  * the caller frees without the lock, or NULL. */
-static struct trajd_frame_view *finish(struct worker *worker, int64_t begin_ns)
+static struct trajd_frame_view *finish(struct frames_worker *worker, int64_t begin_ns)
 {
     struct trajd_frames *frames = worker->frames;
     struct trajd_frame_view *view = worker->slots[0]->view;
@@ -393,7 +214,7 @@ static struct trajd_frame_view *finish(struct worker *worker, int64_t begin_ns)
     return !view->users && !view->loading_count ? view : NULL;
 }
 
-static void run(struct worker *worker)
+static void run(struct frames_worker *worker)
 {
     struct trajd_frames *frames = worker->frames;
 
@@ -408,7 +229,7 @@ static void run(struct worker *worker)
         }
         pthread_mutex_unlock(&frames->lock);
         begin_ns = trajd_now_ns();
-        read_frames(worker);
+        frames_read(worker);
         end_reading(worker);
         decode(worker);
         free_bytes(worker);
@@ -423,7 +244,7 @@ static void run(struct worker *worker)
     pthread_mutex_unlock(&frames->lock);
 }
 
-static void destroy_worker(struct worker *worker)
+static void destroy_worker(struct frames_worker *worker)
 {
     trajd_array_reader_destroy(&worker->rows);
     trajd_encoded_reader_destroy(&worker->encoded);
@@ -439,7 +260,7 @@ static void *run_worker(void *context)
 
 static enum trajd_status start_worker(struct trajd_frames *frames, struct trajd_error *error)
 {
-    struct worker *worker = calloc(1, sizeof *worker);
+    struct frames_worker *worker = calloc(1, sizeof *worker);
     enum trajd_status status;
     int code;
 
