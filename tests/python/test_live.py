@@ -735,7 +735,7 @@ def test_a_saved_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatc
 
 
 def test_threads_push_while_another_observes(tmp_path):
-    """Each observation has rows of one stamp, whatever the other threads do meanwhile."""
+    """All rows of an observation have one stamp, while two threads push."""
     live = trajd.Live(by_hand(tmp_path / "a.live"), max_anchor_age=1e6)
     both(live, 0, 0)
     threads = [threading.Thread(target=lambda name=name: [live.push(name, step * 10**6, [step, -step]) for step in range(1, 3000)])

@@ -160,6 +160,7 @@ def test_keeping_every_batch_is_told_and_ends(producer, slots, credit):
             for batch in epoch:
                 kept.append(batch)
     assert len(kept) == 3 and "credit=" in str(error.value)
+    told = [w for w in told if w.category is not ResourceWarning]  # of tests before, when Python collects their garbage
     assert [w.category for w in told] == [RuntimeWarning] and "Copy arrays that you keep" in str(told[0].message)
     arrays = [batch["actions"] for batch in kept]
     kept.clear()
