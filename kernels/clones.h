@@ -1,4 +1,5 @@
-/* Functions that are compiled twice: for every processor, and for AVX2. */
+/* Functions that are compiled twice: for every processor, and for AVX2. Inline functions also compile as
+ * CUDA code, for host and device. */
 #ifndef TRAJD_KERNELS_CLONES_H
 #define TRAJD_KERNELS_CLONES_H
 
@@ -12,6 +13,10 @@
 #else
 #define TRAJD_CLONES
 #endif
+#ifdef __CUDACC__
+#define TRAJD_INLINE static __host__ __device__ __forceinline__
+#else
 #define TRAJD_INLINE static inline __attribute__((always_inline))
+#endif
 
 #endif

@@ -131,7 +131,8 @@ TRAJD_INLINE struct trajd_vector trajd_vector_unit(struct trajd_vector a)
 /* Returns the unit vector of axis 0, 1 or 2. */
 TRAJD_INLINE struct trajd_vector trajd_vector_axis(int axis)
 {
-    return (struct trajd_vector){axis == 0, axis == 1, axis == 2};
+    return (struct trajd_vector){axis == 0 ? 1.0 : 0.0, axis == 1 ? 1.0 : 0.0,
+                                 axis == 2 ? 1.0 : 0.0};
 }
 
 /* ---- quaternions ---- */
