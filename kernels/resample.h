@@ -67,7 +67,7 @@ enum trajd_kind {
     TRAJD_KIND_COUNT = 7,
 };
 
-/* Sums instead of one row, for kind previous and floating-point outputs. Only the CPU forms them. */
+/* Sums instead of one row, for kind previous and floating-point outputs. */
 enum trajd_total {
     TRAJD_TOTAL_NONE = 0,
     /* v[i] + total_gamma v[i+1] + total_gamma^2 v[i+2] + ... up to the last row that the window may

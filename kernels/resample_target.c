@@ -4,6 +4,8 @@
 
 #include <stddef.h>
 
+#include "kernels/total.h"
+
 #include "kernels/resample_resolve.h"
 
 struct trajd_view trajd_view_of(const struct trajd_resample_request *request,
@@ -137,43 +139,6 @@ static void resolve_inside(const struct trajd_view *view, int64_t x, struct traj
         target->blends = stream->kind != TRAJD_KIND_PREVIOUS && stream->kind != TRAJD_KIND_MEAN;
 }
 
-static int64_t time_of(const int64_t *stamps_ns, struct trajd_rate rate, int64_t row)
-{
-    return stamps_ns ? stamps_ns[row] : trajd_rate_row_ns(rate, row);
-}
-
-uint8_t trajd_total_mask(const int64_t *stamps_ns, struct trajd_rate rate, int64_t row_count,
-                         int64_t max_gap_ns, int64_t x, int64_t end, int64_t row, int64_t row_end)
-{
-    const int64_t last = row_count - 1;
-    const uint64_t limit = (uint64_t)max_gap_ns;
-
-    if (max_gap_ns >= 0)
-        for (int64_t i = row > 0 && time_of(stamps_ns, rate, row) > x ? row - 1 : row; i < row_end;
-             i++)
-            if (i < last &&
-                (uint64_t)time_of(stamps_ns, rate, i + 1) - (uint64_t)time_of(stamps_ns, rate, i) >
-                    limit)
-                return TRAJD_MASK_GAP;
-    if (row_end == row_count && row_count > 1) {
-        const __int128 t = time_of(stamps_ns, rate, last);
-        const __int128 interval = t - time_of(stamps_ns, rate, last - 1);
-        if (2 * (end - t) >= 3 * interval)
-            return TRAJD_MASK_AFTER_END;
-    }
-    return TRAJD_MASK_VALID;
-}
-
-int64_t trajd_total_end(const struct trajd_stream *stream, const struct trajd_grid *grid,
-                        const int64_t *offsets, uint32_t t)
-{
-    int64_t end;
-
-    if (t + 1 < grid->step_count && offsets[t + 1] != TRAJD_NO_TARGET)
-        return offsets[t + 1];
-    return __builtin_add_overflow(offsets[t], stream->total_width, &end) ? INT64_MAX : end;
-}
-
 /* Resolves the sum over the step of time [x, end). */
 static void resolve_total(const struct trajd_view *view, int64_t x, int64_t end,
                           struct trajd_target *target)
@@ -220,7 +185,8 @@ struct trajd_target trajd_target_resolve(const struct trajd_view *view, uint32_t
         return target;
     }
     if (view->stream->total == TRAJD_TOTAL_STEP) {
-        const int64_t end = trajd_total_end(view->stream, view->grid, offsets, t);
+        const int64_t end =
+            trajd_total_end(view->stream->total_width, view->grid->step_count, offsets, t);
         resolve_total(view, x, (int64_t)((uint64_t)view->anchor + (uint64_t)end), &target);
         return target;
     }

@@ -39,13 +39,4 @@ struct trajd_view trajd_view_of(const struct trajd_resample_request *request,
 /* Resolves step t of window w: its row, fraction and mask code. Reads no rows. */
 struct trajd_target trajd_target_resolve(const struct trajd_view *view, uint32_t w, uint32_t t);
 
-/* Returns the mask code of the sum over a step of time [x, end), whose rows are [row, row_end) of
- * row_count. Stamps and row 0 of a regular clock are those of the window. */
-uint8_t trajd_total_mask(const int64_t *stamps_ns, struct trajd_rate rate, int64_t row_count,
-                         int64_t max_gap_ns, int64_t x, int64_t end, int64_t row, int64_t row_end);
-/* Returns where step t of a total STEP ends, as an offset from the anchor. `offsets` are those of the
- * window. */
-int64_t trajd_total_end(const struct trajd_stream *stream, const struct trajd_grid *grid,
-                        const int64_t *offsets, uint32_t t);
-
 #endif

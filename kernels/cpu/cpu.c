@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "kernels/element_convert.h"
+#include "kernels/total.h"
 
 /* The part of a bracket in work: windows [window, window + window_count) at steps [step,
  * step + step_count). */
@@ -143,8 +144,9 @@ static void place_total(const struct chunk *chunk, const struct trajd_stream *st
     if (offsets[step] == TRAJD_NO_TARGET)
         return;
     x = (int64_t)((uint64_t)window->anchor + (uint64_t)offsets[step]);
-    end = (int64_t)((uint64_t)window->anchor +
-                    (uint64_t)trajd_total_end(stream, chunk->grid, offsets, step));
+    end = (int64_t)((uint64_t)window->anchor + (uint64_t)trajd_total_end(stream->total_width,
+                                                                         chunk->grid->step_count,
+                                                                         offsets, step));
     move->code = TRAJD_MASK_BEFORE_START;
     if (window->row_count == 0 || x < trajd_cpu_stamp_of(window, 0))
         return;

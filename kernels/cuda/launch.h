@@ -23,6 +23,7 @@ extern "C" {
 #define TRAJD_CUDA_STAGES_MAX 4u
 #define TRAJD_CUDA_STAGE_HEAD_BYTES 32u
 #define TRAJD_CUDA_CHUNK_BYTES 2048u
+#define TRAJD_CUDA_TOTAL_THREADS 128u
 /* The largest step of the narrow kernel, in the source and in the output. */
 #define TRAJD_CUDA_NARROW_BYTES 128u
 
@@ -98,6 +99,8 @@ int trajd_cuda_launch_stream(const struct trajd_cuda_problem *problem, uint32_t 
                              void *stream);
 int trajd_cuda_launch_batch(const struct trajd_cuda_problem *problem, void *stream);
 int trajd_cuda_launch_full(const struct trajd_cuda_problem *problem, void *stream);
+/* Serves problems of totals. Of the shape only `overlaps` counts. */
+int trajd_cuda_launch_totals(const struct trajd_cuda_problem *problem, void *stream);
 
 int trajd_cuda_launch_nothing(int overlaps, void *stream);
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/pack.h"
 #include "kernels/cuda/trials.h"
 
@@ -44,7 +45,8 @@ static enum trajd_cuda_path path_of(const struct trajd_stream *stream)
     bool is_float = stream->source_type >= TRAJD_F16 && stream->source_type <= TRAJD_F64;
 
     if (stream->feature_count > FEATURES_MAX || stream->row_stride_bytes > UINT32_MAX ||
-        stream->derivative || (stream->kind != TRAJD_KIND_LINEAR && !picks_rows(stream->kind)))
+        stream->derivative || stream->total ||
+        (stream->kind != TRAJD_KIND_LINEAR && !picks_rows(stream->kind)))
         return TRAJD_CUDA_FULL;
     if (is_float)
         return float_path(stream->source_type, stream->output_type);
@@ -129,6 +131,10 @@ static void pack_stream(const struct trajd_stream *in, uint8_t bracket_index,
         .edge = (uint8_t)in->edge,
         .path = (uint8_t)path_of(in),
     };
+    if (in->total) {
+        out->total_width = in->total_width;
+        out->total_gamma = in->total == TRAJD_TOTAL_REST ? in->total_gamma : 1;
+    }
     set_vectors(in, out);
 }
 
@@ -248,12 +254,13 @@ uint32_t trajd_cuda_pack(const struct trajd_resample_request *request, uint32_t 
     problem->window_rows = request->window_rows;
     problem->bracket_count = problem->stream_count = problem->mask_count = 0;
     problem->step_count_max = 0;
+    problem->totals = first < request->stream_count && request->streams[first].total;
     for (s = first; s < request->stream_count && problem->stream_count < TRAJD_CUDA_STREAMS_MAX;
          s++) {
         const struct trajd_stream *stream = &request->streams[s];
         bool alone = stands_alone(request, stream);
 
-        if (alone && s > first)
+        if ((alone && s > first) || (stream->total != TRAJD_TOTAL_NONE) != problem->totals)
             break;
         for (b = 0; b < problem->bracket_count && sources[b] != stream->bracket_index; b++)
             ;
@@ -354,8 +361,17 @@ void trajd_cuda_describe(const struct trajd_resample_request *shape,
 {
     struct trajd_cuda_problem problem;
     struct trajd_tuning_found found;
+    uint32_t first = 0;
 
-    trajd_cuda_pack(shape, 0, &problem);
+    while (first + 1 < shape->stream_count && shape->streams[first].total)
+        first++;
+    trajd_cuda_pack(shape, first, &problem);
+    if (problem.totals) {
+        *cut = (struct trajd_cuda_shape){
+            .style = TRAJD_CUDA_DIRECT, .tile_steps = 1, .thread_count = TRAJD_CUDA_TOTAL_THREADS};
+        snprintf(why, why_size, "sums of rows");
+        return;
+    }
     *cut = trajd_cuda_styled_shape_of(&problem, facts, 0, style);
     if (style != TRAJD_CUDA_ANY_STYLE)
         snprintf(why, why_size, "as was asked for");

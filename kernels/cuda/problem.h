@@ -62,9 +62,15 @@ struct trajd_cuda_stream {
     float *derivative;
     uint64_t derivative_window_stride_bytes;
     uint64_t derivative_step_stride_bytes;
-    int64_t mean_width;
+    union {
+        int64_t mean_width;
+        int64_t total_width; /* of a total */
+    };
     double angle_period;
-    double angle_low;
+    union {
+        double angle_low;
+        double total_gamma; /* of a total */
+    };
     uint32_t feature_count;
     /* per step: D / V. COPY: bytes of a row over V. FULL: quaternions of slerp, else D */
     uint32_t vector_count;
@@ -151,6 +157,7 @@ struct trajd_cuda_problem {
     const uint32_t *window_rows; /* NULL: window w goes to row w */
     struct trajd_cuda_shape shape;
     uint16_t group_count;
+    uint16_t totals;     /* 1: all streams are totals, for total.cu */
     uint32_t task_count; /* per window */
     struct trajd_cuda_group groups[TRAJD_CUDA_STREAMS_MAX];
     struct trajd_cuda_bracket brackets[TRAJD_CUDA_BRACKETS_MAX];

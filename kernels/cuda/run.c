@@ -47,12 +47,16 @@ static enum trajd_status launch(struct trajd_cuda_problem *problem,
     int code;
 
     problem->shape = *shape;
-    if (!trajd_cuda_shape_fits(problem, shape) || !device_serves(facts, shape))
+    if (problem->totals) { /* have a kernel of one shape */
+        problem->shape.overlaps = facts->compute_capability >= OVERLAP_CAPABILITY_MIN;
+        code = trajd_cuda_launch_totals(problem, stream);
+    } else if (!trajd_cuda_shape_fits(problem, shape) || !device_serves(facts, shape))
         return trajd_error_set(
             error, TRAJD_ERR_ARGUMENT, 0,
             "cuda: style %u with %u steps, %u threads and %u staged rows does not fit",
             shape->style, shape->tile_steps, shape->thread_count, shape->stage_rows);
-    code = launch_styled(problem, facts, stream);
+    else
+        code = launch_styled(problem, facts, stream);
     if (code != 0)
         return trajd_error_set(
             error, TRAJD_ERR_DEVICE, code,

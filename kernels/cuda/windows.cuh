@@ -93,6 +93,38 @@ __device__ __forceinline__ window_view view_of(const P &problem, uint32_t bracke
     return view;
 }
 
+/* Opens a window by one thread, without a stage. */
+__device__ __forceinline__ window_view open_alone(const trajd_cuda_bracket &bracket,
+                                                  uint32_t window)
+{
+    window_view view;
+
+    view.row_begin = __ldg(bracket.row_begin + window);
+    view.anchor = __ldg(bracket.anchor + window);
+    view.unit = bracket.unit;
+    view.clock.rate = bracket.rate;
+    view.clock.row_count = max(__ldg(bracket.row_count + window), (int64_t)0);
+    view.clock.stamps_ns = bracket.stamps_ns ? bracket.stamps_ns + view.row_begin : NULL;
+    view.clock.first_ns = view.clock.last_ns = 0;
+    if (view.clock.stamps_ns && view.unit == TRAJD_GRID_NS && view.clock.row_count > 0) {
+        view.clock.first_ns = __ldg(view.clock.stamps_ns);
+        view.clock.last_ns = __ldg(view.clock.stamps_ns + view.clock.row_count - 1);
+    }
+    return view;
+}
+
+/* Returns the first row of a window at the first column; NULL: it has none. */
+__device__ __forceinline__ const char *rows_alone(const trajd_cuda_stream &stream,
+                                                  const window_view &view, uint32_t window)
+{
+    const char *rows;
+
+    if (!stream.bases)
+        return stream.base + view.row_begin * (int64_t)stream.row_stride_bytes;
+    rows = (const char *)__ldg((const unsigned long long *)stream.bases + window);
+    return rows ? rows + stream.first_column_bytes : NULL;
+}
+
 __device__ __forceinline__ uint32_t steps_here(uint32_t step_count, uint64_t first_step,
                                                uint32_t tile_steps)
 {

@@ -99,7 +99,6 @@ static void add_stream(const struct trajd_stream *stream, const struct trajd_gri
     problem->source_types |= 1u << stream->source_type;
     problem->output_types |= 1u << stream->output_type;
     problem->has_derivative |= stream->derivative != NULL;
-    problem->has_total |= stream->total != TRAJD_TOTAL_NONE;
     problem->cpu_ns += (double)targets * step_cost(stream, grid) * (stream->derivative ? 2 : 1);
 }
 
@@ -128,8 +127,7 @@ static bool serves(const struct row *row, const struct trajd_problem *problem,
                    const struct trajd_device_facts *facts)
 {
     if (row->on_gpu)
-        return facts->sm_count > 0 && facts->compute_capability >= COMPUTE_CAPABILITY_MIN &&
-               !problem->has_total;
+        return facts->sm_count > 0 && facts->compute_capability >= COMPUTE_CAPABILITY_MIN;
     return facts->cpu_threads >= row->min_threads && problem->cpu_ns >= row->min_cpu_ns;
 }
 

@@ -26,7 +26,6 @@ struct trajd_problem {
     uint32_t source_types;
     uint32_t output_types;
     uint8_t has_derivative;
-    uint8_t has_total;
     double cpu_ns; /* estimate for one CPU thread, from the costs in choose.c */
 };
 

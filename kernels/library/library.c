@@ -101,8 +101,8 @@ static enum trajd_status require_cuda(const struct trajd_kernels *kernels,
     if (!kernels->device || trajd_plan_is_cuda(plan))
         return TRAJD_OK;
     return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                           "plan: no CUDA kernel serves this request on this GPU (totals run only "
-                           "on the CPU, and the GPU needs compute capability 8.0 or later)");
+                           "plan: no CUDA kernel serves this GPU, which needs compute capability "
+                           "8.0 or later");
 }
 
 enum trajd_status trajd_kernels_plan_create(struct trajd_kernels *kernels,

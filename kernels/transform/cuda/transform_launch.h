@@ -61,6 +61,12 @@ struct trajd_blend_launch {
     uint8_t form, width; /* enum trajd_rotation_form, and its numbers */
 };
 
+/* Fills *launch with a rotation of a stream, as trajd_transform_blend takes it. Returns false where there
+ * is nothing to blend: the kind picks rows or knows quaternions, or the targets are rows. */
+bool trajd_blend_pack(const struct trajd_resample_request *request, uint32_t stream_index,
+                      uint32_t column, enum trajd_rotation_form form,
+                      struct trajd_blend_launch *launch);
+
 /* The launchers do not wait and do not allocate, and return the cudaError_t. overlaps: prepared while
  * the launch before it runs, from sm_90 on. */
 int trajd_step_launch(const struct trajd_step_launch *launch, bool overlaps, void *stream);

@@ -1,6 +1,8 @@
 /* Packs jobs into the parameters of a launch. Tested without a GPU. */
 #include "kernels/transform/cuda/transform_launch.h"
 
+#include "kernels/cuda/pack.h"
+
 _Static_assert(sizeof(struct trajd_step_launch) <= TRAJD_STEP_PARAMETER_SIZE_MAX,
                "a launch is a kernel parameter");
 _Static_assert((int)TRAJD_STEP_PARTS_MAX >= (int)TRAJD_TRANSFORM_MAX_PARTS,
@@ -72,4 +74,27 @@ uint32_t trajd_step_pack(const struct trajd_transform_gpu_job *jobs, uint32_t fi
             launch->parts[launch->part_count++] = pack_part(&transform->parts[p]);
     }
     return first;
+}
+
+bool trajd_blend_pack(const struct trajd_resample_request *request, uint32_t stream_index,
+                      uint32_t column, enum trajd_rotation_form form,
+                      struct trajd_blend_launch *launch)
+{
+    struct trajd_resample_request one = *request;
+    struct trajd_cuda_problem problem;
+
+    one.streams += stream_index;
+    one.stream_count = 1;
+    if ((one.streams->kind != TRAJD_KIND_LINEAR && one.streams->kind != TRAJD_KIND_ANGLE) ||
+        one.grids[one.brackets[one.streams->bracket_index].grid_index].unit == TRAJD_GRID_ROWS)
+        return false;
+    trajd_cuda_pack(&one, 0, &problem);
+    *launch = (struct trajd_blend_launch){.bracket = problem.brackets[0],
+                                          .stream = problem.streams[0],
+                                          .window_rows = request->window_rows,
+                                          .window_count = request->window_count,
+                                          .column = column,
+                                          .form = (uint8_t)form,
+                                          .width = (uint8_t)trajd_rotation_width(form)};
+    return true;
 }

@@ -113,6 +113,43 @@ static void test_masks_are_joined_over_launches(void **state)
     assert_int_equal(problem.streams[0].mask_continues, 1);
 }
 
+static void test_totals_have_launches_of_their_own(void **state)
+{
+    struct trajd_cuda_problem problem;
+    struct trajd_cuda_shape cut;
+    struct fixture f;
+    char why[128];
+
+    (void)state;
+    fill(&f, 5, 1, 16);
+    for (uint32_t s = 0; s < 5; s++) {
+        f.streams[s].kind = TRAJD_KIND_PREVIOUS;
+        f.streams[s].mask = (uint8_t *)memory;
+        f.streams[s].mask_joins_previous = s > 0;
+    }
+    f.streams[1].total = f.streams[2].total = TRAJD_TOTAL_STEP;
+    f.streams[1].total_width = 7;
+    assert_int_equal(trajd_cuda_launch_count(&f.request), 3);
+    assert_int_equal(trajd_cuda_pack(&f.request, 0, &problem), 1);
+    assert_int_equal(problem.totals, 0);
+    assert_int_equal(trajd_cuda_pack(&f.request, 1, &problem), 3);
+    assert_int_equal(problem.totals, 1);
+    assert_int_equal(problem.lean, 0);
+    assert_int_equal(problem.streams[0].mask_continues, 1);
+    assert_int_equal(problem.streams[0].total_width, 7);
+    assert_true(problem.streams[0].total_gamma == 1);
+    assert_int_equal(trajd_cuda_pack(&f.request, 3, &problem), 5);
+    assert_int_equal(problem.totals, 0);
+    trajd_cuda_describe(&f.request, &h200, TRAJD_CUDA_ANY_STYLE, &cut, why, sizeof why);
+    assert_string_equal(why, "by rule");
+    f.request.stream_count = 1;
+    f.streams[0].total = TRAJD_TOTAL_REST;
+    f.streams[0].total_gamma = 0.5;
+    trajd_cuda_describe(&f.request, &h200, TRAJD_CUDA_ANY_STYLE, &cut, why, sizeof why);
+    assert_string_equal(why, "sums of rows");
+    assert_true(pack(&f).streams[0].total_gamma == 0.5);
+}
+
 static void test_paths(void **state)
 {
     struct fixture f;
@@ -377,6 +414,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_streams_are_divided_among_launches),
         cmocka_unit_test(test_masks_are_joined_over_launches),
+        cmocka_unit_test(test_totals_have_launches_of_their_own),
         cmocka_unit_test(test_paths),
         cmocka_unit_test(test_vectors),
         cmocka_unit_test(test_every_shape_fits),

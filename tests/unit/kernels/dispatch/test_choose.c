@@ -112,23 +112,6 @@ static void test_costs_are_ordered(void **state)
     assert_true(cost_of(&stream, TRAJD_GRID_ROWS) > before);
 }
 
-/* No kernel of the GPU adds rows. */
-static void test_totals_stay_on_the_cpu(void **state)
-{
-    const struct trajd_device_facts gpu = {
-        .cpu_threads = 1, .sm_count = 100, .compute_capability = 90};
-    struct trajd_problem problem = problem_of(256, 500, 32, TRAJD_KIND_PREVIOUS);
-    struct trajd_choice choice;
-
-    (void)state;
-    assert_int_equal(trajd_choose(&problem, &gpu, NULL, &choice, NULL), TRAJD_OK);
-    assert_string_equal(choice.variant, "cuda");
-    problem.has_total = true;
-    assert_int_equal(trajd_choose(&problem, &gpu, NULL, &choice, NULL), TRAJD_OK);
-    assert_string_equal(choice.variant, "cpu_rows");
-    assert_int_equal(trajd_choose(&problem, &gpu, "cuda", &choice, NULL), TRAJD_ERR_ARGUMENT);
-}
-
 static void test_little_work_stays_on_one_thread(void **state)
 {
     struct trajd_problem little = problem_of(4, 2, 7, TRAJD_KIND_LINEAR),
@@ -195,7 +178,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_problem_is_counted),
         cmocka_unit_test(test_costs_are_ordered),
-        cmocka_unit_test(test_totals_stay_on_the_cpu),
         cmocka_unit_test(test_little_work_stays_on_one_thread),
         cmocka_unit_test(test_slices_cover_the_windows),
         cmocka_unit_test(test_no_windows),
