@@ -20,6 +20,7 @@ struct source {
 struct narrowing {
     bool wanted;   /* a streamed source uses this bracket */
     int64_t width; /* largest width of a mean, in ns, or in rows on a grid of rows */
+    int64_t reach; /* the same after the last target, of sums */
     int64_t
         quantum;  /* of a regular clock: row n * quantum is at a whole number of ns for every n */
     int64_t *low; /* [G]: the first row that the window touches */
@@ -93,6 +94,11 @@ static uint32_t find_source(const struct trajd_gpu_streamed_rows *streamed_rows,
     return g;
 }
 
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
 static enum trajd_status add_target(struct trajd_gpu_streamed_rows *streamed_rows, const bool *held,
                                     uint32_t t, struct trajd_error *error)
 {
@@ -104,8 +110,11 @@ static enum trajd_status add_target(struct trajd_gpu_streamed_rows *streamed_row
     uint32_t entry, g;
 
     streamed_rows->source_of[t] = RESIDENT;
-    narrowing->width =
-        stream->mean_width > narrowing->width ? stream->mean_width : narrowing->width;
+    narrowing->width = larger(narrowing->width, stream->mean_width);
+    narrowing->reach =
+        larger(narrowing->reach, stream->total == TRAJD_TOTAL_STEP   ? stream->total_width
+                                 : stream->total == TRAJD_TOTAL_REST ? FAR_NS
+                                                                     : 0);
     if (target->entry == TRAJD_PLAN_ABSENT || held[target->entry])
         return TRAJD_OK;
     entry = count_entries(held, target->entry);
@@ -255,7 +264,8 @@ static void find_rows(const struct trajd_gpu_streamed_rows *streamed_rows, uint3
     const struct trajd_episode *episode =
         &plan->dataset->index->episodes[streamed_rows->batch->windows[window].episode_index];
     const struct trajd_episode_clock *clock = &episode->clocks[plan->brackets[b].clock_index];
-    const int64_t width = streamed_rows->brackets[b].width;
+    const int64_t width = streamed_rows->brackets[b].width,
+                  reach = streamed_rows->brackets[b].reach;
     int64_t from, to;
 
     *low = *high = 0;
@@ -265,11 +275,11 @@ static void find_rows(const struct trajd_gpu_streamed_rows *streamed_rows, uint3
     if (grid->rule == TRAJD_TARGET_ROWS) {
         const __int128 anchor = trajd_window_batch_anchor(streamed_rows->batch, grid, window);
         *low = bounded(anchor + from - width - NEIGHBOURS);
-        *high = bounded(anchor + to + 1 + NEIGHBOURS);
+        *high = bounded(anchor + to + reach + 1 + NEIGHBOURS);
     } else {
         const __int128 anchor_ns = trajd_window_batch_anchor_ns(streamed_rows->batch, grid, window);
         *low = trajd_clock_rows_until(clock, rows, bounded(anchor_ns + from - width)) - NEIGHBOURS;
-        *high = trajd_clock_rows_until(clock, rows, bounded(anchor_ns + to)) + NEIGHBOURS;
+        *high = trajd_clock_rows_until(clock, rows, bounded(anchor_ns + to + reach)) + NEIGHBOURS;
     }
     *low = between(*low, 0, rows - 1); /* at least one row, which an edge repeats */
     *low -= *low % streamed_rows->brackets[b].quantum;

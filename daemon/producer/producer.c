@@ -154,13 +154,6 @@ static enum trajd_status refuse_shape(const struct trajd_producer *producer,
                                "feed %s: all outputs are pictures, so batches lie in host memory: "
                                "with an output of numbers they can lie on a GPU",
                                producer->name);
-    for (uint32_t s = 0; s < shape->stream_count; s++)
-        if (shape->streams[s].total)
-            return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                                   "feed %s: %s are made on the CPU alone", producer->name,
-                                   shape->streams[s].total == TRAJD_TOTAL_REST
-                                       ? "outputs with return:"
-                                       : "sums of differences (semantics: delta)");
     return TRAJD_OK;
 }
 
@@ -295,20 +288,6 @@ static enum trajd_status add_feed(struct trajd_producer *producer,
     return status;
 }
 
-/* Refuses to make outputs with a transform on a GPU: its kernels resample only. */
-static enum trajd_status check_gpu(const struct trajd_producer *producer, struct trajd_error *error)
-{
-    const struct trajd_window_plan *plan = producer->plan->members[0];
-
-    for (uint32_t o = 0; o < plan->visible_count && producer->gpu; o++)
-        if (plan->outputs[o].transform)
-            return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                                   "feed %s: outputs.%s: rotation, relative_to and norm.per are "
-                                   "computed on the CPU, so batches lie in host memory",
-                                   producer->name, plan->outputs[o].name);
-    return TRAJD_OK;
-}
-
 static enum trajd_status load_rows(struct trajd_producer *producer, struct trajd_error *error)
 {
     enum trajd_status status;
@@ -356,8 +335,6 @@ enum trajd_status trajd_producer_create(const struct trajd_producer_options *opt
         status = check_quarantine(producer, options, error);
     for (uint32_t p = 0; !status && options->is_unfinished && p < producer->plan->member_count; p++)
         trajd_window_plan_leave_unfinished(producer->plan->members[p]);
-    if (!status)
-        status = check_gpu(producer, error);
     if (!status)
         status = trajd_producer_normalise(producer, options, error);
     if (!status)

@@ -72,6 +72,9 @@ static enum trajd_status make_member(struct trajd_producer *producer,
     status = trajd_gpu_request_create(own->gpu, own->stream, producer->batch->members[p],
                                       TRAJD_GPU_MAX_BATCHES, &member->request, error);
     if (!status)
+        status = trajd_gpu_transforms_create(own->gpu, own->stream, producer->batch->members[p],
+                                             TRAJD_GPU_MAX_BATCHES, &member->transforms, error);
+    if (!status)
         status = trajd_gpu_hold_rows(own->gpu, dataset, &plan->selection, member->rows,
                                      member->unreadable, member->held, error);
     member->holds_rows = !status;
@@ -181,6 +184,7 @@ enum trajd_status trajd_producer_gpu_create(struct trajd_producer *producer, str
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for feed %s", producer->name);
     own->gpu = gpu;
     pthread_mutex_init(&own->mutex, NULL);
+    pthread_mutex_init(&own->launching, NULL);
     trajd_heartbeat_init_condition(&own->changed);
     status = trajd_device_stream_create(trajd_gpu_device(gpu), &own->stream, error);
     if (!status)
@@ -241,6 +245,7 @@ void trajd_producer_gpu_destroy(struct trajd_producer *producer)
         trajd_gpu_return_ring(own->gpu, own->rows_memory, own->depth * own->rows_bytes);
     for (uint32_t p = 0; own->members && p < producer->plan->member_count; p++) {
         producer->members[p].selection = &producer->plan->members[p]->selection;
+        trajd_gpu_transforms_destroy(&own->members[p].transforms);
         trajd_gpu_request_destroy(&own->members[p].request);
         trajd_gpu_streamed_rows_destroy(&own->members[p].streamed_rows);
         if (own->members[p].holds_rows)
@@ -260,6 +265,7 @@ void trajd_producer_gpu_destroy(struct trajd_producer *producer)
     if (own->members) {
         pthread_cond_destroy(&own->changed);
         pthread_mutex_destroy(&own->mutex);
+        pthread_mutex_destroy(&own->launching);
     }
     free(own->members);
     free(own);

@@ -75,7 +75,7 @@ static enum trajd_status fill_nan(const struct trajd_producer *producer, uint32_
         const uint32_t row = batch->window_rows ? batch->window_rows[w] : w;
         if (!trajd_gpu_member_lacks_rows(&own->members[p], batch->windows[w].episode_index))
             continue;
-        for (uint32_t o = 0; o < plan->output_count && !status; o++) {
+        for (uint32_t o = 0; o < plan->visible_count && !status; o++) {
             const struct trajd_plan_output *output = &plan->outputs[o];
             const uint64_t bytes =
                 output->step_count * output->feature_count * trajd_dtype_size(output->dtype);
@@ -99,15 +99,22 @@ enum trajd_status trajd_producer_gpu_launch(struct trajd_producer *producer,
                                             struct trajd_error *error)
 {
     struct trajd_producer_gpu *own = producer->on_gpu;
+    const uint32_t frame = (uint32_t)(gpu_batch - own->batches);
     enum trajd_status status =
         own->copies ? trajd_device_stream_follow(own->stream, gpu_batch->copied, error) : TRAJD_OK;
 
+    pthread_mutex_lock(&own->launching);
     for (uint32_t p = 0; p < producer->plan->member_count && !status; p++) {
-        if (gpu_batch->requests[p])
-            status = trajd_plan_run_async(producer->members[p].kernel_plan, gpu_batch->requests[p],
-                                          own->stream, error);
+        const struct trajd_resample_request *request = gpu_batch->requests[p];
+        if (request)
+            status =
+                trajd_plan_run_async(producer->members[p].kernel_plan, request, own->stream, error);
+        if (request && !status)
+            status = trajd_gpu_transforms_launch(own->members[p].transforms, frame, request,
+                                                 own->stream, error);
         gpu_batch->requests[p] = NULL;
     }
+    pthread_mutex_unlock(&own->launching);
     return status;
 }
 
@@ -203,6 +210,8 @@ static enum trajd_status gather_some(struct trajd_producer *producer,
     request =
         trajd_gpu_request_gather(own->members[p].request, frame, gpu_batch->staging + used->block,
                                  gpu_batch->block + used->block, &size_bytes);
+    trajd_gpu_transforms_gather(own->members[p].transforms, frame, first, request,
+                                gpu_batch->fill.memory);
     status = trajd_device_copy_async(gpu_batch->block + used->block,
                                      gpu_batch->staging + used->block, size_bytes, copies, error);
     gpu_batch->requests[p] = request;

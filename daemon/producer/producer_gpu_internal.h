@@ -8,6 +8,7 @@
 #include "daemon/producer/gpu.h"
 #include "daemon/producer/gpu_streamed_rows.h"
 #include "daemon/producer/gpu_request.h"
+#include "daemon/producer/gpu_transforms/gpu_transforms.h"
 
 #define TRAJD_GPU_MAX_BATCHES 8
 
@@ -28,6 +29,7 @@ struct trajd_gpu_batch {
 /* One dataset of the feed. */
 struct trajd_gpu_member {
     struct trajd_gpu_request *request;
+    struct trajd_gpu_transforms *transforms; /* NULL: no output has one */
     const void **rows; /* [index episodes][array_count]: addresses on the GPU */
     uint32_t array_count;
     /* [index episodes]: episodes whose rows cannot be read (bad_rows: keep): resident rows;
@@ -60,7 +62,9 @@ struct trajd_producer_gpu {
     struct trajd_device_event *probe; /* checks an idle GPU; used by the preparing thread only */
     bool probe_is_pending;            /* recorded, and not known to have passed */
     pthread_t launcher;
-    bool launcher_runs;    /* the thread was started */
+    bool launcher_runs; /* the thread was started */
+    /* held for the launches of a batch: both threads launch, and batches share the rows of transforms */
+    pthread_mutex_t launching;
     uint64_t launched;     /* used by the launcher only; batch n is batches[n % depth] */
     pthread_mutex_t mutex; /* guards all members below */
     pthread_cond_t changed;

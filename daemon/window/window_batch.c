@@ -135,6 +135,23 @@ enum trajd_status trajd_window_batch_create(const struct trajd_window_plan *plan
                                   plan->spec->feed_name, plan->spec->global_batch);
 }
 
+static void free_rows(struct trajd_batch_output *output)
+{
+    if (output->is_lent)
+        return;
+    free(output->rows);
+    free(output->row_mask);
+}
+
+void trajd_window_batch_lend_rows(struct trajd_window_batch *batch, uint32_t o, uint8_t *rows,
+                                  uint8_t *row_mask)
+{
+    free_rows(&batch->outputs[o]);
+    batch->outputs[o].rows = rows;
+    batch->outputs[o].row_mask = row_mask;
+    batch->outputs[o].is_lent = true;
+}
+
 void trajd_window_batch_destroy(struct trajd_window_batch **out)
 {
     struct trajd_window_batch *batch = *out;
@@ -155,10 +172,8 @@ void trajd_window_batch_destroy(struct trajd_window_batch **out)
     }
     for (uint32_t t = 0; batch->targets && t < batch->plan->target_count; t++)
         free(batch->targets[t].bases);
-    for (uint32_t o = 0; batch->outputs && o < batch->plan->output_count; o++) {
-        free(batch->outputs[o].rows);
-        free(batch->outputs[o].row_mask);
-    }
+    for (uint32_t o = 0; batch->outputs && o < batch->plan->output_count; o++)
+        free_rows(&batch->outputs[o]);
     free(batch->windows);
     free(batch->anchor_ns);
     free(batch->window_rows);
@@ -405,78 +420,4 @@ void trajd_window_batch_bind(struct trajd_window_batch *batch, uint32_t first, u
     }
     batch->request.window_count = count;
     batch->request.window_rows = batch->window_rows ? batch->window_rows + first : NULL;
-}
-
-/* ---- transforms ---- */
-
-/* Blends a rotation in the rows of an output. Kind slerp needs none of this. */
-static void blend_rotation(const struct trajd_window_batch *batch, uint32_t output_index,
-                           uint32_t column, enum trajd_rotation_form form, uint32_t begin,
-                           uint32_t end)
-{
-    const struct trajd_window_plan *plan = batch->plan;
-    uint32_t t = 0;
-
-    while (plan->targets[t].output_index != output_index)
-        t++;
-    for (; column >= plan->streams[t].feature_count; t++)
-        column -= plan->streams[t].feature_count;
-    trajd_transform_blend(&batch->request, t, column, form, begin, end);
-}
-
-static void blend_rotations(const struct trajd_window_batch *batch, uint32_t o, uint32_t begin,
-                            uint32_t end)
-{
-    const struct trajd_plan_output *out = &batch->plan->outputs[o];
-
-    for (uint32_t p = 0; p < out->transform->part_count; p++) {
-        const struct trajd_transform_part *part = &out->transform->parts[p];
-        if (part->kind != TRAJD_PART_ROTATION)
-            continue;
-        blend_rotation(batch, o, part->first, part->from, begin, end);
-        if (part->is_relative)
-            blend_rotation(batch, out->reference_output, part->reference_first,
-                           part->reference_form, begin, end);
-    }
-}
-
-static void transform_output(const struct trajd_window_batch *batch, uint32_t first, uint32_t o,
-                             uint32_t begin, uint32_t end, uint8_t *slot)
-{
-    const struct trajd_plan_output *out = &batch->plan->outputs[o],
-                                   *state = &batch->plan->outputs[out->reference_output];
-    const struct trajd_batch_output *place = &batch->outputs[o],
-                                    *reference = &batch->outputs[out->reference_output];
-    const bool is_relative = out->transform->reference_count > 0;
-    const uint64_t row = batch->request.window_rows ? 0 : first;
-    const uint64_t row_bytes = out->row_feature_count * trajd_dtype_size(out->row_dtype),
-                   state_bytes = state->row_feature_count * trajd_dtype_size(state->row_dtype);
-    const struct trajd_transform_job job = {
-        .transform = out->transform,
-        .step_count = out->step_count,
-        .window_rows = batch->request.window_rows,
-        .source_type = out->row_dtype,
-        .reference_type = state->row_dtype,
-        .output_type = out->dtype,
-        .source = place->rows + row * out->step_count * row_bytes,
-        .reference = is_relative ? reference->rows + row * state_bytes : NULL,
-        .reference_mask = is_relative ? reference->row_mask + row : NULL,
-        .mask = slot + place->mask_offset_bytes + row * out->step_count,
-        .edge = batch->plan->spec->edge,
-        .output = slot + place->offset_bytes +
-                  row * out->step_count * out->feature_count * trajd_dtype_size(out->dtype),
-        .scale = out->scale,
-        .offset = out->offset,
-        .norm_per_step = out->norm_step_count > 1};
-
-    blend_rotations(batch, o, begin, end);
-    trajd_transform_windows(&job, begin, end);
-}
-
-void trajd_window_batch_transform(const struct trajd_window_batch *batch, uint32_t first,
-                                  uint32_t begin, uint32_t end, const bool *wanted, uint8_t *slot)
-{
-    for (uint32_t o = 0; o < batch->plan->visible_count; o++)
-        if (batch->plan->outputs[o].transform && (!wanted || wanted[o]))
-            transform_output(batch, first, o, begin, end, slot);
 }

@@ -34,7 +34,8 @@ struct trajd_batch_output {
     /* of an output with a transform, or hidden: [G, T] rows as the kernels resample them; else
      * NULL. They are not part of the slot */
     uint8_t *rows;
-    uint8_t *row_mask; /* [G, T] of a hidden output, else NULL */
+    uint8_t *row_mask; /* [G, T] of a hidden output, and of lent rows, else NULL */
+    bool is_lent;      /* the rows belong to somebody else (trajd_window_batch_lend_rows) */
 };
 
 struct trajd_window_batch {
@@ -92,10 +93,32 @@ int64_t trajd_window_batch_anchor_ns(const struct trajd_window_batch *batch,
 void trajd_window_batch_bind(struct trajd_window_batch *batch, uint32_t first, uint32_t count,
                              uint8_t *slot, trajd_episode_rows rows, void *context);
 
+/* ---- window_batch_transform.c ---- */
+
 /* Makes the outputs with a transform (wanted[output] or, for NULL, all of them) from the rows of
  * windows [begin, end) of those that were bound last, where 0 is `first`. Call it when they are
  * resampled. Threads may make different windows at the same time. */
 void trajd_window_batch_transform(const struct trajd_window_batch *batch, uint32_t first,
                                   uint32_t begin, uint32_t end, const bool *wanted, uint8_t *slot);
+
+/* Puts the rows of an output elsewhere, for example into a GPU's memory, with a mask of their own.
+ * Borrowed until the batch is destroyed. */
+void trajd_window_batch_lend_rows(struct trajd_window_batch *batch, uint32_t output_index,
+                                  uint8_t *rows, uint8_t *row_mask);
+/* Fills *job for the windows that were bound last, from `first` on, of an output with a transform. Its
+ * scale, offset and window_rows are those of the batch. */
+void trajd_window_batch_job(const struct trajd_window_batch *batch, uint32_t first,
+                            uint32_t output_index, uint8_t *slot, struct trajd_transform_job *job);
+
+/* A rotation in the rows of a target, which the kernels blend number by number. */
+struct trajd_batch_blend {
+    uint32_t target_index, column;
+    enum trajd_rotation_form form;
+};
+
+/* Finds the rotation of a part of an output's transform: of its rows, or of its state. Returns false where
+ * none is blended. */
+bool trajd_window_find_blend(const struct trajd_window_plan *plan, uint32_t output_index,
+                             uint32_t part_index, bool of_state, struct trajd_batch_blend *blend);
 
 #endif

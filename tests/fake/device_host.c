@@ -57,8 +57,7 @@ struct task {
     struct trajd_device_event *event;
     uint64_t serial, number;     /* of a launch and of an event */
     void (*call)(void *context); /* of OP_CALL */
-    void *context;
-    struct trajd_resample_request request; /* its arrays follow in memory */
+    void *context;               /* of OP_RUN: the request; freed behind the task */
 };
 
 struct trajd_device_stream {
@@ -328,8 +327,9 @@ static void run_task(struct task *task)
     } else if (task->op == OP_RUN) {
         while (task->number >= (uint64_t)option("hang", 1L << 60))
             sleep(1);
+        const struct trajd_resample_request *request = task->context;
         nanosleep(&pause, NULL);
-        trajd_resample_cpu(&task->request, 0, task->request.window_count);
+        trajd_resample_cpu(request, 0, request->window_count);
     }
 }
 
@@ -357,8 +357,7 @@ static void *run_stream(void *context)
             task->event->passed = task->serial;
         stream->busy = false;
         pthread_cond_broadcast(&stream->changed);
-        if (task->op == OP_CALL)
-            free(task->context);
+        free(task->context);
         free(task);
     }
     pthread_mutex_unlock(&stream->mutex);
@@ -587,31 +586,35 @@ static void *keep(unsigned char **room, const void *array, size_t size)
     return kept;
 }
 
-static enum trajd_status run(const struct trajd_resample_request *request,
-                             struct trajd_device_stream *stream, struct trajd_error *error)
+struct trajd_resample_request *trajd_fake_keep(const struct trajd_resample_request *request)
 {
     const size_t sizes[] = {request->clock_count * sizeof(struct trajd_clock),
                             request->grid_count * sizeof(struct trajd_grid),
                             request->bracket_count * sizeof(struct trajd_bracket),
                             request->stream_count * sizeof(struct trajd_stream)};
-    const size_t size = sizeof(struct task) + sizes[0] + sizes[1] + sizes[2] + sizes[3] + 64;
-    struct trajd_resample_request *kept;
-    unsigned char *room;
-    struct task *task;
+    const size_t size =
+        sizeof(struct trajd_resample_request) + sizes[0] + sizes[1] + sizes[2] + sizes[3] + 64;
+    struct trajd_resample_request *kept = calloc(1, size);
+    unsigned char *room = (unsigned char *)(kept + 1);
 
-    check(request, stream->gpu);
-    task = calloc(1, size);
-    if (!task)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "a fake GPU's launch");
-    task->op = OP_RUN;
-    task->request = *request;
-    kept = &task->request;
-    room = (unsigned char *)(task + 1);
+    if (!kept)
+        return NULL;
+    *kept = *request;
     kept->clocks = keep(&room, request->clocks, sizes[0]);
     kept->grids = keep(&room, request->grids, sizes[1]);
     kept->brackets = keep(&room, request->brackets, sizes[2]);
     kept->streams = keep(&room, request->streams, sizes[3]);
-    return queue(stream, task, error);
+    return kept;
+}
+
+static enum trajd_status run(const struct trajd_resample_request *request,
+                             struct trajd_device_stream *stream, struct trajd_error *error)
+{
+    struct trajd_resample_request *kept = trajd_fake_keep(request);
+
+    check(request, stream->gpu);
+    return kept ? give(stream, (struct task){.op = OP_RUN, .context = kept}, error)
+                : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "a fake GPU's launch");
 }
 
 enum trajd_status trajd_cuda_run(const struct trajd_resample_request *request,

@@ -2,7 +2,7 @@
 #ifndef TRAJD_FAKE_DEVICE_HOST_H
 #define TRAJD_FAKE_DEVICE_HOST_H
 
-#include "proto/error.h"
+#include "kernels/resample.h"
 
 /* Aborts unless the memory is "device memory" of the stream's GPU. */
 void trajd_fake_need_device(void *stream, const void *memory, const char *what);
@@ -10,5 +10,8 @@ void trajd_fake_need_device(void *stream, const void *memory, const char *what);
  * is lost does not call. */
 enum trajd_status trajd_fake_call(void *stream, void (*call)(void *context), void *context,
                                   struct trajd_error *error);
+
+/* Copies a request with its lists into one block of malloc. NULL: no memory. */
+struct trajd_resample_request *trajd_fake_keep(const struct trajd_resample_request *request);
 
 #endif

@@ -41,22 +41,6 @@ def test_the_same_batches_as_in_host_memory(make):
     assert CUDA.fake_cuda_mappings() == 0
 
 
-@pytest.mark.parametrize("output, reason", [
-    ("return: {gamma: 0.9}", b"outputs with return: are made on the CPU alone"),
-    ("relative_to: {from: obs/robot0_eef_pos, mask: [true, true, true, false, false, false, false]}",
-     b"rotation, relative_to and norm.per are computed on the CPU")])
-def test_what_no_kernel_of_the_gpu_computes(make, output, reason):
-    """The batches come in host memory, with the reason."""
-    client = make().client()
-    info = client.open(spec="{dataset: demo, global_batch: 16, anchor: {clock: actions}, "
-                            f"outputs: {{actions: {{at: 0..3, {output}}}}}}}", gpu=UUID)
-    assert info.gpu is None and reason in info.gpu_refusal
-    batch = client.next()
-    assert batch.arrays()["actions"].shape == (16, 4, 7) and np.isfinite(batch.arrays()["actions"]).all()
-    batch.release()
-    client.close()
-
-
 def test_a_ring_that_is_left_is_closed(make):
     """The memory of a production that the daemon has ended is free when no client has it open."""
     daemon = make()
