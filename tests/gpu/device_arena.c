@@ -221,13 +221,20 @@ static void make_rules(struct arena *arena, uint32_t s)
         ((int64_t)draw(arena, 5) + 1) * (unit == TRAJD_GRID_NS ? STEP_NS * 2 / 3 : 1);
     stream->angle_period = draw(arena, 2) ? 6.283185307179586 : 360;
     stream->angle_low = draw(arena, 2) ? NAN : -stream->angle_period / 2;
+    arena->largest[s] = stream->kind == TRAJD_KIND_ANGLE ? 360 : 100;
+    if (floats && stream->kind == TRAJD_KIND_PREVIOUS &&
+        (arena->spec.totals || draw(arena, 3) == 0)) {
+        stream->total = unit == TRAJD_GRID_NS ? TRAJD_TOTAL_STEP : TRAJD_TOTAL_REST;
+        stream->total_width = (int64_t)draw(arena, 4 * STEP_NS) + 1;
+        stream->total_gamma = draw(arena, 2) ? 1 : 0.875;
+        arena->largest[s] *= arena->spec.rows;
+    }
     for (uint64_t i = 0; i < 2 * (uint64_t)stream->feature_count; i++)
         factors[i] = (float)draw_double(arena);
     if (floats && draw(arena, 2)) {
         stream->scale = factors;
         stream->offset = factors + stream->feature_count;
     }
-    arena->largest[s] = stream->kind == TRAJD_KIND_ANGLE ? 360 : 100;
 }
 
 static bool can_join(const struct arena *arena, uint32_t s)

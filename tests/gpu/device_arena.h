@@ -34,6 +34,8 @@ struct arena_spec {
     /* rows and steps follow each other, at addresses that are multiples of 16 bytes */
     bool packed;
     bool window_rows; /* outputs have more rows than windows */
+    /* streams of kind previous with outputs of floats add rows; else one of three does */
+    bool totals;
 };
 
 struct arena {

@@ -116,6 +116,24 @@ static void test_random_requests(void **state)
     }
 }
 
+/* Sums of rows: over steps of time, and over the rest of the rows. */
+static void test_totals(void **state)
+{
+    struct fixture *f = *state;
+
+    for (uint64_t seed = 1; seed <= f->problem_count / 4; seed++) {
+        struct arena_spec spec = {.seed = seed,
+                                  .kind = TRAJD_KIND_PREVIOUS,
+                                  .source = seed % 3 ? TRAJD_DTYPE_NONE : TRAJD_F64,
+                                  .output = seed % 3 ? TRAJD_F32 : TRAJD_F64,
+                                  .stamps = seed % 7 == 0 ? ARENA_WILD : -1,
+                                  .unit = -1,
+                                  .window_rows = seed % 4 == 0,
+                                  .totals = true};
+        check_problem(f, &spec, NULL);
+    }
+}
+
 static void test_sizes_around_vectors_and_tiles(void **state)
 {
     static const uint32_t sizes[] = {1, 2, 7, 14, 31, 32, 33, 128, 1000};
@@ -647,6 +665,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(test_every_kind_and_pair_of_types, &fixture),
         cmocka_unit_test_prestate(test_random_requests, &fixture),
+        cmocka_unit_test_prestate(test_totals, &fixture),
         cmocka_unit_test_prestate(test_sizes_around_vectors_and_tiles, &fixture),
         cmocka_unit_test_prestate(test_stamps_that_are_not_ascending, &fixture),
         cmocka_unit_test_prestate(test_many_streams, &fixture),

@@ -73,7 +73,7 @@ class Daemon:
         return (self.folder / "log").read_text()
 
     def connect(self, **options):
-        return trajd.connect(str(self.endpoint), feed="train", timeout=60, **{"device": "cuda", "zero_copy": True, "mode": "queue", **options})
+        return trajd.connect(str(self.endpoint), **{"feed": "train", "timeout": 60, "device": "cuda", "zero_copy": True, "mode": "queue", **options})
 
     def _send(self, number):
         """Sends a signal to the daemon itself, not to the tool that runs it."""

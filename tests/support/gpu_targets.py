@@ -51,6 +51,9 @@ FEEDS = {  # name: (keys of the feed, outputs)
         "rest": "{from: rewards, at: 0..3, role: action, return: {gamma: 0.9}}", "joints": "{at: -1..0}",
         "actions": "{at: 0..7}"}),
 }
+# outputs whose arithmetic on a GPU is the CPU's: they have the same bits. Others are within 1e-6.
+EXACT = {"openpi": ["actions"], "umi": ["actions"], "gr00t": ["actions"], "act": [], "steps": ["actions", "based", "half", "wide", "yaw"],
+         "rates": [], "sums": ["move", "fast", "both", "before", "rest"]}
 EDGES = ("edge", "zero", "nan")
 
 
@@ -93,7 +96,7 @@ def write(folder, longer=1):
 
 def feeds(edge="edge", batch=16, slots=4, mixed=False, names=tuple(FEEDS)):
     """Returns the configuration of these feeds. mixed: of two datasets, which are the same file."""
-    where = "mix: {lab: {weight: 2}, again: {weight: 1}}\n    epoch: 160" if mixed else "dataset: lab"
+    where = f"mix: {{lab: {{weight: 2}}, again: {{weight: 1}}}}\n    epoch: {10 * batch}" if mixed else "dataset: lab"
     text = ""
     for name in names:
         keys, outputs = FEEDS[name]

@@ -2,12 +2,12 @@
 # gpu_bundle.sh [BUILD]: makes a bundle of programs, scripts and libraries for a GPU machine: the folder BUILD/gpu_bundle,
 # which can be copied anywhere, and BUILD/gpu_bundle.tar.gz. On that machine `gpu_run.sh --help` lists the parts to run:
 # suite, feed, rivals, train, fill, sanitizer, or a program of the bundle (test_gpu_resample, bench_resample [ARGUMENT...],
-# test_python_cuda.py [cpu], picture_step.py). The bundle includes robomimic where build/venv-robomimic has it (tests/bench/README.md).
+# bench_transforms_gpu, test_python_cuda.py [cpu], picture_step.py). The bundle includes robomimic where build/venv-robomimic has it (tests/bench/README.md).
 set -eu
 cd "$(dirname "$0")/../.."
 build=${1:-build/release}
 bundle=$build/gpu_bundle
-programs="test_gpu_resample test_gpu_library test_gpu_images bench_resample bench_image_gpu fake_producer"
+programs="test_gpu_resample test_gpu_library test_gpu_images test_gpu_transforms bench_transforms_gpu bench_resample bench_image_gpu fake_producer"
 
 [ -f "$build/build.ninja" ] || cmake --preset release -B "$build"
 ninja -C "$build"
@@ -26,6 +26,7 @@ build/venv/bin/python -m pip --disable-pip-version-check -q install --no-index -
 rm "$bundle"/trajd-*.whl
 build/venv/bin/python tests/tools/make_demo_dataset.py "$bundle/demo.hdf5" --episodes 24 >/dev/null
 PYTHONPATH=tests/support build/venv/bin/python -c "import picture_files; picture_files.write_episodes('$bundle/pictures')"
+PYTHONPATH=tests/support build/venv/bin/python -c "import gpu_targets; gpu_targets.write('$bundle/targets', longer=24)"
 cp tests/support/gpu_*.py tests/gpu/test_*.py tests/gpu/bench_device_feed.py tests/gpu/rivals.py tests/gpu/training_step.py tests/gpu/picture_step.py "$bundle/"
 mkdir "$bundle/golden"
 cp -r tests/golden/image tests/golden/augment "$bundle/golden/"
