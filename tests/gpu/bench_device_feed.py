@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Measures batches in GPU memory against the budgets and against other ways to load data.
 
-    BUNDLE/gpu_run.sh feed | workers | rivals | train | fill [--rounds 3] [--seconds 2] [--out FILE.json]
+    BUNDLE/gpu_run.sh feed | workers | targets | rivals | train | fill [--rounds 3] [--seconds 2] [--out FILE.json]
     bench_device_feed.py PART... --without-gpu      # the same through host memory, to test the script
 
     feed    batches/s of 256 low-dimensional windows to one Python worker that does nothing with them, reads them, or
             sums them on its stream or on another; READY to tensor; two productions for one worker; streamed rows;
             and `workers`
     workers 2 and 4 workers, each a job or ranks of one, on one GPU, and on two where there are two
+    targets a policy's batches with relative_to, rot6d and norm, against the same without
     rivals  torch: a DataLoader over the arrays, a copy, searchsorted and lerp on the GPU; the same with all rows on
             the GPU; robomimic
     train   a step of a policy of some 50 M parameters on one constant batch and on the feed's, in time slices and
@@ -262,6 +263,52 @@ def train(options):
     return them.run(options)
 
 
+TARGETS_CONFIG = """
+version: 1
+runtime: run
+state: state
+memory: {{store: 1GiB, rings: 512MiB, reserve: 0}}
+gpu: {{devices: all, rows: 2GiB, rings: 512MiB, fall_back: {fall_back}}}
+limits: {{credit: 64}}
+datasets: {{demo: {{path: {path}, layout: demo}}}}
+feeds:
+"""
+TARGETS_FEED = """
+  {name}:
+    dataset: demo
+    global_batch: {batch}
+    slots: 16
+    anchor: {{clock: actions}}
+    pad: {{before: 1, after: any, with: edge}}
+    outputs:
+      eef:     {{from: obs/robot0_eef_pos, at: -1..0}}
+      turn:    {{from: obs/robot0_eef_quat, at: -1..0}}
+      object:  {{from: obs/object, at: -1..0}}
+      actions: {{at: 0..15{keys}}}
+"""
+RELATIVE = """, relative_to: {from: [obs/robot0_eef_pos, obs/robot0_eef_quat], mask: [true, true, true, true, true, true, false]},
+                rotation: {from: axis_angle, to: rot6d, columns: "3:6", position: "0:3"}, norm: min_max"""
+
+
+def targets(options):
+    """Feeds of one daemon take turns, each with a worker that takes batches."""
+    place, keys = options.place, {"plain": "", "relative": RELATIVE}
+    text = TARGETS_CONFIG.format(path=options.dataset, fall_back=place.fall_back)
+    text += "".join(TARGETS_FEED.format(name=name, batch=BATCH, keys=more) for name, more in keys.items())
+    with gpu_feed.daemon(text=text) as one, contextlib.ExitStack() as stack:
+        opened = {name: stack.enter_context(one.connect(feed=name, mode="shard", rank=0, world_size=1, credit=12, job=name, **place.options))
+                  for name in keys}
+        batches = {name: feed.forever() for name, feed in opened.items()}
+        for name, feed in opened.items():
+            next(batches[name])
+            place.check(feed)
+        found = in_turns(options, {name: lambda name=name: turn(place, opened[name], batches[name], options.seconds, nothing) for name in keys})
+    ratio = [plain["rate"] / relative["rate"] for plain, relative in zip(found["plain"], found["relative"])]
+    yield tell("actions as recorded", found["plain"])
+    yield tell("relative actions, rot6d, norm", found["relative"], ratio=middle(ratio, 2), ratio_to="the time of actions as recorded",
+               budget="<= 1.1", met=middle(ratio, 2)["median"] <= 1.1)
+
+
 FILL_LAYOUT = """
 layout: wide
 version: 1
@@ -327,7 +374,7 @@ def fill(options):
                      ratio_to="a pinned copy")
 
 
-PARTS = {"feed": feed, "workers": workers, "rivals": rivals, "train": train, "fill": fill}
+PARTS = {"feed": feed, "workers": workers, "targets": targets, "rivals": rivals, "train": train, "fill": fill}
 
 
 def parse_arguments():

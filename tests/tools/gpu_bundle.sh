@@ -1,7 +1,7 @@
 #!/bin/sh
 # gpu_bundle.sh [BUILD]: makes a bundle of programs, scripts and libraries for a GPU machine: the folder BUILD/gpu_bundle,
 # which can be copied anywhere, and BUILD/gpu_bundle.tar.gz. On that machine `gpu_run.sh --help` lists the parts to run:
-# suite, feed, rivals, train, fill, sanitizer, or a program of the bundle (test_gpu_resample, bench_resample [ARGUMENT...],
+# suite, feed, targets, rivals, train, fill, sanitizer, or a program of the bundle (test_gpu_resample, bench_resample [ARGUMENT...],
 # bench_transforms_gpu, test_python_cuda.py [cpu], picture_step.py). The bundle includes robomimic where build/venv-robomimic has it (tests/bench/README.md).
 set -eu
 cd "$(dirname "$0")/../.."

@@ -5,6 +5,7 @@
 #   sanitizer   compute-sanitizer's memcheck of the kernels' tests, and of the daemon during the feed's tests
 #   feed        batches/s and latency to 1, 2 and 4 workers            (minutes, with 3 turns of 2 s)
 #   workers     the part of `feed` with several workers; on two GPUs, where there are two
+#   targets     relative actions on the GPU, against the actions as they are recorded
 #   rivals      torch's DataLoader, torch on the GPU, robomimic, beside the feed
 #   train       a training step on the feed and on a constant batch; time slices, MPS
 #   fill        rows to the GPU against a pinned copy
@@ -59,7 +60,7 @@ run_part() { # in a subshell, so that the limit is the part's
 }
 
 case ${1:-} in
-suite | sanitizer | feed | workers | rivals | train | fill) ;;
+suite | sanitizer | feed | workers | targets | rivals | train | fill) ;;
 '' | -h | --help)
     sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0"
     exit 0 ;;
@@ -70,7 +71,7 @@ esac
 out=${OUT:-$bundle}
 failed=0
 for part; do
-    case $part in suite | sanitizer | feed | workers | rivals | train | fill) ;; *) echo "no part is called $part" >&2; exit 2 ;; esac
+    case $part in suite | sanitizer | feed | workers | targets | rivals | train | fill) ;; *) echo "no part is called $part" >&2; exit 2 ;; esac
 done
 for part; do
     begin=$(date +%s)
