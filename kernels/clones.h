@@ -1,5 +1,5 @@
-/* Functions that are compiled twice: for every processor, and for AVX2. Inline functions also compile as
- * CUDA code, for host and device. */
+/* Functions that are compiled twice: for every processor, and for AVX2. Inline functions also
+ * compile as CUDA code, for host and device. */
 #ifndef TRAJD_KERNELS_CLONES_H
 #define TRAJD_KERNELS_CLONES_H
 

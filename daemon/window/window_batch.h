@@ -105,8 +105,8 @@ void trajd_window_batch_transform(const struct trajd_window_batch *batch, uint32
  * Borrowed until the batch is destroyed. */
 void trajd_window_batch_lend_rows(struct trajd_window_batch *batch, uint32_t output_index,
                                   uint8_t *rows, uint8_t *row_mask);
-/* Fills *job for the windows that were bound last, from `first` on, of an output with a transform. Its
- * scale, offset and window_rows are those of the batch. */
+/* Fills *job for the windows that were bound last, from `first` on, of an output with a transform.
+ * Its scale, offset and window_rows are those of the batch. */
 void trajd_window_batch_job(const struct trajd_window_batch *batch, uint32_t first,
                             uint32_t output_index, uint8_t *slot, struct trajd_transform_job *job);
 
@@ -116,8 +116,8 @@ struct trajd_batch_blend {
     enum trajd_rotation_form form;
 };
 
-/* Finds the rotation of a part of an output's transform: of its rows, or of its state. Returns false where
- * none is blended. */
+/* Finds the rotation of a part of an output's transform: of its rows, or of its state. Returns
+ * false where none is blended. */
 bool trajd_window_find_blend(const struct trajd_window_plan *plan, uint32_t output_index,
                              uint32_t part_index, bool of_state, struct trajd_batch_blend *blend);
 

@@ -1,5 +1,5 @@
-/* kernels/transform/cuda/transform_gpu.h without a GPU: the code of a thread, for all steps in turn, and
- * the CPU's blends, on the thread of a simulated stream. */
+/* kernels/transform/cuda/transform_gpu.h without a GPU: the code of a thread, for all steps in
+ * turn, and the CPU's blends, on the thread of a simulated stream. */
 #include <stdlib.h>
 
 #include "fake/device_host.h"

@@ -1,11 +1,11 @@
-/* Measures transforms on the GPU behind the resampling of a policy's batch: 256 windows, rows in float32,
- * normalised float32 outputs. Graphs of launches, which are replayed; median of 9, in us a batch. The
- * rows and outputs stay in the L2 cache, as in the daemon.
+/* Measures transforms on the GPU behind the resampling of a policy's batch: 256 windows, rows in
+ * float32, normalised float32 outputs. Graphs of launches, which are replayed; median of 9, in us a
+ * batch. The rows and outputs stay in the L2 cache, as in the daemon.
  *
  *     bench_transforms_gpu [ROW]
  *
- * `rows`: the resampling alone. `both`: with the transforms. `ratio`: both / rows. `sums`: the time of a
- * chunk of summed differences, alone. */
+ * `rows`: the resampling alone. `both`: with the transforms. `ratio`: both / rows. `sums`: the time
+ * of a chunk of summed differences, alone. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -174,8 +174,8 @@ static void make_streams(struct bench *b)
                                                  .streams = b->streams};
 }
 
-/* Poses: position and axis-angle relative to the state, rot6d, and a gripper. Else all columns but the
- * last, minus the state's. */
+/* Poses: position and axis-angle relative to the state, rot6d, and a gripper. Else all columns but
+ * the last, minus the state's. */
 static void make_transform(struct bench *b)
 {
     struct trajd_transform *t = &b->transform;

@@ -1,6 +1,6 @@
-/* Transforms on a GPU against those of the CPU: random chains bit for bit, also as a graph; rotations that
- * are blended between rows. `test_gpu_transforms [CHAINS]` sets the number of chains. Exits with 77
- * (skipped) without a GPU. */
+/* Transforms on a GPU against those of the CPU: random chains bit for bit, also as a graph;
+ * rotations that are blended between rows. `test_gpu_transforms [CHAINS]` sets the number of
+ * chains. Exits with 77 (skipped) without a GPU. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -118,7 +118,8 @@ static void test_several_outputs(void **state)
     }
 }
 
-/* A run can be captured, and its graph can be replayed: a run reads its rows and does not change them. */
+/* A run can be captured, and its graph can be replayed: a run reads its rows and does not change
+ * them. */
 static void test_a_graph(void **state)
 {
     struct fixture *f = *state;
@@ -142,7 +143,8 @@ static void test_a_graph(void **state)
 
 enum { WINDOWS = 5, ROWS = 12, STEPS = 9, COLUMNS = 12, COLUMN = 2 };
 
-/* A stream of rotations beside other columns, at times between its rows. All arrays lie in one block. */
+/* A stream of rotations beside other columns, at times between its rows. All arrays lie in one
+ * block. */
 struct blended {
     int64_t stamps[WINDOWS * ROWS], offsets[STEPS], begin[WINDOWS], count[WINDOWS], anchor[WINDOWS];
     double rows[WINDOWS * ROWS * COLUMNS], output[WINDOWS * STEPS * COLUMNS]; /* or floats */

@@ -1,5 +1,5 @@
-/* Random transforms of random rows, with all their bytes in one block of memory, for tests that compare
- * a GPU's transforms with those of the CPU. The bytes between arrays are the canary. */
+/* Random transforms of random rows, with all their bytes in one block of memory, for tests that
+ * compare a GPU's transforms with those of the CPU. The bytes between arrays are the canary. */
 #ifndef TRAJD_TESTS_RANDOM_CHAIN_H
 #define TRAJD_TESTS_RANDOM_CHAIN_H
 
@@ -24,7 +24,8 @@ void random_chain_destroy(struct random_chain **chain);
 /* Returns the job with the block at `device`; NULL: at `found`. */
 struct trajd_transform_gpu_job random_chain_gpu_job(const struct random_chain *chain, char *device);
 
-/* Compares a block after a run. Returns false and one line in `text` if a bit differs; NaN is NaN. */
+/* Compares a block after a run. Returns false and one line in `text` if a bit differs; NaN is
+ * NaN. */
 bool random_chain_matches(const struct random_chain *chain, const char *found, char *text,
                           uint32_t text_size);
 

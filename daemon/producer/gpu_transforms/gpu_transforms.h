@@ -4,8 +4,8 @@
  *   gather   producer's thread: the jobs of the windows that were bound last
  *   launch   launching thread, behind the request of these windows
  *
- * All batches of a feed share the rows: launches on a stream run in order, and those of a request and its
- * jobs follow each other (producer_gpu_internal.h: launching). */
+ * All batches of a feed share the rows: launches on a stream run in order, and those of a request
+ * and its jobs follow each other (producer_gpu_internal.h: launching). */
 #ifndef TRAJD_PRODUCER_GPU_TRANSFORMS_H
 #define TRAJD_PRODUCER_GPU_TRANSFORMS_H
 
@@ -14,9 +14,9 @@
 
 struct trajd_gpu_transforms;
 
-/* Copies scales and offsets to the GPU, as they are now. *transforms is NULL if no output has rows of its
- * own. A frame holds the jobs of one gathered request. The caller destroys. Blocks for the copy.
- * TRAJD_ERR_MEMORY: over the GPU's budgets. */
+/* Copies scales and offsets to the GPU, as they are now. *transforms is NULL if no output has rows
+ * of its own. A frame holds the jobs of one gathered request. The caller destroys. Blocks for the
+ * copy. TRAJD_ERR_MEMORY: over the GPU's budgets. */
 enum trajd_status
 trajd_gpu_transforms_create(struct trajd_gpu *gpu, struct trajd_device_stream *stream,
                             struct trajd_window_batch *batch, uint32_t frame_count,

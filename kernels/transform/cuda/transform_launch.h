@@ -1,5 +1,5 @@
-/* The parameters of a launch that transforms outputs, packed from jobs: at most 4 KB, passed by value.
- * For host and device. */
+/* The parameters of a launch that transforms outputs, packed from jobs: at most 4 KB, passed by
+ * value. For host and device. */
 #ifndef TRAJD_KERNELS_TRANSFORM_CUDA_TRANSFORM_LAUNCH_H
 #define TRAJD_KERNELS_TRANSFORM_CUDA_TRANSFORM_LAUNCH_H
 
@@ -47,8 +47,8 @@ struct trajd_step_launch {
     struct trajd_step_part parts[TRAJD_STEP_PARTS_MAX];
 };
 
-/* Fills *launch with the jobs from `first` on: as many as fit, at least one. Returns the index after the
- * last. */
+/* Fills *launch with the jobs from `first` on: as many as fit, at least one. Returns the index
+ * after the last. */
 uint32_t trajd_step_pack(const struct trajd_transform_gpu_job *jobs, uint32_t first, uint32_t count,
                          uint32_t window_count, struct trajd_step_launch *launch);
 
@@ -61,14 +61,14 @@ struct trajd_blend_launch {
     uint8_t form, width; /* enum trajd_rotation_form, and its numbers */
 };
 
-/* Fills *launch with a rotation of a stream, as trajd_transform_blend takes it. Returns false where there
- * is nothing to blend: the kind picks rows or knows quaternions, or the targets are rows. */
+/* Fills *launch with a rotation of a stream, as trajd_transform_blend takes it. Returns false where
+ * there is nothing to blend: the kind picks rows or knows quaternions, or the targets are rows. */
 bool trajd_blend_pack(const struct trajd_resample_request *request, uint32_t stream_index,
                       uint32_t column, enum trajd_rotation_form form,
                       struct trajd_blend_launch *launch);
 
-/* The launchers do not wait and do not allocate, and return the cudaError_t. overlaps: prepared while
- * the launch before it runs, from sm_90 on. */
+/* The launchers do not wait and do not allocate, and return the cudaError_t. overlaps: prepared
+ * while the launch before it runs, from sm_90 on. */
 int trajd_step_launch(const struct trajd_step_launch *launch, bool overlaps, void *stream);
 int trajd_blend_launch(const struct trajd_blend_launch *launch, bool overlaps, void *stream);
 

@@ -58,11 +58,51 @@ static void test_outputs_are_divided_among_launches(void **unused)
     assert_int_equal(launch.window_count, 7);
 }
 
+/* Only rotations that a request blends number by number are blended again. */
+static void test_which_rotations_are_blended(void **unused)
+{
+    static const int64_t numbers[1];
+    const struct trajd_clock clock = {.stamps_ns = numbers};
+    const struct trajd_bracket bracket = {
+        .row_begin = numbers, .row_count = numbers, .anchor = numbers};
+    struct trajd_grid grid = {.unit = TRAJD_GRID_NS, .step_count = 5, .offsets = numbers};
+    struct trajd_stream streams[2] = {{.feature_count = 3},
+                                      {.feature_count = 7, .first_column = 2}};
+    const struct trajd_resample_request request = {.window_count = 4,
+                                                   .clock_count = 1,
+                                                   .grid_count = 1,
+                                                   .bracket_count = 1,
+                                                   .stream_count = 2,
+                                                   .clocks = &clock,
+                                                   .grids = &grid,
+                                                   .brackets = &bracket,
+                                                   .streams = streams};
+    struct trajd_blend_launch launch;
+    (void)unused;
+
+    for (int kind = 0; kind < TRAJD_KIND_COUNT; kind++) {
+        streams[1].kind = kind;
+        streams[1].source_type = streams[1].output_type = TRAJD_F64;
+        assert_int_equal(trajd_blend_pack(&request, 1, 3, TRAJD_ROTATION_ROT6D, &launch),
+                         kind == TRAJD_KIND_LINEAR || kind == TRAJD_KIND_ANGLE);
+    }
+    streams[1].kind = TRAJD_KIND_LINEAR;
+    assert_true(trajd_blend_pack(&request, 1, 3, TRAJD_ROTATION_QUAT_WXYZ, &launch));
+    assert_int_equal(launch.width, 4);
+    assert_int_equal(launch.column, 3);
+    assert_int_equal(launch.window_count, 4);
+    assert_int_equal(launch.bracket.step_count, 5);
+    assert_int_equal(launch.stream.first_column_bytes, 2 * sizeof(double));
+    grid.unit = TRAJD_GRID_ROWS;
+    assert_false(trajd_blend_pack(&request, 1, 3, TRAJD_ROTATION_QUAT_WXYZ, &launch));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_chains_have_the_cpus_bits),
         cmocka_unit_test(test_outputs_are_divided_among_launches),
+        cmocka_unit_test(test_which_rotations_are_blended),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
