@@ -58,8 +58,8 @@ def arm(tmp_path):
 
 @pytest.fixture
 def make(tmp_path, started):
-    def start(path, rows="64MiB", pad="edge", more="", fake="", store="64MiB", fall_back="false"):
-        config = FEED.format(path=path, rows=rows, pad=pad, more=more, fall_back=fall_back)
+    def start(path, rows="64MiB", pad="edge", more="", fake="", store="64MiB", fall_back="false", action="at: 0..1"):
+        config = FEED.format(path=path, rows=rows, pad=pad, more=more, fall_back=fall_back).replace("at: 0..1}", action + "}")
         daemon = GpuDaemon(tmp_path / "run", textwrap.dedent(config), program=FAKE_PROGRAM, store=store)
         daemon.fake = fake
         return started(daemon)
@@ -103,6 +103,10 @@ def test_the_same_batches_as_in_host_memory(make, arm):
     assert found["top"]["place"] == "gpu" and found["top"]["bytes"] >= 18 * 40 * 61 * 3
     # obs/wrist and obs/again are made alike: one launch
     assert [int(line.split(" pictures a batch")[0].split()[-1]) for line in daemon.text().splitlines() if "pictures a batch" in line] == [10, 5, 15]
+
+
+def test_relative_actions_beside_pictures(make, arm):
+    both(make(arm, fake="slow=300", action="at: 0..7, relative_to: observations/qpos, norm: {by: mean_std, per: step}"))
 
 
 def test_frames_that_do_not_fit_travel_with_the_batch(make, arm):
