@@ -159,8 +159,9 @@ static enum trajd_status check_form(const struct trajd_resample_request *request
     if (!request->clocks[0].stamps_ns || request->grids[0].unit != TRAJD_GRID_NS)
         return unsupported(error, "a clock without stamps or a grid in rows");
     for (uint32_t b = 0; b < request->bracket_count; b++)
-        if (*request->brackets[b].row_begin || *request->brackets[b].anchor)
-            return unsupported(error, "rows that do not begin at 0");
+        if (request->brackets[b].dense_row_count || *request->brackets[b].row_begin ||
+            *request->brackets[b].anchor)
+            return unsupported(error, "dense windows, or rows that do not begin at 0");
     for (uint32_t s = 0; s < request->stream_count; s++) {
         const struct trajd_stream *stream = &request->streams[s];
         if (!base_of(stream) || stream->scale || stream->offset || stream->derivative ||

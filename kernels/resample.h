@@ -159,8 +159,26 @@ struct trajd_bracket {
     const int64_t *row_count;
     /* [B]: ns from the clock's zero on an NS grid, a local row on a ROWS grid */
     const int64_t *anchor;
-    uint64_t reserved[4]; /* 0 */
+    /* > 0: all windows have so many rows, one window after the other, and the anchor 0. Window w
+     * begins at row w * dense_row_count. row_begin, row_count and anchor are NULL then. */
+    uint64_t dense_row_count;
+    uint64_t reserved[3]; /* 0 */
 };
+
+static inline int64_t trajd_row_begin(const struct trajd_bracket *bracket, uint32_t w)
+{
+    return bracket->row_begin ? bracket->row_begin[w] : (int64_t)(w * bracket->dense_row_count);
+}
+
+static inline int64_t trajd_row_count(const struct trajd_bracket *bracket, uint32_t w)
+{
+    return bracket->row_count ? bracket->row_count[w] : (int64_t)bracket->dense_row_count;
+}
+
+static inline int64_t trajd_anchor(const struct trajd_bracket *bracket, uint32_t w)
+{
+    return bracket->anchor ? bracket->anchor[w] : 0;
+}
 
 /* One stream of the batch: where its rows are, how they are resampled, and where the result
  * goes. */

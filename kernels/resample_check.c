@@ -79,7 +79,12 @@ static enum trajd_status check_bracket(const struct trajd_resample_request *requ
         return wrong(place, "clock_index is out of range");
     if (bracket->grid_index >= request->grid_count)
         return wrong(place, "grid_index is out of range");
-    if (pointers && (!bracket->row_begin || !bracket->row_count || !bracket->anchor))
+    if (bracket->dense_row_count && (bracket->row_begin || bracket->row_count || bracket->anchor))
+        return wrong(place, "has dense_row_count, so row_begin, row_count and anchor must be NULL");
+    if (bracket->dense_row_count > SIZE_LIMIT / request->window_count)
+        return wrong(place, "dense_row_count is too large");
+    if (pointers && !bracket->dense_row_count &&
+        (!bracket->row_begin || !bracket->row_count || !bracket->anchor))
         return wrong(place, "row_begin, row_count or anchor is NULL");
     clock = &request->clocks[bracket->clock_index];
     if (request->grids[bracket->grid_index].unit == TRAJD_GRID_NS && pointers &&

@@ -16,9 +16,9 @@ struct trajd_view trajd_view_of(const struct trajd_resample_request *request,
         .clock = &request->clocks[bracket->clock_index],
         .grid = &request->grids[bracket->grid_index],
         .stream = stream,
-        .row_begin = bracket->row_begin[w],
-        .row_count = bracket->row_count[w],
-        .anchor = bracket->anchor[w],
+        .row_begin = trajd_row_begin(bracket, w),
+        .row_count = trajd_row_count(bracket, w),
+        .anchor = trajd_anchor(bracket, w),
         .rows = stream->bases ? stream->bases[w] : stream->base,
     };
 

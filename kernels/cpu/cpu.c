@@ -39,10 +39,10 @@ static struct trajd_cpu_window window_of(const struct chunk *chunk, uint32_t w)
     const int64_t *stamps_ns = chunk->clock->stamps_ns;
 
     return (struct trajd_cpu_window){
-        .stamps_ns = stamps_ns ? stamps_ns + bracket->row_begin[w] : NULL,
+        .stamps_ns = stamps_ns ? stamps_ns + trajd_row_begin(bracket, w) : NULL,
         .rate = chunk->clock->rate,
-        .row_count = bracket->row_count[w],
-        .anchor = bracket->anchor[w],
+        .row_count = trajd_row_count(bracket, w),
+        .anchor = trajd_anchor(bracket, w),
     };
 }
 
@@ -58,7 +58,7 @@ static const char *rows_of(const struct chunk *chunk, const struct trajd_stream 
     if (!rows)
         return NULL;
     if (!stream->bases)
-        rows += chunk->bracket->row_begin[w] * (int64_t)stream->row_stride_bytes;
+        rows += trajd_row_begin(chunk->bracket, w) * (int64_t)stream->row_stride_bytes;
     return rows + (uint64_t)stream->first_column * trajd_dtype_size(stream->source_type);
 }
 

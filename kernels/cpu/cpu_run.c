@@ -120,10 +120,10 @@ static bool find_run(const struct trajd_bracket *bracket, const struct trajd_gri
                      const struct trajd_stream *stream, uint32_t w, struct run *run)
 {
     const char *rows = stream->bases ? stream->bases[w] : stream->base;
-    const int64_t steps = grid->step_count, row_count = bracket->row_count[w];
+    const int64_t steps = grid->step_count, row_count = trajd_row_count(bracket, w);
     int64_t first, end, begin;
 
-    if (!rows || __builtin_add_overflow(bracket->anchor[w], grid->offsets[0], &first) ||
+    if (!rows || __builtin_add_overflow(trajd_anchor(bracket, w), grid->offsets[0], &first) ||
         __builtin_add_overflow(first, steps, &end))
         return false;
     begin = first > 0 ? first : 0;
@@ -133,7 +133,7 @@ static bool find_run(const struct trajd_bracket *bracket, const struct trajd_gri
     run->before = (uint32_t)(begin - first);
     run->inside = (uint32_t)(end - begin);
     if (!stream->bases)
-        begin += bracket->row_begin[w];
+        begin += trajd_row_begin(bracket, w);
     run->row = rows + begin * (int64_t)stream->row_stride_bytes +
                (uint64_t)stream->first_column * trajd_dtype_size(stream->source_type);
     return true;

@@ -153,6 +153,7 @@ static void pack_bracket(const struct trajd_resample_request *request, uint32_t 
         .row_begin = bracket->row_begin,
         .row_count = bracket->row_count,
         .anchor = bracket->anchor,
+        .dense_rows = (int64_t)bracket->dense_row_count,
         .step_count = grid->step_count,
         .unit = (uint32_t)grid->unit,
     };
@@ -298,8 +299,7 @@ uint32_t trajd_cuda_launch_count(const struct trajd_resample_request *request)
     return count;
 }
 
-/* Expresses the dense problem as a request, so that the same rules check it. Arrays of B are not
- * read, so any address will do. */
+/* Expresses the dense problem as a request, so that the same rules check it. */
 enum trajd_status trajd_cuda_pack_dense(const struct trajd_dense_problem *dense,
                                         struct trajd_cuda_problem *problem,
                                         struct trajd_error *error)
@@ -311,8 +311,7 @@ enum trajd_status trajd_cuda_pack_dense(const struct trajd_dense_problem *dense,
                               .step_count = dense->step_count,
                               .offsets = dense->targets_ns,
                               .offsets_per_window = dense->step_count};
-    struct trajd_bracket bracket = {
-        .row_begin = dense->stamps_ns, .row_count = dense->stamps_ns, .anchor = dense->stamps_ns};
+    struct trajd_bracket bracket = {.dense_row_count = dense->row_count};
     struct trajd_stream out = {
         .kind = dense->kind,
         .source_type = dense->source_type,
@@ -338,20 +337,18 @@ enum trajd_status trajd_cuda_pack_dense(const struct trajd_dense_problem *dense,
                                              .grids = &grid,
                                              .brackets = &bracket,
                                              .streams = &out};
-    enum trajd_status status = trajd_resample_check(&request, error);
+    enum trajd_status status;
 
-    if (status || request.window_count == 0)
-        return status;
-    if (!dense->stamps_ns || dense->row_count == 0)
+    if (dense->window_count && (!dense->stamps_ns || dense->row_count == 0))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "dense: stamps_ns is NULL or row_count is 0");
+    status = trajd_resample_check(&request, error);
+    if (status || request.window_count == 0)
+        return status;
     if (dense->kind == TRAJD_KIND_MEAN || dense->kind == TRAJD_KIND_ANGLE)
         return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
                                "dense: kinds mean and angle need a request");
     trajd_cuda_pack(&request, 0, problem);
-    problem->brackets[0].row_begin = problem->brackets[0].row_count = problem->brackets[0].anchor =
-        NULL;
-    problem->brackets[0].dense_rows = dense->row_count;
     return TRAJD_OK;
 }
 
@@ -375,7 +372,8 @@ void trajd_cuda_describe(const struct trajd_resample_request *shape,
     *cut = trajd_cuda_styled_shape_of(&problem, facts, 0, style);
     if (style != TRAJD_CUDA_ANY_STYLE)
         snprintf(why, why_size, "as was asked for");
-    else if (facts->tuning && trajd_tuning_find(facts->tuning, &problem, facts, 0, &found))
+    else if (facts->tuning && trajd_tuning_find(facts->tuning, &problem, facts,
+                                                (uint64_t)problem.brackets[0].dense_rows, &found))
         snprintf(why, why_size, "by %s:%u, %.2f us there", found.name, found.line, found.us);
     else
         snprintf(why, why_size, "by rule");

@@ -30,7 +30,8 @@ struct trajd_dense_problem {
 };
 
 /* Chooses a launch shape for this problem on this device. The shape never needs more shared memory
- * than a block has. Pure. row_count is the estimated rows of a window; 0: not known. A problem without
+ * than a block has. Pure. row_count is the estimated rows of a window; 0: not known, or
+ * those of a dense bracket. A problem without
  * streams or steps gets no shape: all its members are 0. */
 struct trajd_cuda_shape trajd_cuda_shape_of(const struct trajd_cuda_problem *problem,
                                             const struct trajd_device_facts *facts,

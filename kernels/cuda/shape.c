@@ -321,6 +321,8 @@ struct trajd_cuda_shape trajd_cuda_styled_shape_of(const struct trajd_cuda_probl
 
     if (problem->step_count_max == 0) /* a request without streams: nothing is launched */
         return shape;
+    if (row_count == 0)
+        row_count = (uint64_t)problem->brackets[0].dense_rows;
     shape = problem->lean ? lean_shape(problem, row_count) : full_shape(problem);
     if (style == TRAJD_CUDA_ANY_STYLE && facts->tuning &&
         trajd_tuning_find(facts->tuning, problem, facts, row_count, &found))

@@ -24,14 +24,25 @@ static void expect_values(const struct small_request *one, const double *values,
             fail_msg("mask %u is %u, expected %u", t, one->mask[t], mask[t]);
 }
 
+static const char *const variants[] = {"reference", "cpu_rows"};
+
+/* Runs a variant on the request as it is. */
+static void run_variant(struct small_request *one, const char *variant)
+{
+    const struct trajd_device_facts facts = {.cpu_threads = 1};
+    struct trajd_error error = {0};
+    struct trajd_plan *plan;
+
+    if (trajd_plan_create(&one->request, &facts, variant, &plan, &error) ||
+        trajd_plan_run(plan, &one->request, NULL, &error))
+        fail_msg("%s", error.message);
+    trajd_plan_destroy(&plan);
+}
+
 /* Runs both variants at `steps` targets and compares values and masks. */
 static void expect(struct small_request *one, const int64_t *targets, uint32_t steps,
                    const double *values, const uint8_t *mask, double slack)
 {
-    static const char *const variants[] = {"reference", "cpu_rows"};
-    const struct trajd_device_facts facts = {.cpu_threads = 1};
-    struct trajd_error error = {0};
-    struct trajd_plan *plan;
 
     memcpy(one->offsets, targets, steps * sizeof *targets);
     one->grid.step_count = steps;
@@ -39,10 +50,7 @@ static void expect(struct small_request *one, const int64_t *targets, uint32_t s
         memset(one->out, 0x77, sizeof one->out);
         memset(one->mask, 0x77, sizeof one->mask);
         memset(one->derivative, 0x77, sizeof one->derivative);
-        if (trajd_plan_create(&one->request, &facts, variants[i], &plan, &error) ||
-            trajd_plan_run(plan, &one->request, NULL, &error))
-            fail_msg("%s", error.message);
-        trajd_plan_destroy(&plan);
+        run_variant(one, variants[i]);
         expect_values(one, values, mask, steps, slack);
     }
 }
@@ -377,6 +385,38 @@ static void test_halves_round_trip(void **state)
     }
 }
 
+/* Two windows of two rows each, as arrays of B and as a dense bracket. */
+static void test_dense_windows_are_arrays_of_b(void **state)
+{
+    const int64_t begin[] = {0, 2}, count[] = {2, 2}, anchor[] = {0, 0};
+    const int64_t targets[] = {-1, 0, 5, 10, 25, 40};
+    const struct trajd_bracket brackets[] = {
+        {.row_begin = begin, .row_count = count, .anchor = anchor}, {.dense_row_count = 2}};
+    const double expected[2][6] = {{0, 0, 0.5, 1, 1, 1}, {2, 2, 2, 2, 2.5, 4}};
+    const uint8_t mask[2][6] = {{1, 0, 0, 0, 2, 2}, {1, 1, 1, 1, 0, 0}};
+    struct small_request one;
+
+    (void)state;
+    small_request_set_up(&one, TRAJD_KIND_LINEAR, 1, small_request_ramp);
+    memcpy(one.offsets, targets, sizeof targets);
+    one.grid.step_count = ARRAY_LEN(targets);
+    one.request.window_count = 2;
+    one.stream.window_stride_bytes = sizeof expected[0];
+    one.stream.mask_window_stride_bytes = sizeof mask[0];
+    for (size_t i = 0; i < ARRAY_LEN(brackets); i++) {
+        uint8_t masks[2][6];
+        one.bracket = brackets[i];
+        one.stream.mask = masks[0];
+        for (size_t v = 0; v < ARRAY_LEN(variants); v++) {
+            memset(one.out, 0x77, sizeof one.out);
+            memset(masks, 0x77, sizeof masks);
+            run_variant(&one, variants[v]);
+            assert_memory_equal(one.out, expected, sizeof expected);
+            assert_memory_equal(masks, mask, sizeof mask);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -397,6 +437,7 @@ int main(void)
         cmocka_unit_test(test_clipped_rows_are_not_read),
         cmocka_unit_test(test_integers_are_copied_exactly),
         cmocka_unit_test(test_halves_round_trip),
+        cmocka_unit_test(test_dense_windows_are_arrays_of_b),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -124,6 +124,14 @@ static void set_bad_join(struct small_request *one)
 {
     one->stream.mask_joins_previous = 1;
 }
+static void set_dense_and_arrays(struct small_request *one)
+{
+    one->bracket.dense_row_count = 4;
+}
+static void set_bad_dense(struct small_request *one)
+{
+    one->bracket = (struct trajd_bracket){.dense_row_count = UINT64_MAX};
+}
 static void set_bad_bracket(struct small_request *one)
 {
     one->stream.bracket_index = 1;
@@ -199,6 +207,8 @@ static const struct bad bads[] = {
     {"scale and offset", TRAJD_ERR_ARGUMENT, set_bad_scale},
     {"no derivative", TRAJD_ERR_UNSUPPORTED, set_bad_derivative},
     {"mask_joins_previous", TRAJD_ERR_ARGUMENT, set_bad_join},
+    {"brackets[0]: has dense_row_count", TRAJD_ERR_ARGUMENT, set_dense_and_arrays},
+    {"brackets[0]: dense_row_count is too large", TRAJD_ERR_ARGUMENT, set_bad_dense},
     {"streams[0]: bracket_index", TRAJD_ERR_ARGUMENT, set_bad_bracket},
     {"brackets[0]: clock_index", TRAJD_ERR_ARGUMENT, set_bad_clock_index},
     {"grid_index", TRAJD_ERR_ARGUMENT, set_bad_grid_index},

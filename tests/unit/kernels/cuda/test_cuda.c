@@ -399,6 +399,9 @@ static void test_dense_problems_are_checked(void **state)
     assert_int_equal(trajd_cuda_pack_dense(&dense, &problem, &error), TRAJD_OK);
     assert_null(problem.brackets[0].row_begin);
     assert_int_equal(problem.brackets[0].dense_rows, 8);
+    assert_null(problem.brackets[0].row_begin);
+    /* the rows of a dense bracket are known, so their stamps are staged */
+    assert_int_equal(trajd_cuda_shape_of(&problem, &h200, 0).stage_rows, 8);
     dense.source = NULL;
     assert_int_equal(trajd_cuda_pack_dense(&dense, &problem, &error), TRAJD_ERR_ARGUMENT);
     dense.source = memory;
