@@ -18,7 +18,8 @@
  *   slow=US    a launch takes so many microseconds
  *   hang=N     the Nth launch and those after it never end
  *   halt=N     the Nth event and those after it never end
- *   deaf       destroying a failed stream takes forever */
+ *   deaf       destroying a failed stream takes forever
+ *   unified    launches may read and write all memory of the process */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -537,7 +538,7 @@ static void need_device(uint32_t gpu, const void *memory, const char *what)
 {
     pthread_mutex_lock(&table_mutex);
     const struct allocation *found = find(memory);
-    const bool good = !memory || (found && found->gpu == gpu);
+    const bool good = !memory || (found && found->gpu == gpu) || option("unified", 0);
     pthread_mutex_unlock(&table_mutex);
     if (good)
         return;

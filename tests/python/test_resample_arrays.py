@@ -511,7 +511,7 @@ def test_torch_tensors():
     assert torch.equal(trajd.resample(expanded, *tensors[1:])[0], trajd.resample(expanded.clone(), *tensors[1:])[0])
     with pytest.raises(trajd.ArgumentError, match=r"values requires gradients, .*: pass values.detach\(\)"):
         trajd.resample(tensors[0].clone().requires_grad_(), *tensors[1:])
-    with pytest.raises(trajd.Unsupported, match="values is on meta, and trajd.resample runs on the CPU: pass values.cpu()"):
+    with pytest.raises(trajd.Unsupported, match="values is on meta: pass values.cpu\\(\\), or all tensors on one NVIDIA GPU"):
         trajd.resample(tensors[0].to("meta"), *tensors[1:])
     results, _ = trajd.resample_many({"a": tensors[0], "b": {"values": values}}, targets, times=times)
     assert isinstance(results["a"], torch.Tensor) and isinstance(results["b"], np.ndarray)

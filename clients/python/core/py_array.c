@@ -36,21 +36,31 @@ static enum trajd_dtype dtype_of(const struct trajd_py_array_struct *source)
     return TRAJD_DTYPE_NONE;
 }
 
+static enum trajd_status check_rank(int rank, struct trajd_argument argument, int min_rank,
+                                    int max_rank, const char *shapes, struct trajd_error *error)
+{
+    if (rank >= min_rank && rank <= max_rank)
+        return TRAJD_OK;
+    if (rank == 1 && min_rank == 2)
+        return trajd_argument_refuse(argument, error,
+                                     "has 1 dimension: pass %s; %.40s[:, None] makes one column of "
+                                     "it",
+                                     shapes, argument.name);
+    return trajd_argument_refuse(argument, error, "has %d dimension%s: pass %s", rank,
+                                 trajd_plural((uint64_t)rank), shapes);
+}
+
 static enum trajd_status view(const struct trajd_py_array_struct *source,
                               struct trajd_argument argument, int min_rank, int max_rank,
                               const char *shapes, struct trajd_py_array *array,
                               struct trajd_error *error)
 {
     static char nothing[8] __attribute__((aligned(8))); /* of an empty array */
+    enum trajd_status status =
+        check_rank(source->rank, argument, min_rank, max_rank, shapes, error);
 
-    if (source->rank == 1 && min_rank == 2)
-        return trajd_argument_refuse(argument, error,
-                                     "has 1 dimension: pass %s; %.40s[:, None] makes one column of "
-                                     "it",
-                                     shapes, argument.name);
-    if (source->rank < min_rank || source->rank > max_rank)
-        return trajd_argument_refuse(argument, error, "has %d dimension%s: pass %s", source->rank,
-                                     trajd_plural((uint64_t)source->rank), shapes);
+    if (status)
+        return status;
     if (!(source->flags & TRAJD_ARRAY_NOT_SWAPPED))
         return trajd_argument_refuse(argument, error,
                                      "has the byte order of another machine: pass "
@@ -79,6 +89,34 @@ static enum trajd_status view(const struct trajd_py_array_struct *source,
     return TRAJD_OK;
 }
 
+static enum trajd_status view_tensor(PyObject *tuple, struct trajd_argument argument, int min_rank,
+                                     int max_rank, const char *shapes, struct trajd_py_array *array,
+                                     struct trajd_error *error)
+{
+    PyObject *shape, *strides, *tensor;
+    unsigned long long address;
+    const char *name;
+    enum trajd_status status;
+
+    if (!PyArg_ParseTuple(tuple, "KO!O!sO", &address, &PyTuple_Type, &shape, &PyTuple_Type,
+                          &strides, &name, &tensor)) {
+        PyErr_Clear();
+        return trajd_argument_refuse(argument, error, "is no tensor");
+    }
+    *array = (struct trajd_py_array){.data = (char *)(uintptr_t)address,
+                                     .rank = (int)PyTuple_Size(shape),
+                                     .dtype = trajd_dtype_parse(name),
+                                     .is_writeable = true,
+                                     .is_on_gpu = true};
+    status = check_rank(array->rank, argument, min_rank, max_rank, shapes, error);
+    for (int i = 0; !status && i < array->rank; i++) {
+        array->shape[i] = PyLong_AsLongLong(PyTuple_GetItem(shape, i));
+        array->strides_bytes[i] = PyLong_AsLongLong(PyTuple_GetItem(strides, i)) *
+                                  (int64_t)trajd_dtype_size(array->dtype);
+    }
+    return status;
+}
+
 enum trajd_status trajd_py_array_read(PyObject *object, struct trajd_argument argument,
                                       int min_rank, int max_rank, const char *shapes,
                                       struct trajd_py_array *array, struct trajd_error *error)
@@ -88,6 +126,8 @@ enum trajd_status trajd_py_array_read(PyObject *object, struct trajd_argument ar
     PyObject *capsule;
     enum trajd_status status;
 
+    if (PyTuple_Check(object))
+        return view_tensor(object, argument, min_rank, max_rank, shapes, array, error);
     if (!attribute)
         attribute = PyUnicode_InternFromString("__array_struct__");
     capsule = attribute ? PyObject_GetAttr(object, attribute) : NULL;

@@ -39,7 +39,7 @@ struct trajd_py_array {
     int rank; /* 0: the argument was not given */
     int64_t shape[TRAJD_ARRAY_RANK_LIMIT], strides_bytes[TRAJD_ARRAY_RANK_LIMIT];
     enum trajd_dtype dtype;
-    bool is_writeable;
+    bool is_writeable, is_on_gpu;
 };
 
 /* Fills *error with "ARGUMENT: ..." or "streams['NAME']: ARGUMENT: ..." and returns
@@ -48,7 +48,8 @@ enum trajd_status trajd_argument_refuse(struct trajd_argument argument, struct t
                                         const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Views the array of an object with __array_struct__. Refuses objects without it, ranks outside
+/* Views the array of an object with __array_struct__, or a tensor on a GPU, which is a tuple (address,
+ * shape, strides in elements, name of its type, tensor). Refuses other objects, ranks outside
  * [min_rank, max_rank], and types that are no enum trajd_dtype. `shapes` describes what is
  * expected: "[B, S, D] or [S, D]". */
 enum trajd_status trajd_py_array_read(PyObject *object, struct trajd_argument argument,

@@ -62,6 +62,8 @@ static PyMethodDef functions[] = {
      "Sets the exception classes, by the number of their status."},
     {"resample", trajd_py_resample, METH_VARARGS,
      "Resamples streams on one grid of targets: see _core.pyi."},
+    {"resample_cuda", trajd_py_resample_cuda, METH_VARARGS,
+     "Launches the same for tensors on a GPU: see _core.pyi."},
     {NULL, NULL, 0, NULL},
 };
 

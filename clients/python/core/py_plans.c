@@ -9,6 +9,7 @@
 #define PLAN_COUNT 16u
 #define STREAMS_MAX 8u /* requests of more streams get a plan of their own */
 #define THREADS_MAX 8u
+#define GPUS_MAX 64
 #define ALONE_BELOW 4096u /* elements that one thread makes faster than it wakes another */
 
 /* What trajd_kernels_plan_create looks at. All bytes are set, because keys are compared as bytes. */
@@ -32,7 +33,7 @@ static struct trajd_shape_plan *kept[PLAN_COUNT];
 static uint64_t use_count;
 /* Kernels of one thread, and of several. A process made by fork has no threads of a pool, so it
  * uses the former alone; workers of a DataLoader are such processes. */
-static struct trajd_kernels *alone, *shared;
+static struct trajd_kernels *alone, *shared, *on_gpu[GPUS_MAX];
 static bool is_forked, notes_forks;
 
 static void note_fork(void)
@@ -56,6 +57,22 @@ static enum trajd_status open_kernels(uint32_t thread_count, struct trajd_kernel
                ? TRAJD_OK
                : trajd_kernels_open(&(struct trajd_kernels_options){.thread_count = thread_count},
                                     kernels, error);
+}
+
+static enum trajd_status open_gpu(int gpu, struct trajd_kernels **kernels,
+                                  struct trajd_error *error)
+{
+    const struct trajd_kernels_options options = {.place = TRAJD_KERNELS_GPU,
+                                                  .gpu_ordinal = (uint32_t)gpu};
+    enum trajd_status status = TRAJD_OK;
+
+    if (gpu < 0 || gpu >= GPUS_MAX)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "GPU %d: at most %d GPUs", gpu,
+                               GPUS_MAX);
+    if (!on_gpu[gpu])
+        status = trajd_kernels_open(&options, &on_gpu[gpu], error);
+    *kernels = on_gpu[gpu];
+    return status;
 }
 
 static const struct trajd_grid *grid_of(const struct trajd_resample_request *request, uint32_t s)
@@ -135,12 +152,13 @@ static void keep(struct trajd_shape_plan *plan)
     plan->is_kept = true;
 }
 
-enum trajd_status trajd_shape_plan_take(const struct trajd_resample_request *request,
+enum trajd_status trajd_shape_plan_take(const struct trajd_resample_request *request, int gpu,
                                         struct trajd_shape_plan **plan, struct trajd_error *error)
 {
     struct trajd_kernels *kernels;
     struct shape_key key;
-    enum trajd_status status = select_kernels(request, &kernels, error);
+    enum trajd_status status = gpu == TRAJD_PY_HOST ? select_kernels(request, &kernels, error)
+                                                    : open_gpu(gpu, &kernels, error);
     const bool is_whole = !status && fill_key(request, kernels, &key);
 
     *plan = is_whole ? find(&key) : NULL;
@@ -165,10 +183,10 @@ enum trajd_status trajd_shape_plan_take(const struct trajd_resample_request *req
 }
 
 enum trajd_status trajd_shape_plan_run(const struct trajd_shape_plan *plan,
-                                       const struct trajd_resample_request *request,
+                                       const struct trajd_resample_request *request, void *stream,
                                        struct trajd_error *error)
 {
-    return trajd_kernels_run(plan->plan, request, NULL, error);
+    return trajd_kernels_run(plan->plan, request, stream, error);
 }
 
 void trajd_shape_plan_release(struct trajd_shape_plan *plan)

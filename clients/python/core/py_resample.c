@@ -19,7 +19,7 @@ static bool allocate(const struct trajd_py_call *call, PyObject *empty, int64_t 
                      enum trajd_dtype dtype, PyObject **object)
 {
     const long long b = call->batch, t = call->step_count, d = feature_count;
-    const char *name = numpy_name(dtype);
+    const char *name = call->gpu == TRAJD_PY_HOST ? numpy_name(dtype) : trajd_dtype_name(dtype);
     PyObject *made;
 
     if (*object != Py_None)
@@ -70,7 +70,7 @@ static enum trajd_status run(const struct trajd_py_call *call, struct trajd_erro
         return TRAJD_OK;
     status = trajd_py_request_create(call, &request, error);
     if (!status)
-        status = trajd_shape_plan_take(trajd_py_request_shape(request), &plan, error);
+        status = trajd_shape_plan_take(trajd_py_request_shape(request), call->gpu, &plan, error);
     if (!status) {
         Py_BEGIN_ALLOW_THREADS;
         status = trajd_py_request_run(call, request, plan, error);
@@ -91,6 +91,23 @@ static PyObject *results_of(const struct trajd_py_call *call)
             Py_CLEAR(results);
     }
     return results;
+}
+
+/* Reads None or the addresses (row_begin, row_count, anchor) for each stream. */
+static bool read_row_arrays(PyObject *tuples, struct trajd_py_call *call)
+{
+    for (uint32_t s = 0; s < call->stream_count; s++) {
+        PyObject *addresses = PyTuple_GetItem(tuples, (Py_ssize_t)s);
+        unsigned long long begin, count, anchor;
+        if (addresses == Py_None)
+            continue;
+        if (!PyArg_Parse(addresses, "(KKK)", &begin, &count, &anchor))
+            return false;
+        call->streams[s].row_arrays[0] = (uintptr_t)begin;
+        call->streams[s].row_arrays[1] = (uintptr_t)count;
+        call->streams[s].row_arrays[2] = (uintptr_t)anchor;
+    }
+    return true;
 }
 
 static PyObject *call_with(struct trajd_py_call *call, PyObject *tuples, PyObject *targets,
@@ -116,21 +133,51 @@ static PyObject *call_with(struct trajd_py_call *call, PyObject *tuples, PyObjec
     return results_of(call);
 }
 
+/* Resamples streams whose tuples are read into `call`, which has the rest of its place. */
+static PyObject *resample(struct trajd_py_call *call, PyObject *tuples, PyObject *targets,
+                          PyObject *empty, PyObject *row_arrays)
+{
+    PyObject *results;
+
+    call->stream_count = (uint32_t)PyTuple_Size(tuples);
+    call->streams = calloc(call->stream_count + 1, sizeof *call->streams);
+    if (!call->streams)
+        return PyErr_NoMemory();
+    if (!row_arrays || read_row_arrays(row_arrays, call))
+        results = call_with(call, tuples, targets, empty);
+    else
+        results = NULL;
+    for (uint32_t s = 0; s < call->stream_count; s++)
+        trajd_py_stream_clear(&call->streams[s]);
+    free(call->streams);
+    return results;
+}
+
 PyObject *trajd_py_resample(PyObject *module, PyObject *arguments)
 {
-    struct trajd_py_call call = {0};
-    PyObject *tuples, *targets, *empty, *results;
+    struct trajd_py_call call = {.gpu = TRAJD_PY_HOST};
+    PyObject *tuples, *targets, *empty;
 
     (void)module;
     if (!PyArg_ParseTuple(arguments, "O!OO", &PyTuple_Type, &tuples, &targets, &empty))
         return NULL;
-    call.stream_count = (uint32_t)PyTuple_Size(tuples);
-    call.streams = calloc(call.stream_count + 1, sizeof *call.streams);
-    if (!call.streams)
-        return PyErr_NoMemory();
-    results = call_with(&call, tuples, targets, empty);
-    for (uint32_t s = 0; s < call.stream_count; s++)
-        trajd_py_stream_clear(&call.streams[s]);
-    free(call.streams);
-    return results;
+    return resample(&call, tuples, targets, empty, NULL);
+}
+
+PyObject *trajd_py_resample_cuda(PyObject *module, PyObject *arguments)
+{
+    struct trajd_py_call call = {0};
+    PyObject *tuples, *targets, *empty, *row_arrays;
+    unsigned long long stream;
+
+    (void)module;
+    if (!PyArg_ParseTuple(arguments, "O!O!OO!iK", &PyTuple_Type, &tuples, &PyTuple_Type, &targets,
+                          &empty, &PyTuple_Type, &row_arrays, &call.gpu, &stream))
+        return NULL;
+    if (PyTuple_Size(row_arrays) != PyTuple_Size(tuples) || call.gpu < 0) {
+        PyErr_SetString(PyExc_ValueError, "row_arrays: one entry for each stream; gpu: 0 or more");
+        return NULL;
+    }
+    call.cuda_stream = (void *)(uintptr_t)stream;
+    return resample(&call, tuples, targets, empty, row_arrays);
 }

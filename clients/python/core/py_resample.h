@@ -19,6 +19,9 @@ struct trajd_py_stream {
     double period, range_low;
     bool is_causal;
     uint32_t bracket_index; /* that of the first stream with the same rows */
+    /* On a GPU: row_begin, row_count and anchor of struct trajd_bracket. 0: all rows of the batch
+     * have S rows, one after the other. */
+    uintptr_t row_arrays[3];
 };
 
 struct trajd_py_call {
@@ -27,6 +30,8 @@ struct trajd_py_call {
     struct trajd_py_array targets;
     int64_t batch; /* B; -1: no argument has a batch dimension */
     int64_t step_count;
+    int gpu;           /* TRAJD_PY_HOST, or the number of the GPU that has all arrays */
+    void *cuda_stream; /* of that GPU */
 };
 
 /* py_resample_read.c: reads the tuple of a stream that trajd/resampling.py makes. With the GIL. */
@@ -50,13 +55,15 @@ enum trajd_status trajd_py_request_create(const struct trajd_py_call *call,
                                           struct trajd_py_request **request,
                                           struct trajd_error *error);
 const struct trajd_resample_request *trajd_py_request_shape(const struct trajd_py_request *request);
-/* Converts the times, checks their order, and runs the request. Uses no Python. */
+/* Converts the times, checks their order, and runs the request. On a GPU it does neither, and launches
+ * the request. Uses no Python. */
 enum trajd_status trajd_py_request_run(const struct trajd_py_call *call,
                                        struct trajd_py_request *request,
                                        const struct trajd_shape_plan *plan,
                                        struct trajd_error *error);
 
-/* py_resample.c: the function of the module. */
+/* py_resample.c: the functions of the module. */
 PyObject *trajd_py_resample(PyObject *module, PyObject *arguments);
+PyObject *trajd_py_resample_cuda(PyObject *module, PyObject *arguments);
 
 #endif

@@ -179,6 +179,9 @@ static enum trajd_status read_values(struct trajd_py_stream *stream, struct traj
 
     if (status || is_readable(&stream->values, trajd_dtype_size(stream->values.dtype)))
         return status;
+    if (stream->values.is_on_gpu)
+        return trajd_argument_refuse(argument_of(stream, "values"), error,
+                                     "has rows that are not dense");
     if (!make_dense) {
         PyObject *numpy = PyImport_ImportModule("numpy");
         make_dense = numpy ? PyObject_GetAttrString(numpy, "ascontiguousarray") : NULL;

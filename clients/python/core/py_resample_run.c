@@ -42,6 +42,8 @@ static uint32_t share_brackets(const struct trajd_py_call *call)
         uint32_t r = 0;
         while (r < s && !(same_array(&call->streams[r].times, &stream->times) &&
                           same_splits(&call->streams[r], stream) &&
+                          memcmp(call->streams[r].row_arrays, stream->row_arrays,
+                                 sizeof stream->row_arrays) == 0 &&
                           call->streams[r].is_causal == stream->is_causal))
             r++;
         stream->bracket_index = r < s ? call->streams[r].bracket_index : count++;
@@ -131,22 +133,93 @@ static void fill(const struct trajd_py_call *call, uint32_t brackets, uint64_t b
                                                     .streams = made->streams};
 }
 
+/* ---- on a GPU ---- */
+
+/* Returns whether all windows see the same rows. They are one window of B * T steps then, which
+ * needs no arrays of B. */
+static bool is_one_window(const struct trajd_py_call *call)
+{
+    bool shares = call->batch >= 0;
+
+    for (uint32_t s = 0; s < call->stream_count; s++) {
+        const struct trajd_py_stream *stream = &call->streams[s];
+        shares &= stream->values.rank == 2 && stream->times.rank == 1 && !stream->row_arrays[0];
+    }
+    return shares;
+}
+
+static enum trajd_status join_windows(const struct trajd_py_call *call,
+                                      struct trajd_py_request *made, struct trajd_error *error)
+{
+    const int64_t steps = call->batch * call->step_count;
+
+    for (uint32_t s = 0; s < call->stream_count; s++) {
+        const struct trajd_stream *stream = &made->streams[s];
+        if (call->batch > 1 && (steps > INT32_MAX ||
+                                stream->window_stride_bytes !=
+                                    stream->step_stride_bytes * (uint64_t)call->step_count ||
+                                stream->mask_window_stride_bytes != (uint64_t)call->step_count))
+            return trajd_argument_refuse((struct trajd_argument){call->streams[s].label, "out"},
+                                         error, "is not dense");
+    }
+    made->request.window_count = 1;
+    made->grid.step_count = (uint32_t)steps;
+    made->grid.offsets_per_window = 0;
+    return TRAJD_OK;
+}
+
+/* An empty array has no address, and nothing is read from it. */
+static const void *address_of(const struct trajd_py_array *array, const void *otherwise)
+{
+    return array->data ? array->data : otherwise;
+}
+
+/* Fills in the arrays of the GPU. trajd/resampling/cuda_tensors.py has arranged them: values and times are
+ * dense, or the rows of a window are named by row_arrays. */
+static enum trajd_status place_on_gpu(const struct trajd_py_call *call,
+                                      struct trajd_py_request *made, struct trajd_error *error)
+{
+    const void *targets = call->targets.data;
+
+    made->grid.offsets = targets;
+    made->grid.offsets_per_window = call->targets.rank == 2 ? (uint64_t)call->step_count : 0;
+    for (uint32_t b = 0; b < made->request.bracket_count; b++) {
+        const struct trajd_py_stream *stream = &call->streams[made->bracket_streams[b]];
+        const uintptr_t *arrays = stream->row_arrays;
+        made->clocks[b].stamps_ns = address_of(&stream->times, targets);
+        made->brackets[b] = (struct trajd_bracket){
+            .clock_index = b,
+            .row_begin = (const int64_t *)arrays[0],
+            .row_count = (const int64_t *)arrays[1],
+            .anchor = (const int64_t *)arrays[2],
+            .dense_row_count =
+                arrays[0] ? 0 : (uint64_t)stream->times.shape[stream->times.rank - 1]};
+    }
+    for (uint32_t s = 0; s < call->stream_count; s++) {
+        made->streams[s].bases = NULL;
+        made->streams[s].base = address_of(&call->streams[s].values, targets);
+    }
+    return is_one_window(call) ? join_windows(call, made, error) : TRAJD_OK;
+}
+
 enum trajd_status trajd_py_request_create(const struct trajd_py_call *call,
                                           struct trajd_py_request **request,
                                           struct trajd_error *error)
 {
+    const bool is_on_gpu = call->gpu != TRAJD_PY_HOST;
     const uint64_t batch = call->batch >= 0 ? (uint64_t)call->batch : 1;
+    const uint64_t listed = is_on_gpu ? 0 : batch; /* its arrays of B are on the GPU */
     const uint32_t brackets = share_brackets(call);
-    uint64_t room = trajd_py_times_room(&call->targets, true);
+    uint64_t room = is_on_gpu ? 0 : trajd_py_times_room(&call->targets, true);
 
-    for (uint32_t s = 0; s < call->stream_count; s++)
+    for (uint32_t s = 0; s < call->stream_count && !is_on_gpu; s++)
         room += trajd_py_times_room(&call->streams[s].times, false);
-    *request = malloc(lay_out(call, brackets, batch, room, NULL));
+    *request = malloc(lay_out(call, brackets, listed, room, NULL));
     if (!*request)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "resample: no memory for the times");
-    lay_out(call, brackets, batch, room, *request);
+    lay_out(call, brackets, listed, room, *request);
     fill(call, brackets, batch, *request);
-    return TRAJD_OK;
+    return is_on_gpu ? place_on_gpu(call, *request, error) : TRAJD_OK;
 }
 
 const struct trajd_resample_request *trajd_py_request_shape(const struct trajd_py_request *request)
@@ -266,8 +339,11 @@ enum trajd_status trajd_py_request_run(const struct trajd_py_call *call,
 {
     const int64_t batch = made->request.window_count;
     int64_t *room = made->rooms;
-    enum trajd_status status = fill_targets(call, &room, made, error);
+    enum trajd_status status;
 
+    if (call->gpu != TRAJD_PY_HOST)
+        return trajd_shape_plan_run(plan, &made->request, call->cuda_stream, error);
+    status = fill_targets(call, &room, made, error);
     memset(made->anchor, 0, (size_t)batch * sizeof *made->anchor);
     for (uint32_t b = 0; b < made->request.bracket_count && !status; b++)
         status = fill_bracket(call, b, batch, &room, made, error);
@@ -275,5 +351,5 @@ enum trajd_status trajd_py_request_run(const struct trajd_py_call *call,
         return status;
     for (uint32_t s = 0; s < call->stream_count; s++)
         fill_bases(&call->streams[s], batch, made, made->bases + s * batch);
-    return trajd_shape_plan_run(plan, &made->request, error);
+    return trajd_shape_plan_run(plan, &made->request, NULL, error);
 }

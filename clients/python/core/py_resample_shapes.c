@@ -48,6 +48,8 @@ static enum trajd_status check_splits(struct trajd_py_stream *stream, struct tra
     if (stream->values.rank != 2 || stream->times.rank != 1)
         return trajd_argument_refuse(argument, error,
                                      "needs values of shape [N, D] and times of shape [N]");
+    if (splits->is_on_gpu) /* trajd/resampling/cuda_tensors.py keeps them within the rows */
+        return TRAJD_OK;
     status = copy_splits(stream, error);
     if (status)
         return status;
@@ -213,7 +215,8 @@ static enum trajd_status check_form(const struct trajd_py_call *call,
         return trajd_argument_refuse(argument, error, "has the shape %s, and the result has %s",
                                      trajd_py_array_shape_text(out, text),
                                      trajd_py_array_shape_text(&wanted, other));
-    if (out->dtype != (dtype == TRAJD_BF16 ? TRAJD_I16 : dtype)) /* numpy has no bf16 */
+    /* numpy has no bf16 */
+    if (out->dtype != (dtype == TRAJD_BF16 && !out->is_on_gpu ? TRAJD_I16 : dtype))
         return trajd_argument_refuse(argument, error, "has type %s, and the result has %s",
                                      trajd_dtype_name(out->dtype), trajd_dtype_name(dtype));
     if (!out->is_writeable)

@@ -27,6 +27,16 @@ def resample(streams: Tuple[tuple, ...], targets: Any, empty: Any) -> Tuple[Tupl
 
     Raises ArgumentError before anything is written, and Unsupported. Releases the GIL while it computes."""
 
+def resample_cuda(streams: Tuple[tuple, ...], targets: tuple, empty: Any, row_arrays: Tuple[Optional[Tuple[int, int, int]], ...],
+                  gpu: int, stream: int) -> Tuple[Tuple[tuple, tuple], ...]:
+    """Launches the same for tensors on a GPU, which becomes the current one of this thread. Does not wait.
+
+    streams     as above; a tensor is a tuple (address, shape, strides in elements, "f32", tensor). Values and times are dense
+    empty       called with a shape and the name of a type; returns such a tuple
+    row_arrays  for each stream None, or the addresses of int64 [B] arrays on the GPU: where the rows of a window begin,
+                how many there are, and what is added to its targets
+    stream      a cudaStream_t of the GPU"""
+
 class Tensor:
     """A view of a leased batch, dense in C order. It keeps the lease until it and its exports are gone."""
 

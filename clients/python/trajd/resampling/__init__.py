@@ -12,6 +12,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 import numpy as np
 
+from . import cuda_tensors
 from .. import _core
 from ..errors import ArgumentError, Unsupported
 
@@ -71,7 +72,11 @@ def resample(values: Any, times: Any, targets: Any, *, kind: str = "linear", ord
     The mask has a code for each target: 0 valid, 1 before the first row, 2 after the last row, 3 gap, 4 no target (the
     least int64), 5 NaN in the source, 7 too old.
 
-    Numpy arrays give numpy arrays, and torch tensors on the CPU give torch tensors. Large calls use up to 8 threads. A
+    Numpy arrays give numpy arrays, and torch tensors give torch tensors. CUDA tensors are resampled on their GPU, on torch's
+    current stream: the call launches and returns without waiting, also while a graph is captured. There all arguments
+    are tensors on the same GPU, times are int64 ns, and neither their order nor row_splits are checked.
+
+    On the CPU, large calls use up to 8 threads. A
     process made by fork, such as a worker of a DataLoader, uses one. The GIL is released meanwhile, so several Python
     threads may call it at once. Raises trajd.ArgumentError (a ValueError) before anything is written.
 
@@ -92,6 +97,9 @@ def resample(values: Any, times: Any, targets: Any, *, kind: str = "linear", ord
                                 _ns(max_age, "max_age") if type(max_age) is str else max_age,
                                 _ns(width, "width") if type(width) is str else width,
                                 causal, pad, period, range_low, None, result, mask),), targets, np.empty)[0]
+    if cuda_tensors.is_on_gpu(values):
+        return cuda_tensors.run([_on_gpu(None, "", values, times, row_splits, kind, order, max_gap, max_age, width, causal, pad, period,
+                                 range_low, dtype, out)], targets)[0]
     stream = _prepare(None, "", values, times, row_splits, kind, order, max_gap, max_age, width, causal, pad, period, range_low,
                       dtype, out)
     return _run([stream], targets)[0]
@@ -118,20 +126,32 @@ def resample_many(streams: Mapping[str, Any], targets: Any, *, times: Any = None
     """
     defaults = {**KEYS, "times": times, "row_splits": row_splits, "kind": kind, "max_gap": max_gap, "max_age": max_age,
                 "causal": causal, "pad": pad, "dtype": dtype}
-    prepared = []
+    given_by_name = {}
     for name, stream in streams.items():
         given = {**defaults, **(stream if isinstance(stream, dict) else {"values": stream})}
         if len(given) != len(KEYS):
             unknown = next(key for key in given if key not in KEYS)
             raise ArgumentError(f"streams[{name!r}]: {unknown!r} is no argument of a stream: {', '.join(KEYS)}")
-        prepared.append(_prepare(str(name), f"streams[{name!r}]: ", *given.values()))
-    pairs = dict(zip(streams, _run(prepared, targets)))
+        given_by_name[name] = given.values()
+    is_on_gpu = any(cuda_tensors.is_on_gpu(next(iter(given))) for given in given_by_name.values())
+    prepared = [(_on_gpu if is_on_gpu else _prepare)(str(name), f"streams[{name!r}]: ", *given) for name, given in given_by_name.items()]
+    pairs = dict(zip(streams, (cuda_tensors.run if is_on_gpu else _run)(prepared, targets)))
     return {name: pair[0] for name, pair in pairs.items()}, {name: pair[1] for name, pair in pairs.items()}
 
 
 # The arguments of a stream, in the order of _prepare, with their defaults.
 KEYS = {"values": None, "times": None, "row_splits": None, "kind": "linear", "order": None, "max_gap": None, "max_age": None,
         "width": None, "causal": False, "pad": "edge", "period": None, "range_low": None, "dtype": None, "out": None}
+
+
+def _on_gpu(label, place, values, times, row_splits, kind, order, max_gap, max_age, width, *rest):
+    """Returns the tuple of cuda_tensors.run."""
+    if values is None or times is None:
+        raise ArgumentError(f"{place}{'values' if values is None else 'times'} is missing")
+    return (label, place, values, times, row_splits, kind, order,
+            _ns(max_gap, place + "max_gap") if type(max_gap) is str else max_gap,
+            _ns(max_age, place + "max_age") if type(max_age) is str else max_age,
+            _ns(width, place + "width") if type(width) is str else width, *rest)
 
 
 def _prepare(label, place, values, times, row_splits, kind, order, max_gap, max_age, width, causal, pad, period, range_low,
@@ -226,8 +246,7 @@ def _plain(value, place, name):
     if not _is_torch(value):
         return np.asarray(value)
     if not value.is_cpu:
-        raise Unsupported(f"{place}{name} is on {value.device}, and trajd.resample runs on the CPU: pass {name}.cpu(); batches on "
-                          "a GPU come from a feed with zero_copy=True")
+        raise Unsupported(f"{place}{name} is on {value.device}: pass {name}.cpu(), or all tensors on one NVIDIA GPU")
     if value.requires_grad:
         raise ArgumentError(f"{place}{name} requires gradients, which trajd.resample does not have: pass {name}.detach()")
     torch = sys.modules["torch"]
