@@ -27,7 +27,7 @@ rm "$bundle"/trajd-*.whl
 build/venv/bin/python tests/tools/make_demo_dataset.py "$bundle/demo.hdf5" --episodes 24 >/dev/null
 PYTHONPATH=tests/support build/venv/bin/python -c "import picture_files; picture_files.write_episodes('$bundle/pictures')"
 PYTHONPATH=tests/support build/venv/bin/python -c "import gpu_targets; gpu_targets.write('$bundle/targets', longer=24)"
-cp tests/support/gpu_*.py tests/gpu/test_*.py tests/gpu/bench_device_feed.py tests/gpu/rivals.py tests/gpu/training_step.py tests/gpu/picture_step.py "$bundle/"
+cp tests/support/gpu_*.py tests/gpu/test_*.py tests/gpu/bench_*.py tests/gpu/rivals.py tests/gpu/training_step.py tests/gpu/picture_step.py "$bundle/"
 mkdir "$bundle/golden"
 cp -r tests/golden/image tests/golden/augment "$bundle/golden/"
 cp tests/bench/report.py tests/bench/bench_robomimic.py tests/bench/bench_torch_loader.py tests/tools/make_demo_dataset.py tests/tools/gpu_run.sh "$bundle/"
