@@ -24,6 +24,8 @@
  * Memory: for CPU variants all pointers are host memory. For CUDA variants they are device memory,
  * except the request struct and its four lists of structs, which are always host memory. The
  * request borrows everything and owns nothing. The caller keeps it unchanged until the run is over.
+ * A GPU may read the whole 16 bytes, aligned to 16, that hold the first or last bytes of an array. It
+ * uses only the array's. CUDA's own allocations always hold them.
  * All functions are thread-safe for different requests.
  *
  * Growth: the members `reserved` are zero. A later version of the library may give them names, and

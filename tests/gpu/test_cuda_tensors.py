@@ -29,7 +29,8 @@ MS = 1_000_000
 TYPES = ("float16", "bfloat16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool")
 FLOATS = TYPES[:4]
 KINDS = ("linear", "previous", "nearest", "slerp xyzw", "slerp wxyz", "angle", "mean")
-SLACK = {"float16": 2e-3, "bfloat16": 1.6e-2, "float32": 1e-5, "float64": 1e-11}  # of max(1, |value|)
+SLACK = {"float16": 2e-3, "bfloat16": 1.6e-2, "float32": 1e-5, "float64": 1e-11}  # of max(1, |value|),
+INPUT_SLACK = .1  # and this part of it of the largest input: two large rows may blend to a small value
 
 
 def make_times(rng, batch, rows):
@@ -73,8 +74,8 @@ def lay_out(rng, values):
     return there
 
 
-def compare(found, expected, exact):
-    """Compares a result and a mask of the GPU with those of the CPU."""
+def compare(found, expected, exact, largest=1):
+    """Compares a result and a mask of the GPU with those of the CPU. largest: magnitude of the values that were resampled."""
     (result, mask), (wanted, wanted_mask) = (tuple(to_cpu(one) for one in found), expected)
     assert result.dtype == wanted.dtype and result.shape == wanted.shape and mask.dtype == torch.uint8
     assert torch.equal(mask, wanted_mask), (mask, wanted_mask)
@@ -83,7 +84,7 @@ def compare(found, expected, exact):
         return
     a, b = result.double(), wanted.double()
     assert torch.equal(a.isnan(), b.isnan())
-    far = ((a - b).abs() / b.abs().clamp(min=1)).nan_to_num(0)
+    far = ((a - b).abs() / b.abs().clamp(min=max(1, INPUT_SLACK * largest))).nan_to_num(0)
     assert far.numel() == 0 or far.max() <= SLACK[str(wanted.dtype)[6:]], float(far.max())
 
 
@@ -140,14 +141,15 @@ def test_all_kinds_and_layouts():
             expected = trajd.resample(**case)
             moved = there(rng, case)
             exact = SIMULATED or case["kind"] in ("previous", "nearest")
+            largest = float(case["values"].double().nan_to_num(0).abs().max()) if case["values"].numel() else 1
             try:
-                compare(trajd.resample(**moved), expected, exact)
+                compare(trajd.resample(**moved), expected, exact, largest)
                 if case["dtype"] is None:
                     out = outputs_like(rng, expected)
                     found = trajd.resample(**moved, out=out)
                     assert found[0] is (out[0] if isinstance(out, tuple) else out)
                     assert not isinstance(out, tuple) or out[1] is None or found[1] is out[1]
-                    compare(found, expected, exact)
+                    compare(found, expected, exact, largest)
             except Exception:
                 print(seed, kind, {key: (value.shape, value.stride()) if isinstance(value, torch.Tensor) else value
                                    for key, value in moved.items()}, flush=True)
