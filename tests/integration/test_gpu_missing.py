@@ -78,7 +78,7 @@ def test_a_driver_that_is_too_old(make, tmp_path, data, devices):
     client.close()
 
 
-@pytest.mark.parametrize("devices, status, why", [('"0,x"', 78, "`all`, or numbers"), ('"3"', 69, "can use only 1 GPUs"), ('"0,"', 78, "`all`, or numbers")])
+@pytest.mark.parametrize("devices, status, why", [('"0,x"', 78, "`all`, or numbers"), ('"3"', 69, "can use only 1 GPU"), ('"0,"', 78, "`all`, or numbers")])
 def test_devices_that_are_none(tmp_path, data, devices, status, why):
     text = CONFIG.format(data=data, gpu="", slots=4).replace("devices: all", f"devices: {devices}")
     found = GpuDaemon(tmp_path / "bad", text, program=FAKE_PROGRAM).run()
