@@ -57,6 +57,10 @@ enum trajd_scan_found {
 enum trajd_scan_found trajd_scan_array(struct trajd_scan *scan, hid_t group, const char *path,
                                        const struct trajd_layout_image *image,
                                        struct trajd_record_array *dataset);
+/* Describes the episode of the group at `path`. Returns whether it holds several episodes, which
+ * are in the record then. */
+bool trajd_scan_episode(struct trajd_scan *scan, const char *path,
+                        struct trajd_record_episode *episode);
 /* Returns whether the path leads to a group with packed frames. */
 bool trajd_scan_is_packed(hid_t group, const char *path);
 /* Describes such a group. Returns NULL, or the reason why it cannot be used. */
