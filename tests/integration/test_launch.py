@@ -306,7 +306,8 @@ def test_folders_that_are_not_ours_alone_are_refused(node):
 def test_without_permission_to_write_the_cache_index_caches_are_private(node):
     (node.folder / "cache").write_text("in the way")
     endpoint, _ = node.ensure()
-    assert any((pathlib.Path(endpoint).parent / "cache").iterdir())
+    private = pathlib.Path(endpoint).parent / "cache"
+    wait_for(lambda: any(private.iterdir()), 60, "the index cache, which the daemon writes after it can serve")
 
 
 def test_a_daemon_that_dies_under_a_feed_is_started_again_and_nothing_repeats_or_is_lost(node):
