@@ -3,18 +3,17 @@
 #include "clients/cli/files/episode_file.h"
 #include "clients/cli/files/examine_frames.h"
 #include "clients/cli/files/examine_idle.h"
+#include "clients/cli/files/examine_internal.h"
 #include "clients/cli/files/examine_rotations.h"
 #include "proto/plural.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define BLOCK_BYTES (UINT64_C(4) << 20)
-#define GAP_FACTOR 1.75
 #define UNIT_TOLERANCE 1e-3
 
 const char *const examine_rule_names[EXAMINE_RULE_COUNT + 1] = {
@@ -35,14 +34,6 @@ const char *const examine_rule_names[EXAMINE_RULE_COUNT + 1] = {
     [EXAMINE_ANGLES] = "angles",
 };
 
-struct examiner {
-    const struct trajd_index *index;
-    struct trajd_array_reader *reader;
-    struct trajd_encoded_reader *encoded;
-    void (*report)(void *context, const struct examine_finding *finding);
-    void *context;
-};
-
 /* One stream over all episodes. */
 struct scan {
     const struct trajd_index_stream *stream;
@@ -61,150 +52,6 @@ struct scan {
     int64_t first_not_finite, first_not_unit, first_flip, first_zero_frame;
     double worst_length;
 };
-
-static void report_finding(struct examiner *examiner, const struct examine_finding *base,
-                           const char *format, ...) __attribute__((format(printf, 3, 4)));
-
-static void report_finding(struct examiner *examiner, const struct examine_finding *base,
-                           const char *format, ...)
-{
-    struct examine_finding finding = *base;
-    char text[1024];
-    va_list arguments;
-
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    finding.text = text;
-    examiner->report(examiner->context, &finding);
-}
-
-/* ---- findings of the index ---- */
-
-static void examine_refusals(struct examiner *examiner)
-{
-    const struct trajd_index *index = examiner->index;
-
-    for (uint32_t f = 0; f < index->file_count; f++)
-        if (index->files[f].refusal)
-            report_finding(examiner,
-                           &(struct examine_finding){EXAMINE_REFUSED, index->files[f].relative_path,
-                                                     NULL, NULL, -1, 1, NULL},
-                           "%s", index->files[f].refusal);
-    for (uint32_t e = 0; e < index->episode_count; e++) {
-        const struct trajd_episode *episode = &index->episodes[e];
-        if (episode->quarantine)
-            report_finding(examiner,
-                           &(struct examine_finding){
-                               EXAMINE_QUARANTINED, index->files[episode->file_index].relative_path,
-                               episode->id, NULL, -1, 1, NULL},
-                           "%s", episode->quarantine);
-    }
-    for (uint32_t n = 0; n < index->note_count; n++)
-        report_finding(examiner,
-                       &(struct examine_finding){EXAMINE_LEFT_OUT, NULL, NULL, NULL, -1, 1, NULL},
-                       "%s", index->notes[n]);
-}
-
-static void examine_rates(struct examiner *examiner)
-{
-    const struct trajd_index *index = examiner->index;
-
-    for (uint32_t c = 0; c < index->clock_count; c++) {
-        const struct trajd_layout_clock *source = &index->layout->clocks[c];
-        struct trajd_index_rates rates = {0};
-        char text[TRAJD_RATES_TEXT_SIZE];
-        trajd_index_rates_add(index, c, &rates);
-        if (!rates.assumed_count)
-            continue;
-        report_finding(examiner,
-                       &(struct examine_finding){EXAMINE_ASSUMED_RATE, NULL, NULL, source->name, -1,
-                                                 rates.assumed_count, NULL},
-                       "%s: %s%s%s does not state the rate; state it with assume_rate: for "
-                       "preprocess, --assume-rate=HZ for resample, datasets.NAME.rate for a daemon",
-                       trajd_index_rates_text(&rates, text), trajd_layout_rate_place(source),
-                       source->rate_json ? " " : "", source->rate_json ? source->rate_json : "");
-    }
-}
-
-static int compare_numbers(const void *a, const void *b)
-{
-    const int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
-    return (left > right) - (left < right);
-}
-
-static void examine_gaps(struct examiner *examiner, const struct trajd_episode_clock *clock,
-                         struct examine_finding finding, int64_t *intervals)
-{
-    const int64_t count = clock->row_count - 1;
-    int64_t median, longest = 0;
-
-    for (int64_t i = 0; i < count; i++)
-        intervals[i] = clock->stamps_ns[i + 1] - clock->stamps_ns[i];
-    qsort(intervals, (size_t)count, sizeof *intervals, compare_numbers);
-    median = intervals[count / 2];
-    finding.rule = EXAMINE_GAPS;
-    finding.count = 0;
-    for (int64_t i = 0; i < count; i++) {
-        const int64_t interval = clock->stamps_ns[i + 1] - clock->stamps_ns[i];
-        if ((double)interval <= GAP_FACTOR * (double)median)
-            continue;
-        if (!finding.count++)
-            finding.row = clock->kept_rows ? clock->kept_rows[i] : i;
-        longest = interval > longest ? interval : longest;
-    }
-    if (finding.count)
-        report_finding(examiner, &finding,
-                       "%" PRIu64 " gaps, the first after row %" PRId64
-                       ", the longest %.6g ms; the median interval is %.6g ms",
-                       finding.count, finding.row, (double)longest / 1e6, (double)median / 1e6);
-}
-
-static int64_t first_dropped(const struct trajd_episode_clock *clock)
-{
-    int64_t row = 0;
-
-    while (clock->kept_rows && row < clock->row_count && clock->kept_rows[row] == row)
-        row++;
-    return row;
-}
-
-static enum trajd_status examine_clocks(struct examiner *examiner,
-                                        const struct trajd_episode *episode,
-                                        struct trajd_error *error)
-{
-    const struct trajd_index *index = examiner->index;
-
-    for (uint32_t c = 0; c < index->clock_count; c++) {
-        const struct trajd_episode_clock *clock = &episode->clocks[c];
-        struct examine_finding finding = {EXAMINE_STAMPS,
-                                          index->files[episode->file_index].relative_path,
-                                          episode->id,
-                                          index->clocks[c].name,
-                                          -1,
-                                          clock->dropped_rows,
-                                          NULL};
-        int64_t *intervals;
-        if (clock->dropped_rows) {
-            finding.row = first_dropped(clock);
-            report_finding(examiner, &finding,
-                           "%" PRIu64 " row%s dropped, the first is row %" PRId64
-                           ": stamps repeat or go back",
-                           clock->dropped_rows, trajd_plural(clock->dropped_rows), finding.row);
-        }
-        if (!clock->stamps_ns || clock->row_count < 3)
-            continue;
-        intervals = calloc((size_t)clock->row_count, sizeof *intervals);
-        if (!intervals)
-            return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
-                                   "no memory for the intervals of a clock");
-        examine_gaps(examiner, clock, finding, intervals);
-        free(intervals);
-    }
-    return TRAJD_OK;
-}
-
-/* ---- rows ---- */
 
 static void examine_quaternion(struct scan *scan, const double *q, const double *last,
                                bool has_last, int64_t row)
@@ -272,7 +119,7 @@ static void report_episode(struct examiner *examiner, struct scan *scan,
         finding.rule = EXAMINE_FRAMES;
         finding.row = scan->first_zero_frame;
         finding.count = scan->zero_frames;
-        report_finding(examiner, &finding,
+        examine_report(examiner, &finding,
                        "%" PRIu64 " frame%s of zeros alone, the first is row %" PRId64
                        ": the recorder probably failed to read them%s",
                        finding.count, trajd_plural(finding.count), finding.row,
@@ -284,7 +131,7 @@ static void report_episode(struct examiner *examiner, struct scan *scan,
         finding.rule = EXAMINE_NOT_FINITE;
         finding.row = scan->first_not_finite;
         finding.count = scan->not_finite;
-        report_finding(examiner, &finding,
+        examine_report(examiner, &finding,
                        "%" PRIu64 " row%s with NaN or infinity, the first is row %" PRId64,
                        finding.count, trajd_plural(finding.count), finding.row);
     }
@@ -292,7 +139,7 @@ static void report_episode(struct examiner *examiner, struct scan *scan,
         finding.rule = EXAMINE_NOT_UNIT;
         finding.row = scan->first_not_unit;
         finding.count = scan->not_unit;
-        report_finding(examiner, &finding,
+        examine_report(examiner, &finding,
                        "%" PRIu64 " quaternions not of unit length, the first in row %" PRId64
                        ", the worst of length %.6g",
                        finding.count, finding.row, scan->worst_length);
@@ -301,7 +148,7 @@ static void report_episode(struct examiner *examiner, struct scan *scan,
         finding.rule = EXAMINE_SIGN_FLIPS;
         finding.row = scan->first_flip;
         finding.count = scan->flips;
-        report_finding(examiner, &finding,
+        examine_report(examiner, &finding,
                        "%" PRIu64 " times a quaternion changes its sign, first at row %" PRId64
                        " (slerp takes the shorter arc)",
                        finding.count, finding.row);
@@ -340,7 +187,7 @@ static enum trajd_status examine_array(struct examiner *examiner, struct scan *s
                                        finding.file, finding.episode, finding.stream,
                                        cause.message);
             finding.row = (int64_t)row;
-            report_finding(examiner, &finding, "%s", cause.message);
+            examine_report(examiner, &finding, "%s", cause.message);
             break;
         }
         examine_block(scan, array, (int64_t)row, count);
@@ -370,12 +217,12 @@ static enum trajd_status examine_encoded(struct examiner *examiner,
     finding.row = found.first_empty;
     finding.count = found.empty_count;
     if (finding.count)
-        report_finding(examiner, &finding, "%" PRIu64 " empty frame%s, the first is row %" PRId64,
+        examine_report(examiner, &finding, "%" PRIu64 " empty frame%s, the first is row %" PRId64,
                        finding.count, trajd_plural(finding.count), finding.row);
     finding.row = found.first_bad;
     finding.count = found.bad_count;
     if (finding.count)
-        report_finding(examiner, &finding,
+        examine_report(examiner, &finding,
                        "%" PRIu64 " frame%s cannot be decoded, the first is row %" PRId64 ": %s",
                        finding.count, trajd_plural(finding.count), finding.row, found.rule);
     return TRAJD_OK;
@@ -389,13 +236,13 @@ static void report_rotations(struct examiner *examiner, const struct scan *scan,
     finding.rule = EXAMINE_QUATERNIONS;
     finding.count = examine_quaternions(examiner->index, scan->stream, text);
     if (finding.count)
-        report_finding(examiner, &finding, "%s", text);
+        examine_report(examiner, &finding, "%s", text);
     finding.rule = EXAMINE_ANGLES;
     finding.count = scan->as_bytes ? 0
                                    : examine_wraps_end(&scan->wraps, scan->low, scan->high,
                                                        scan->columns, text, sizeof text);
     if (finding.count)
-        report_finding(examiner, &finding, "%s", text);
+        examine_report(examiner, &finding, "%s", text);
 }
 
 static void report_stream(struct examiner *examiner, const struct scan *scan)
@@ -416,12 +263,12 @@ static void report_stream(struct examiner *examiner, const struct scan *scan)
             used += (size_t)snprintf(columns + used, sizeof columns - used, ", ..");
     }
     if (finding.count)
-        report_finding(examiner, &finding, "column %s: one value in all episodes", columns);
+        examine_report(examiner, &finding, "column %s: one value in all episodes", columns);
     finding.rule = EXAMINE_IDLE;
     finding.count = scan->repeated;
     if (scan->rows && scan->repeated * 2 >= scan->rows && finding.count &&
         examine_repeats_are_idle(scan->stream))
-        report_finding(examiner, &finding, "%.0f%% of the rows repeat the row before",
+        examine_report(examiner, &finding, "%.0f%% of the rows repeat the row before",
                        100.0 * (double)scan->repeated / (double)scan->rows);
     report_rotations(examiner, scan, finding);
 }
