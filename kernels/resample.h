@@ -15,8 +15,7 @@
  *
  * A window sees the rows [0, row_count) of one episode. These indexes are called local rows. For
  * each target x, a bracket finds the last local row i at or before x. It searches once, and all
- * streams on the bracket share the result. Each stream then forms its value from rows i and
- * i + 1.
+ * streams on the bracket share the result. Each stream then forms its value from rows i and i + 1.
  *
  * Times are int64 nanoseconds. All times of a bracket count from the zero of its clock in that
  * episode: the stamps, the anchors, and row 0 of a regular clock, which stands at 0.
@@ -24,8 +23,8 @@
  * Memory: for CPU variants all pointers are host memory. For CUDA variants they are device memory,
  * except the request struct and its four lists of structs, which are always host memory. The
  * request borrows everything and owns nothing. The caller keeps it unchanged until the run is over.
- * A GPU may read the whole 16 bytes, aligned to 16, that hold the first or last bytes of an array. It
- * uses only the array's. CUDA's own allocations always hold them.
+ * A GPU may read the whole 16 bytes, aligned to 16, that hold the first or last bytes of an array.
+ * It uses only the array's. CUDA's own allocations always hold them.
  * All functions are thread-safe for different requests.
  *
  * Growth: the members `reserved` are zero. A later version of the library may give them names, and
