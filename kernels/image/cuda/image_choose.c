@@ -1,6 +1,10 @@
 /* The choice of kernels. The numbers come from an H200 (README.md). */
 #include "kernels/image/cuda/image_choose.h"
 
+#include <string.h>
+
+#include "proto/array_len.h"
+
 enum {
     SHARED_BYTES_MAX = 220000, /* of a block */
     COLOR_BYTES = 41000,       /* of a block with colours: several fit into a multiprocessor */
@@ -10,6 +14,12 @@ enum {
     CLUSTER_MAX = 8,
     ITEMS_MAX = 65535, /* of a block: the division by groups is exact below 2^16 */
     CAPABILITY_MIN = 90,
+    MATRIX_CHUNKS = 8, /* blocks of source rows in shared memory: more are no faster */
+    MATRIX_WIDTH_MIN = 256,
+    MATRIX_PIXELS_MIN = 5350000,         /* of all frames, before and after */
+    MATRIX_PIXELS_MIN_NARROW = 40000000, /* where a warp has two tiles */
+    FEW_FRAMES = 16,
+    CROP_WARPS = 5, /* that sum: more would have too few registers */
 };
 
 static bool is_simple_color(const struct trajd_image_step *step)
@@ -39,6 +49,26 @@ static const char *refuse_strip(const struct trajd_image_program *p)
     return NULL;
 }
 
+/* Returns whether the colours are brightness, contrast, saturation, hue, or some of them in this order. */
+static bool is_ordered(const struct trajd_image_program *p)
+{
+    const struct trajd_image_pass *pass = &p->passes[0];
+
+    for (uint32_t i = pass->colors + 1U; i < pass->end; i++)
+        if (p->steps[i].kind <= p->steps[i - 1].kind)
+            return false;
+    return true;
+}
+
+enum trajd_image_strip_colors trajd_image_strip_colors_of(const struct trajd_image_program *program)
+{
+    const struct trajd_image_pass *pass = &program->passes[0];
+
+    if (pass->end == pass->colors)
+        return TRAJD_IMAGE_STRIP_PLAIN;
+    return is_ordered(program) ? TRAJD_IMAGE_STRIP_ORDERED : TRAJD_IMAGE_STRIP_STEPS;
+}
+
 bool trajd_image_strip_cut(const struct trajd_image_program *program, uint32_t blocks,
                            struct trajd_image_strip *strip)
 {
@@ -49,7 +79,7 @@ bool trajd_image_strip_cut(const struct trajd_image_program *program, uint32_t b
     strip->rows = rows;
     strip->blocks = program->mean_count ? blocks : (program->height - 1) / rows + 1;
     strip->groups = (program->width - 1) / 4 + 1;
-    strip->shared_bytes = (uint32_t)(bytes + 15) / 16 * 16 + 128 /* barrier, sums, colours */;
+    strip->shared_bytes = (uint32_t)(bytes + 15) / 16 * 16 + 192 /* barrier, sums, colours */;
     return bytes <= SHARED_BYTES_MAX && (uint64_t)rows * strip->groups <= ITEMS_MAX;
 }
 
@@ -71,6 +101,7 @@ static bool choose_strip(const struct trajd_image_program *program, struct trajd
     const uint32_t most = program->mean_count ? CLUSTER_MAX : program->height;
     uint32_t blocks = 1;
 
+    strip->colors = trajd_image_strip_colors_of(program);
     while (blocks * 2 <= most &&
            (!trajd_image_strip_cut(program, blocks, strip) || is_coarse(program, strip)))
         blocks *= 2;
@@ -97,47 +128,138 @@ static const char *refuse_resize(const struct trajd_image_program *p)
     return NULL;
 }
 
-/* Several blocks a multiprocessor: one sums along y while another one multiplies. Narrow rows leave room
- * for four. */
-static bool choose_resize(const struct trajd_image_program *program, const uint32_t *tables,
-                          struct trajd_image_resize *resize)
+/* Returns why a program is not for the kernel "crop", or NULL. */
+static const char *refuse_crop(const struct trajd_image_program *p)
 {
-    static const struct {
-        uint32_t width_max, threads, blocks;
-    } cuts[] = {{256, 128, 4}, {TRAJD_IMAGE_SIDE_MAX, 256, 2}, {TRAJD_IMAGE_SIDE_MAX, 512, 1}};
+    const struct trajd_image_step *step = &p->steps[0];
 
-    for (uint32_t i = 0; i < sizeof cuts / sizeof *cuts; i++)
-        if (program->from_width <= cuts[i].width_max &&
-            trajd_image_resize_cut(program, tables, cuts[i].threads, cuts[i].blocks,
-                                   TRAJD_IMAGE_CHUNKS_MAX, resize))
+    if (p->step_count != 1 || step->op != TRAJD_IMAGE_OP_FILTER || !step->has_own_tables)
+        return "more than one random resized crop";
+    if (p->source_type != TRAJD_U8 || p->channels != 3)
+        return "only colour pictures";
+    if (step->filter != TRAJD_IMAGE_PILLOW_BILINEAR && step->filter != TRAJD_IMAGE_LINEAR)
+        return "a filter that is not bilinear";
+    if (p->from_width % 16)
+        return "a width that is not a multiple of 16";
+    return NULL;
+}
+
+/* Several blocks a multiprocessor: one sums along y while another one multiplies. Narrow rows leave room
+ * for four. Of few frames, all blocks share each frame: fewer and larger ones then read fewer rows
+ * twice. */
+static bool choose_resize(const struct trajd_image_program *program, const uint32_t *tables,
+                          uint32_t frame_count, struct trajd_image_resize *resize)
+{
+    const bool is_few = frame_count <= FEW_FRAMES;
+    const struct {
+        bool suits;
+        uint32_t threads, blocks;
+    } cuts[] = {{is_few && program->from_width > 3 * program->width, 512, 1},
+                {!is_few && program->from_width <= 256, 128, 4},
+                {true, 256, 2},
+                {true, 512, 1}};
+
+    for (size_t i = 0; i < ARRAY_LEN(cuts); i++)
+        if (cuts[i].suits && trajd_image_resize_cut(program, tables, cuts[i].threads,
+                                                    cuts[i].blocks, TRAJD_IMAGE_CHUNKS_MAX, resize))
             return true;
     return false;
 }
 
-enum trajd_image_variant trajd_image_choose(const struct trajd_image_program *program,
-                                            const uint32_t *tables,
-                                            const struct trajd_device_facts *facts,
-                                            struct trajd_image_strip *strip,
-                                            struct trajd_image_resize *resize, const char **why)
+/* Returns whether there is enough work for the kernel "matrix": it begins slowly, and each of its blocks
+ * takes many rows. */
+static bool is_matrix_work(const struct trajd_image_program *p, uint32_t frame_count,
+                           const struct trajd_image_matrix *matrix)
 {
-    const char *not_strip = refuse_strip(program), *not_resize = refuse_resize(program);
+    const uint64_t pixels =
+        (uint64_t)frame_count * (p->from_height * p->from_width + p->height * p->width);
 
-    *why = "a GPU older than sm_90";
+    return p->from_width >= MATRIX_WIDTH_MIN && !matrix->has_spare_steps &&
+           pixels >= (matrix->tiles == 4 ? MATRIX_PIXELS_MIN : MATRIX_PIXELS_MIN_NARROW);
+}
+
+static bool choose_matrix(const struct trajd_image_program *program, const uint32_t *tables,
+                          uint32_t frame_count, bool is_requested,
+                          struct trajd_image_matrix *matrix)
+{
+    return trajd_image_matrix_cut(program, tables, UINT32_MAX, MATRIX_CHUNKS, matrix) &&
+           (is_requested || is_matrix_work(program, frame_count, matrix));
+}
+
+/* One way to serve a program. The first row that serves it is taken, or the one that is requested by
+ * name. */
+struct candidate {
+    const char *name;
+    enum trajd_image_variant variant;
+    const char *(*refuse)(const struct trajd_image_program *program);
+    const char *why;
+};
+
+static const struct candidate candidates[] = {
+    {"strip", TRAJD_IMAGE_STRIP, refuse_strip, "only crops, flips and colours"},
+    {"matrix", TRAJD_IMAGE_MATRIX, refuse_resize, "one resize of many pixels"},
+    {"resize", TRAJD_IMAGE_RESIZE, refuse_resize, "one resize whose rows fit into shared memory"},
+    {"crop", TRAJD_IMAGE_CROP, refuse_crop, "one random resized crop"},
+};
+
+/* Cuts a program for its kernels. Returns the shared memory of a block, or 0 where it does not fit. */
+static uint32_t cut(const struct trajd_image_program *program, const uint32_t *tables,
+                    uint32_t frame_count, enum trajd_image_variant variant, bool is_requested,
+                    struct trajd_image_choice *c)
+{
+    switch (variant) {
+    case TRAJD_IMAGE_STRIP:
+        return choose_strip(program, &c->strip) ? c->strip.shared_bytes : 0;
+    case TRAJD_IMAGE_RESIZE:
+        return choose_resize(program, tables, frame_count, &c->resize) ? c->resize.shared_bytes : 0;
+    case TRAJD_IMAGE_CROP:
+        return trajd_image_crop_cut(program, CROP_WARPS, TRAJD_IMAGE_CHUNKS_MAX, &c->matrix)
+                   ? c->matrix.shared_bytes
+                   : 0;
+    default:
+        return choose_matrix(program, tables, frame_count, is_requested, &c->matrix)
+                   ? c->matrix.shared_bytes
+                   : 0;
+    }
+}
+
+const char *trajd_image_variant_name(enum trajd_image_variant variant)
+{
+    static const char *const names[] = {"strip", "resize", "matrix", "crop", "general"};
+
+    return names[variant];
+}
+
+/* Returns why the general kernels serve a program. */
+static const char *why_general(const struct trajd_image_program *program)
+{
+    const bool is_resize =
+        program->step_count == 1 && program->steps[0].op == TRAJD_IMAGE_OP_FILTER;
+    const char *reason = is_resize ? refuse_resize(program) : refuse_strip(program);
+
+    return reason ? reason : "rows that do not fit into shared memory";
+}
+
+void trajd_image_choose(const struct trajd_image_program *program, const uint32_t *tables,
+                        const struct trajd_device_facts *facts, uint32_t frame_count,
+                        const char *requested, struct trajd_image_choice *choice)
+{
+    *choice = (struct trajd_image_choice){.variant = TRAJD_IMAGE_GENERAL,
+                                          .why = "a GPU older than sm_90"};
     if (facts->compute_capability < CAPABILITY_MIN)
-        return TRAJD_IMAGE_GENERAL;
-    if (!not_strip && choose_strip(program, strip) &&
-        strip->shared_bytes <= facts->block_shared_bytes) {
-        *why = "only crops, flips and colours";
-        return TRAJD_IMAGE_STRIP;
+        return;
+    for (size_t i = 0; i < ARRAY_LEN(candidates); i++) {
+        const struct candidate *c = &candidates[i];
+        const bool is_requested = requested && !strcmp(requested, c->name);
+        uint32_t shared_bytes;
+        if ((requested && !is_requested) || c->refuse(program))
+            continue;
+        shared_bytes = cut(program, tables, frame_count, c->variant, is_requested, choice);
+        if (shared_bytes && shared_bytes <= facts->block_shared_bytes) {
+            choice->variant = c->variant;
+            choice->why = is_requested ? "requested by name" : c->why;
+            return;
+        }
     }
-    if (!not_resize && choose_resize(program, tables, resize) &&
-        resize->shared_bytes <= facts->block_shared_bytes) {
-        *why = "one resize whose rows fit into shared memory";
-        return TRAJD_IMAGE_RESIZE;
-    }
-    *why = program->step_count == 1 && program->steps[0].op == TRAJD_IMAGE_OP_FILTER
-               ? not_resize ? not_resize : "rows that do not fit into shared memory"
-           : not_strip ? not_strip
-                       : "rows that do not fit into shared memory";
-    return TRAJD_IMAGE_GENERAL;
+    choice->why = why_general(program);
 }

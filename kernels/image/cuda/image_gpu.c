@@ -10,16 +10,13 @@
 struct trajd_image_gpu {
     struct trajd_device *device;
     struct trajd_image_program program;
-    enum trajd_image_variant variant;
-    const char *why;
-    struct trajd_image_strip strip;
-    struct trajd_image_resize resize;
+    struct trajd_image_choice choice;
     uint32_t frames_max, sm_count;
     uint32_t chunk_frames; /* of a launch of the general kernels */
     char *memory;
     uint64_t size_bytes;
     struct trajd_image_launch launch; /* addresses in `memory` */
-    const void *resize_tables;
+    const void *ordered_tables;       /* as the kernel reads them */
 };
 
 static uint64_t round_up(uint64_t bytes)
@@ -27,15 +24,21 @@ static uint64_t round_up(uint64_t bytes)
     return (bytes + 255) / 256 * 256;
 }
 
+/* The words of the tables that a kernel has of its own. */
+static uint32_t ordered_words(const struct trajd_image_gpu *plan)
+{
+    return plan->choice.variant == TRAJD_IMAGE_RESIZE   ? plan->choice.resize.words
+           : plan->choice.variant == TRAJD_IMAGE_MATRIX ? plan->choice.matrix.words
+                                                        : 0;
+}
+
 /* Sets the addresses in the plan's memory. Returns the bytes that it needs. */
 static uint64_t place(struct trajd_image_gpu *plan)
 {
     const struct trajd_image_program *p = &plan->program;
-    const bool is_general = plan->variant == TRAJD_IMAGE_GENERAL;
+    const bool is_general = plan->choice.variant == TRAJD_IMAGE_GENERAL;
     const uint64_t tables = round_up((uint64_t)p->table_words * sizeof(uint32_t));
-    const uint64_t resize = plan->variant == TRAJD_IMAGE_RESIZE
-                                ? round_up((uint64_t)plan->resize.words * sizeof(uint32_t))
-                                : 0;
+    const uint64_t ordered = round_up((uint64_t)ordered_words(plan) * sizeof(uint32_t));
     const uint64_t own =
         round_up((uint64_t)plan->chunk_frames * p->own_table_words * sizeof(uint32_t));
     const uint64_t means =
@@ -45,17 +48,17 @@ static uint64_t place(struct trajd_image_gpu *plan)
 
     plan->launch.tables = (const uint32_t *)at;
     at += tables;
-    plan->resize_tables = at;
-    at += resize;
-    if (!is_general)
-        return tables + resize;
+    plan->ordered_tables = at;
+    at += ordered;
     plan->launch.own_tables = (uint32_t *)at;
     at += own;
+    if (!is_general)
+        return tables + ordered + own;
     plan->launch.means = (unsigned long long *)at;
     at += means;
     plan->launch.between[0] = (uint8_t *)at;
     plan->launch.between[1] = (uint8_t *)at + between;
-    return tables + resize + own + means + 2 * between;
+    return tables + ordered + own + means + 2 * between;
 }
 
 /* Copies words to the plan's memory, and waits. */
@@ -75,16 +78,20 @@ static enum trajd_status upload(struct trajd_image_gpu *plan, const void *to, co
     return status;
 }
 
-static enum trajd_status upload_resize(struct trajd_image_gpu *plan, const uint32_t *tables,
-                                       struct trajd_error *error)
+static enum trajd_status upload_ordered(struct trajd_image_gpu *plan, const uint32_t *tables,
+                                        struct trajd_error *error)
 {
-    uint32_t *words = calloc(plan->resize.words, sizeof *words);
+    const struct trajd_image_choice *choice = &plan->choice;
+    uint32_t *words = calloc(ordered_words(plan), sizeof *words);
     enum trajd_status status;
 
     if (!words)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for tables of pictures");
-    trajd_image_resize_fill(&plan->program, tables, &plan->resize, words);
-    status = upload(plan, plan->resize_tables, words, plan->resize.words, error);
+    if (choice->variant == TRAJD_IMAGE_RESIZE)
+        trajd_image_resize_fill(&plan->program, tables, &choice->resize, words);
+    else
+        trajd_image_matrix_fill(&plan->program, tables, &choice->matrix, words);
+    status = upload(plan, plan->ordered_tables, words, ordered_words(plan), error);
     free(words);
     return status;
 }
@@ -108,8 +115,8 @@ static enum trajd_status make_memory(struct trajd_image_gpu *plan, const uint32_
     place(plan);
     if (plan->program.table_words)
         status = upload(plan, plan->launch.tables, tables, plan->program.table_words, error);
-    if (!status && plan->variant == TRAJD_IMAGE_RESIZE)
-        status = upload_resize(plan, tables, error);
+    if (!status && ordered_words(plan))
+        status = upload_ordered(plan, tables, error);
     return status;
 }
 
@@ -139,8 +146,8 @@ enum trajd_status trajd_image_gpu_create(struct trajd_device *device,
     made->sm_count = facts.sm_count;
     status = trajd_image_program_make(spec, &made->program, &tables, error);
     if (!status) {
-        made->variant = trajd_image_choose(&made->program, tables, &facts, &made->strip,
-                                           &made->resize, &made->why);
+        trajd_image_choose(&made->program, tables, &facts, frames_max, spec->requested,
+                           &made->choice);
         made->launch.block_shared_bytes = facts.block_shared_bytes;
         made->launch.record_bytes = trajd_image_program_record_bytes(&made->program);
         status = make_memory(made, tables, error);
@@ -168,10 +175,8 @@ uint64_t trajd_image_gpu_bytes(const struct trajd_image_gpu *plan)
 
 const char *trajd_image_gpu_variant(const struct trajd_image_gpu *plan, const char **why)
 {
-    static const char *const names[] = {"strip", "resize", "general"};
-
-    *why = plan->why;
-    return names[plan->variant];
+    *why = plan->choice.why;
+    return trajd_image_variant_name(plan->choice.variant);
 }
 
 uint32_t trajd_image_gpu_record_bytes(const struct trajd_image_gpu *plan)
@@ -218,11 +223,35 @@ static int launch_general(const struct trajd_image_program *p,
     return code;
 }
 
+/* Runs the whole program in one launch. */
+static int launch_whole(const struct trajd_image_gpu *plan, const struct trajd_image_launch *launch,
+                        void *stream)
+{
+    const struct trajd_image_program *p = &plan->program;
+    struct trajd_image_resize resize = plan->choice.resize;
+    struct trajd_image_matrix matrix = plan->choice.matrix;
+    int code;
+
+    switch (plan->choice.variant) {
+    case TRAJD_IMAGE_STRIP:
+        return trajd_image_launch_strip(p, &plan->choice.strip, launch, stream);
+    case TRAJD_IMAGE_RESIZE:
+        trajd_image_resize_divide(launch->count, plan->sm_count * resize.blocks, &resize);
+        return trajd_image_launch_resize(p, &resize, plan->ordered_tables, launch, stream);
+    case TRAJD_IMAGE_CROP:
+        code = trajd_image_launch_boxes(p, launch, stream);
+        trajd_image_matrix_divide(launch->count, plan->sm_count * matrix.blocks, &matrix);
+        return code ? code : trajd_image_launch_crop(p, &matrix, launch, stream);
+    default:
+        trajd_image_matrix_divide(launch->count, plan->sm_count * matrix.blocks, &matrix);
+        return trajd_image_launch_matrix(p, &matrix, plan->ordered_tables, launch, stream);
+    }
+}
+
 enum trajd_status trajd_image_gpu_run(struct trajd_image_gpu *plan, const void *records,
                                       uint32_t count, void *stream, struct trajd_error *error)
 {
     struct trajd_image_launch launch = plan->launch;
-    struct trajd_image_resize resize = plan->resize;
     int code = 0;
 
     if (count > plan->frames_max || (uintptr_t)records % 16)
@@ -231,14 +260,9 @@ enum trajd_status trajd_image_gpu_run(struct trajd_image_gpu *plan, const void *
                                plan->frames_max, records);
     launch.records = records;
     launch.count = count;
-    if (count && plan->variant == TRAJD_IMAGE_STRIP)
-        code = trajd_image_launch_strip(&plan->program, &plan->strip, &launch, stream);
-    if (count && plan->variant == TRAJD_IMAGE_RESIZE) {
-        trajd_image_resize_divide(count, plan->sm_count * resize.blocks, &resize);
-        code = trajd_image_launch_resize(&plan->program, &resize, plan->resize_tables, &launch,
-                                         stream);
-    }
-    for (uint32_t done = 0; !code && plan->variant == TRAJD_IMAGE_GENERAL && done < count;
+    if (count && plan->choice.variant != TRAJD_IMAGE_GENERAL)
+        code = launch_whole(plan, &launch, stream);
+    for (uint32_t done = 0; !code && plan->choice.variant == TRAJD_IMAGE_GENERAL && done < count;
          done += launch.count) {
         launch.records = (const char *)records + (uint64_t)done * launch.record_bytes;
         launch.count = count - done < plan->chunk_frames ? count - done : plan->chunk_frames;

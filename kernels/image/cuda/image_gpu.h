@@ -44,6 +44,7 @@ struct trajd_image_gpu_spec {
     struct trajd_augment_frame frame;    /* prepared frames: size, channels and type */
     const struct trajd_augment *augment; /* NULL: none */
     struct trajd_image_finish finish;    /* of augmented frames */
+    const char *requested; /* kernels to take where they can serve it; NULL: the best */
 };
 
 /* Checks a spec as the CPU does, and that its parts fit together. TRAJD_ERR_ARGUMENT names what is
@@ -66,7 +67,7 @@ void trajd_image_gpu_destroy(struct trajd_image_gpu **plan);
 /* Returns the device memory that a plan holds. */
 uint64_t trajd_image_gpu_bytes(const struct trajd_image_gpu *plan);
 
-/* Returns which kernels serve the plan ("strip", "resize", "general") and in *why the reason, both
+/* Returns which kernels serve the plan ("strip", "resize", "matrix", "general") and in *why the reason, both
  * constant. */
 const char *trajd_image_gpu_variant(const struct trajd_image_gpu *plan, const char **why);
 

@@ -42,6 +42,14 @@ int trajd_image_launch_strip(const struct trajd_image_program *program,
 int trajd_image_launch_resize(const struct trajd_image_program *program,
                               const struct trajd_image_resize *resize, const void *tables,
                               const struct trajd_image_launch *launch, void *stream);
+int trajd_image_launch_matrix(const struct trajd_image_program *program,
+                              const struct trajd_image_matrix *matrix, const void *tables,
+                              const struct trajd_image_launch *launch, void *stream);
+
+/* The tables of the boxes must be there. */
+int trajd_image_launch_crop(const struct trajd_image_program *program,
+                            const struct trajd_image_matrix *matrix,
+                            const struct trajd_image_launch *launch, void *stream);
 
 #ifdef __cplusplus
 }

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/image/cuda/image_axis.h"
+
 enum {
     SHARED_BYTES = 227 * 1024, /* of a multiprocessor */
     BLOCK_BYTES = 1024,        /* that each block costs besides */
@@ -15,34 +17,6 @@ enum {
     LANES = 32,
     ROW_HEAD = 3, /* words: start, length, end */
 };
-
-static const uint32_t *entry(const uint32_t *tables, const struct trajd_image_axis_table *axis,
-                             uint32_t output)
-{
-    return tables + axis->first_word + (size_t)(output - axis->place) * (2 + axis->stride);
-}
-
-static uint32_t clamp(uint32_t output, const struct trajd_image_axis_table *axis)
-{
-    return output < axis->place                  ? axis->place
-           : output >= axis->place + axis->count ? axis->place + axis->count - 1
-                                                 : output;
-}
-
-/* The source pixels of an output pixel. Padding has those of its neighbour. */
-static uint32_t start_of(const uint32_t *tables, const struct trajd_image_axis_table *axis,
-                         uint32_t output)
-{
-    return entry(tables, axis, clamp(output, axis))[0];
-}
-
-static uint32_t end_of(const uint32_t *tables, const struct trajd_image_axis_table *axis,
-                       uint32_t output)
-{
-    const uint32_t *words = entry(tables, axis, clamp(output, axis));
-
-    return words[0] + words[1];
-}
 
 static uint32_t at_most(uint32_t value, uint32_t most)
 {
@@ -65,9 +39,10 @@ static uint32_t chunks_needed(const struct trajd_image_program *p, const uint32_
             uint32_t begin, end = 0;
             if (first >= p->height)
                 break;
-            begin = start_of(tables, y, first);
+            begin = trajd_image_axis_start(tables, y, first);
             for (uint32_t o = first; o <= at_most(last, p->height - 1); o++)
-                end = end_of(tables, y, o) > end ? end_of(tables, y, o) : end;
+                end = trajd_image_axis_end(tables, y, o) > end ? trajd_image_axis_end(tables, y, o)
+                                                               : end;
             /* the chunk of the first row may begin up to CHUNK_ROWS - 1 rows before it */
             if ((end - begin + 2 * (CHUNK_ROWS - 1)) / CHUNK_ROWS > most)
                 most = (end - begin + 2 * (CHUNK_ROWS - 1)) / CHUNK_ROWS;
@@ -81,9 +56,9 @@ static uint32_t first_column(const struct trajd_image_program *p, const uint32_t
 {
     const struct trajd_image_axis_table *x = &p->steps[0].x;
     const uint32_t last = at_most((tile + 1) * TILE_COLUMNS, p->width) - 1;
-    const uint32_t begin = start_of(tables, x, tile * TILE_COLUMNS) / 8 * 8;
+    const uint32_t begin = trajd_image_axis_start(tables, x, tile * TILE_COLUMNS) / 8 * 8;
 
-    *count = end_of(tables, x, last) - begin;
+    *count = trajd_image_axis_end(tables, x, last) - begin;
     return begin;
 }
 
@@ -187,35 +162,10 @@ static void fill_row(const uint32_t *from, uint32_t *to)
     }
 }
 
-/* Rounds to float16, for weights below 2: to nearest even. */
-static uint16_t to_half(float value)
-{
-    uint32_t bits;
-    float size = fabsf(value);
-    const uint16_t sign = value < 0 ? 0x8000 : 0;
-
-    if (size < 0x1p-14F) /* below the normal numbers: multiples of 2^-24 */
-        return (uint16_t)(sign | (uint16_t)rintf(size * 0x1p24F));
-    memcpy(&bits, &size, sizeof bits);
-    bits += 0xfff + (bits >> 13 & 1);
-    return (uint16_t)(sign | ((bits - (112U << 23)) >> 13));
-}
-
-/* The weight of a source pixel in an output pixel. */
 static uint32_t weight_at(const struct trajd_image_program *p, const uint32_t *tables,
                           uint32_t output, uint32_t pixel)
 {
-    const struct trajd_image_axis_table *x = &p->steps[0].x;
-    const uint32_t *words;
-    float weight;
-
-    if (output < x->place || output >= x->place + x->count)
-        return 0;
-    words = entry(tables, x, output);
-    if (pixel < words[0] || pixel >= words[0] + words[1])
-        return 0;
-    memcpy(&weight, &words[2 + pixel - words[0]], sizeof weight);
-    return to_half(weight);
+    return trajd_image_axis_half(trajd_image_axis_weight(tables, &p->steps[0].x, output, pixel));
 }
 
 /* The weights of one lane for 16 source pixels: an operand of mma.m16n8k16. Its rows are ordered so
@@ -241,12 +191,12 @@ void trajd_image_resize_fill(const struct trajd_image_program *program, const ui
     memset(words, 0, r->words * sizeof *words);
     for (uint32_t o = 0; o < program->height; o++) {
         uint32_t *to = words + (size_t)o * (ROW_HEAD + r->row_stride);
-        to[0] = start_of(tables, y, o);
-        to[2] = end_of(tables, y, o);
+        to[0] = trajd_image_axis_start(tables, y, o);
+        to[2] = trajd_image_axis_end(tables, y, o);
         if (o < y->place || o >= y->place + y->count)
             continue;
-        to[1] = entry(tables, y, o)[1];
-        fill_row(entry(tables, y, o), to);
+        to[1] = trajd_image_axis_entry(tables, y, o)[1];
+        fill_row(trajd_image_axis_entry(tables, y, o), to);
     }
     for (uint32_t tile = 0; tile < r->x_tiles; tile++) {
         const uint32_t first = first_column(program, tables, tile, &count);

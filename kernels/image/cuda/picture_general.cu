@@ -541,18 +541,31 @@ static enum source source_of(const struct trajd_image_program *program)
                                                : U8_1;
 }
 
+template <typename... P>
+static int launch_on(void (*kernel)(P...), dim3 grid, uint32_t threads, void *stream,
+                     const P &...problem)
+{
+    cudaLaunchConfig_t config = {};
+
+    config.gridDim = grid;
+    config.blockDim = dim3(threads);
+    config.stream = (cudaStream_t)stream;
+    return (int)cudaLaunchKernelEx(&config, kernel, problem...);
+}
+
 extern "C" int trajd_image_launch_boxes(const struct trajd_image_program *program,
                                         const struct trajd_image_launch *launch, void *stream)
 {
     const struct general g = {*program, *launch};
+    int code = 0;
 
     for (uint32_t i = 0; i < program->step_count; i++) {
         const struct trajd_image_step *step = &program->steps[i];
         const uint32_t blocks = (step->height + step->width - 1) / 64 + 1;
-        if (step->has_own_tables)
-            picture_boxes<<<dim3(blocks, launch->count), 64, 0, (cudaStream_t)stream>>>(g, i);
+        if (step->has_own_tables && !code)
+            code = launch_on(picture_boxes, dim3(blocks, launch->count), 64, stream, g, i);
     }
-    return (int)cudaGetLastError();
+    return code;
 }
 
 extern "C" int trajd_image_launch_clear(const struct trajd_image_program *program,
@@ -572,11 +585,9 @@ extern "C" int trajd_image_launch_mean(const struct trajd_image_program *program
     const uint64_t blocks = (pixels - 1) / (THREADS * 8) + 1;
     const dim3 grid((uint32_t)blocks, launch->count);
 
-    if (source_of(program) == U8_3)
-        picture_mean<U8_3><<<grid, THREADS, 0, (cudaStream_t)stream>>>(g, pass, step);
-    else
-        picture_mean<U8_1><<<grid, THREADS, 0, (cudaStream_t)stream>>>(g, pass, step);
-    return (int)cudaGetLastError();
+    return source_of(program) == U8_3
+               ? launch_on(picture_mean<U8_3>, grid, THREADS, stream, g, pass, step)
+               : launch_on(picture_mean<U8_1>, grid, THREADS, stream, g, pass, step);
 }
 
 extern "C" int trajd_image_launch_pass(const struct trajd_image_program *program, uint32_t pass,
@@ -588,20 +599,15 @@ extern "C" int trajd_image_launch_pass(const struct trajd_image_program *program
         end ? (uint64_t)program->steps[end - 1].height * program->steps[end - 1].width
             : (uint64_t)program->from_height * program->from_width;
     const dim3 grid((uint32_t)((pixels - 1) / THREADS + 1), launch->count);
-    cudaStream_t on = (cudaStream_t)stream;
 
     switch (source_of(program)) {
     case U8_1:
-        picture_pass<U8_1><<<grid, THREADS, 0, on>>>(g, pass);
-        break;
+        return launch_on(picture_pass<U8_1>, grid, THREADS, stream, g, pass);
     case U8_3:
-        picture_pass<U8_3><<<grid, THREADS, 0, on>>>(g, pass);
-        break;
+        return launch_on(picture_pass<U8_3>, grid, THREADS, stream, g, pass);
     case U16_1:
-        picture_pass<U16_1><<<grid, THREADS, 0, on>>>(g, pass);
-        break;
+        return launch_on(picture_pass<U16_1>, grid, THREADS, stream, g, pass);
     default:
-        picture_pass<F32_1><<<grid, THREADS, 0, on>>>(g, pass);
+        return launch_on(picture_pass<F32_1>, grid, THREADS, stream, g, pass);
     }
-    return (int)cudaGetLastError();
 }

@@ -6,6 +6,7 @@
 #include <cuda_fp16.h>
 
 #include "kernels/image/cuda/image_program.h"
+#include "kernels/image/cuda/instructions.cuh"
 
 /* Numbers of 2^23 and above have no fraction: adding it rounds to a whole number, and a byte in its
  * lowest bits is 2^23 + byte. */
@@ -74,12 +75,6 @@ __device__ __forceinline__ out_tensor<T> open_tensor(const struct trajd_image_pr
     for (int c = 0; c < 3; c++)
         t.channels[c] = {p.scale[c], -TWO_23 * p.scale[c], p.offset[c]};
     return t;
-}
-
-/* Keeps a value in a register. The compiler would load it from the parameters at each use. */
-__device__ __forceinline__ void keep(float &value)
-{
-    asm volatile("" : "+f"(value));
 }
 
 template <typename T> __device__ __forceinline__ void keep_channels(out_tensor<T> &t)

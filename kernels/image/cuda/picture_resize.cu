@@ -16,8 +16,8 @@
  *           levels; it is rounded to float16 (0.06 levels), and so are the weights along x (0.06); the
  *           products add up in float32.
  * Chosen    for raw frames that are prepared on the GPU. */
-#include "kernels/cuda/bulk.cuh"
 #include "kernels/image/cuda/image_launch.h"
+#include "kernels/image/cuda/instructions.cuh"
 #include "kernels/image/cuda/picture_out.cuh"
 
 #define HEAD_BYTES 1024
@@ -142,8 +142,7 @@ __device__ __forceinline__ void release(ring_view &ring, uint32_t count)
 
 __device__ __forceinline__ void wait_for_consumers(const resize_problem &problem)
 {
-    asm volatile("bar.sync %0, %1;" ::"n"(CONSUMERS_BARRIER), "r"(problem.resize.threads)
-                 : "memory");
+    wait_for_threads(CONSUMERS_BARRIER, problem.resize.threads);
 }
 
 /* Returns 2^15 + byte `Byte` of a word. */
@@ -265,21 +264,6 @@ __device__ void sum_tile(const resize_problem &problem, ring_view &ring, const i
     } while (next_row < rows);
 }
 
-__device__ __forceinline__ void load_matrix(uint32_t (&a)[4], const __half *from)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
-                 : "r"(shared_address(from)));
-}
-
-__device__ __forceinline__ void multiply(float (&d)[4], const uint4 &a, uint32_t b0, uint32_t b1)
-{
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
-                 "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
-}
-
 /* The sums along x of a tile, and the finish: 16 output pixels of 8 rows a warp. A lane gets 2 pixels
  * side by side of 2 rows. */
 template <typename T, bool CHW>
@@ -302,7 +286,7 @@ __device__ void finish_tile(const resize_problem &problem, const item &it, uint3
 #pragma unroll
             for (int c = 0; c < 3; c++) {
                 uint32_t b[4];
-                load_matrix(b, from + c * plane);
+                load_matrices(b, from + c * plane);
                 multiply(d[c], a0, b[0], b[1]);
                 multiply(d[c], a1, b[2], b[3]);
             }
@@ -418,9 +402,11 @@ extern "C" int trajd_image_launch_resize(const struct trajd_image_program *progr
         kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)launch->block_shared_bytes);
     const uint32_t blocks =
         problem.item_count < resize->grid_blocks ? problem.item_count : resize->grid_blocks;
+    cudaLaunchConfig_t config = {};
 
-    if (code)
-        return (int)code;
-    kernel<<<blocks, resize->threads + 32, resize->shared_bytes, (cudaStream_t)stream>>>(problem);
-    return (int)cudaGetLastError();
+    config.gridDim = dim3(blocks);
+    config.blockDim = dim3(resize->threads + 32);
+    config.dynamicSmemBytes = resize->shared_bytes;
+    config.stream = (cudaStream_t)stream;
+    return code ? (int)code : (int)cudaLaunchKernelEx(&config, kernel, problem);
 }

@@ -14,13 +14,13 @@
  * Chosen    for prepared frames that are cropped, mirrored or coloured. */
 #include <cooperative_groups.h>
 
-#include "kernels/cuda/bulk.cuh"
 #include "kernels/image/cuda/image_launch.h"
+#include "kernels/image/cuda/instructions.cuh"
 #include "kernels/image/cuda/picture_out.cuh"
 
 #define THREADS 256
 #define WARPS (THREADS / 32)
-#define HEAD_BYTES 128
+#define HEAD_BYTES 192
 #define ROUNDS 12582912.0F /* 1.5 * 2^23: adding it rounds to a whole number */
 
 struct strip_problem {
@@ -42,11 +42,22 @@ struct strip_colors {
     float about; /* (1 - factor of the contrast) * mean */
 };
 
+/* Brightness, contrast, saturation and hue of a frame, in this order. Those that it does not have
+ * change nothing. */
+struct ordered_colors {
+    float scale, down; /* a lifted byte becomes 0 to 1, brightness included */
+    float contrast, about;
+    float saturation, grey[3]; /* (1 - saturation) * the weights of grey */
+    float hue;                 /* in sixths of the circle */
+    bool has_mean;
+};
+
 struct strip_head {
     uint64_t barrier;
     float warps[WARPS];
     float sum;
     strip_colors colors;
+    ordered_colors ordered;
 };
 
 /* Pixel (y, x) of the output is pixel (top + y, left + x) of the source, or (top + y, left - x). */
@@ -96,41 +107,53 @@ __device__ void open_colors(const struct trajd_image_program &p,
     }
 }
 
+__device__ void open_ordered(const struct trajd_image_program &p,
+                             const union trajd_image_value *values, ordered_colors *made)
+{
+    float scale = 1 / 255.0F, saturation = 1;
+
+    *made = {0, 0, 1, 0, 1, {0, 0, 0}, 0, false};
+    for (uint32_t i = p.passes[0].colors; i < p.passes[0].end; i++) {
+        const float factor = values[p.steps[i].value].factor;
+        switch (p.steps[i].kind) {
+        case TRAJD_AUGMENT_BRIGHTNESS:
+            scale *= factor;
+            break;
+        case TRAJD_AUGMENT_CONTRAST:
+            made->contrast = factor;
+            made->has_mean = factor != 1;
+            break;
+        case TRAJD_AUGMENT_SATURATION:
+            saturation = factor;
+            break;
+        default:
+            made->hue = 6 * factor;
+        }
+    }
+    made->scale = scale;
+    made->down = -TWO_23 * scale;
+    made->saturation = saturation;
+    made->grey[0] = (1 - saturation) * 0.2989F;
+    made->grey[1] = (1 - saturation) * 0.587F;
+    made->grey[2] = (1 - saturation) * 0.114F;
+}
+
 __device__ __forceinline__ float grey(const float (&v)[3])
 {
     return fmaf(0.114F, v[2], fmaf(0.587F, v[1], 0.2989F * v[0]));
 }
 
-/* 1 / x within 1 unit in the last place, by one instruction. */
-__device__ __forceinline__ float reciprocal(float x)
-{
-    float result;
-
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
-    return result;
-}
-
-/* Returns a where the condition holds, else b, without a branch. */
-__device__ __forceinline__ float choose(bool condition, float a, float b)
-{
-    float result;
-
-    asm("{\n.reg .pred p;\nsetp.ne.u32 p, %3, 0;\nselp.f32 %0, %1, %2, p;\n}"
-        : "=f"(result)
-        : "f"(a), "f"(b), "r"((uint32_t)condition));
-    return result;
-}
-
 /* With k the hue in sixths of the circle, from -3 to 3 around red. augment_color.c has the same
  * formula with a hue from 0 to 6. Here the channels are sorted first, which needs no branch. */
-__device__ __forceinline__ void turn_hue(float (&v)[3], float shift)
+__device__ __forceinline__ void turn_hue(float (&v)[3], float sixths)
 {
     const float high = fmaxf(v[1], v[2]), low = fminf(v[1], v[2]);
     const float most = fmaxf(v[0], high), middle = fminf(v[0], high);
     const float base = choose(v[1] < v[2], -6, 0);
     const float from = choose(v[0] < high, -2 - base, base);
     const float range = most - fminf(middle, low);
-    const float hue = fabsf(fmaf(middle - low, reciprocal(range + 1e-20F), from)) + 6 * shift;
+    /* without a range this is no number, which __saturatef makes 0 */
+    const float hue = fabsf(fmaf(middle - low, reciprocal(range), from)) + sixths;
     const float turns = fmaf(hue, 1.0F / 6, ROUNDS) - ROUNDS; /* the nearest whole number */
     const float k = fmaf(-6, turns, hue);
 
@@ -166,7 +189,7 @@ __device__ __forceinline__ void change_four(const strip_colors &colors, uint32_t
         if (kind == TRAJD_AUGMENT_HUE) {
 #pragma unroll
             for (int i = 0; i < 4; i++)
-                turn_hue(v[i], factor);
+                turn_hue(v[i], 6 * factor);
         } else if (kind == TRAJD_AUGMENT_SATURATION) {
 #pragma unroll
             for (int i = 0; i < 4; i++)
@@ -180,27 +203,54 @@ __device__ __forceinline__ void change_four(const strip_colors &colors, uint32_t
     }
 }
 
-/* Loads 4 pixels, lifted, of which the first has its first byte at `at` of shared memory. */
-__device__ __forceinline__ void load_four(const char *memory, uint32_t at, float (&lifted)[4][3])
+/* All colours of 4 pixels, from lifted bytes to 0 to 1. */
+__device__ __forceinline__ void change_ordered(const ordered_colors &c, float (&v)[4][3])
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+#pragma unroll
+        for (int k = 0; k < 3; k++)
+            v[i][k] = __saturatef(scaled(v[i][k], c.scale, c.down));
+        blend(c.contrast, c.about, v[i]);
+        blend(c.saturation, fmaf(c.grey[2], v[i][2], fmaf(c.grey[1], v[i][1], c.grey[0] * v[i][0])),
+              v[i]);
+    }
+    if (c.hue != 0)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            turn_hue(v[i], c.hue);
+}
+
+/* The 12 bytes of 4 pixels of which the first has its first byte at `at` of shared memory. */
+__device__ __forceinline__ void load_words(const char *memory, uint32_t at, uint32_t (&w)[3])
 {
     const uint32_t *words = (const uint32_t *)(memory + (at & ~3U));
     const uint32_t bits = (at & 3) * 8;
     const uint32_t a = words[0], b = words[1], c = words[2], d = words[3];
-    const uint32_t w0 = __funnelshift_r(a, b, bits), w1 = __funnelshift_r(b, c, bits),
-                   w2 = __funnelshift_r(c, d, bits);
 
-    lifted[0][0] = lift<0>(w0);
-    lifted[0][1] = lift<1>(w0);
-    lifted[0][2] = lift<2>(w0);
-    lifted[1][0] = lift<3>(w0);
-    lifted[1][1] = lift<0>(w1);
-    lifted[1][2] = lift<1>(w1);
-    lifted[2][0] = lift<2>(w1);
-    lifted[2][1] = lift<3>(w1);
-    lifted[2][2] = lift<0>(w2);
-    lifted[3][0] = lift<1>(w2);
-    lifted[3][1] = lift<2>(w2);
-    lifted[3][2] = lift<3>(w2);
+    w[0] = __funnelshift_r(a, b, bits);
+    w[1] = __funnelshift_r(b, c, bits);
+    w[2] = __funnelshift_r(c, d, bits);
+}
+
+/* Loads 4 pixels, lifted, of which the first has its first byte at `at` of shared memory. */
+__device__ __forceinline__ void load_four(const char *memory, uint32_t at, float (&lifted)[4][3])
+{
+    uint32_t w[3];
+
+    load_words(memory, at, w);
+    lifted[0][0] = lift<0>(w[0]);
+    lifted[0][1] = lift<1>(w[0]);
+    lifted[0][2] = lift<2>(w[0]);
+    lifted[1][0] = lift<3>(w[0]);
+    lifted[1][1] = lift<0>(w[1]);
+    lifted[1][2] = lift<1>(w[1]);
+    lifted[2][0] = lift<2>(w[1]);
+    lifted[2][1] = lift<3>(w[1]);
+    lifted[2][2] = lift<0>(w[2]);
+    lifted[3][0] = lift<1>(w[2]);
+    lifted[3][1] = lift<2>(w[2]);
+    lifted[3][2] = lift<3>(w[2]);
 }
 
 __device__ __forceinline__ void swap_pixels(float (&a)[3], float (&b)[3])
@@ -262,28 +312,60 @@ __device__ __forceinline__ uint32_t row_of(const strip_problem &problem, uint32_
     return problem.strip.groups == 1 ? item : __umulhi(item, problem.groups_reciprocal);
 }
 
-/* Sets what the contrast is about: (1 - factor) * the mean grey of the frame as it is before. All blocks
- * of the cluster take part. */
-__device__ __forceinline__ void add_up(const strip_problem &problem, const rows &r,
-                                       uint32_t row_count, strip_head *head)
+/* The grey of this thread's pixels before the contrast, added up. */
+__device__ __forceinline__ float sum_steps(const strip_problem &problem, const rows &r,
+                                           uint32_t count, const strip_colors &colors)
 {
-#if __CUDA_ARCH__ >= 900 /* image_choose.c picks it nowhere else */
-    namespace cg = cooperative_groups;
-    cg::cluster_group cluster = cg::this_cluster();
-    const uint32_t count = row_count * problem.strip.groups;
-    const uint32_t contrast = (uint32_t)head->colors.contrast;
-    float sum = 0, total = 0;
+    float sum = 0;
 
     for (uint32_t item = threadIdx.x; item < count; item += THREADS) {
         const uint32_t row = row_of(problem, item);
         const uint32_t x = (item - row * problem.strip.groups) * 4;
         float v[4][3];
         load_group(r, row, x, v);
-        change_four(head->colors, contrast, v);
+        change_four(colors, (uint32_t)colors.contrast, v);
 #pragma unroll
         for (int i = 0; i < 4; i++)
             sum += x + i < r.columns ? grey(v[i]) : 0;
     }
+    return sum;
+}
+
+__device__ __forceinline__ float sum_ordered(const strip_problem &problem, const rows &r,
+                                             uint32_t count, const ordered_colors &colors)
+{
+    const float scale = colors.scale, down = colors.down;
+    float sum = 0;
+
+    for (uint32_t item = threadIdx.x; item < count; item += THREADS) {
+        const uint32_t row = row_of(problem, item);
+        const uint32_t x = (item - row * problem.strip.groups) * 4;
+        const uint32_t inside = min(r.columns - x, 4U);
+        float v[4][3];
+        load_group(r, row, x, v);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+#pragma unroll
+            for (int c = 0; c < 3; c++)
+                v[i][c] = __saturatef(scaled(v[i][c], scale, down));
+        if (inside == 4)
+            sum += grey(v[0]) + grey(v[1]) + (grey(v[2]) + grey(v[3]));
+        else
+            for (int i = 0; i < 3; i++)
+                sum += (uint32_t)i < inside ? grey(v[i]) : 0;
+    }
+    return sum;
+}
+
+/* Returns the mean grey of a frame of the sums of all its threads. All blocks of the cluster take
+ * part; the result is for thread 0. */
+__device__ __forceinline__ float mean_of(const strip_problem &problem, float sum, strip_head *head)
+{
+    float total = 0;
+#if __CUDA_ARCH__ >= 900 /* image_choose.c picks it nowhere else */
+    namespace cg = cooperative_groups;
+    cg::cluster_group cluster = cg::this_cluster();
+
     for (int lane = 16; lane; lane /= 2)
         sum += __shfl_xor_sync(0xffffffff, sum, lane);
     if (threadIdx.x % 32 == 0)
@@ -300,14 +382,31 @@ __device__ __forceinline__ void add_up(const strip_problem &problem, const rows 
         for (uint32_t i = 0; i < cluster.num_blocks(); i++)
             total += *cluster.map_shared_rank(&head->sum, i);
         total /= (float)problem.program.height * (float)problem.program.width;
-        head->colors.about = (1 - head->colors.factors[contrast]) * total;
     }
-    __syncthreads();
 #endif
+    return total;
 }
 
-template <typename T, bool CHW, bool COLORS>
-__global__ void __launch_bounds__(THREADS, COLORS ? 5 : 6)
+/* Sets what the contrast is about: (1 - factor) * the mean grey of the frame as it is before. */
+template <trajd_image_strip_colors COLORS>
+__device__ __forceinline__ void set_about(const strip_problem &problem, const rows &r,
+                                          uint32_t row_count, strip_head *head)
+{
+    const uint32_t count = row_count * problem.strip.groups;
+    const float sum = COLORS == TRAJD_IMAGE_STRIP_STEPS
+                          ? sum_steps(problem, r, count, head->colors)
+                          : sum_ordered(problem, r, count, head->ordered);
+    const float mean = mean_of(problem, sum, head);
+
+    if (threadIdx.x == 0 && COLORS == TRAJD_IMAGE_STRIP_STEPS)
+        head->colors.about = (1 - head->colors.factors[head->colors.contrast]) * mean;
+    if (threadIdx.x == 0 && COLORS != TRAJD_IMAGE_STRIP_STEPS)
+        head->ordered.about = (1 - head->ordered.contrast) * mean;
+    __syncthreads();
+}
+
+template <typename T, bool CHW, trajd_image_strip_colors COLORS>
+__global__ void __launch_bounds__(THREADS, COLORS == TRAJD_IMAGE_STRIP_PLAIN ? 6 : 5)
     picture_strip(const __grid_constant__ strip_problem problem)
 {
 #if __CUDA_ARCH__ >= 900
@@ -328,13 +427,21 @@ __global__ void __launch_bounds__(THREADS, COLORS ? 5 : 6)
     const uint32_t row_bytes = p.from_width * 3;
     rows r = {memory + HEAD_BYTES, 0, row_bytes, w.is_flipped, p.width};
 
-    if (COLORS && threadIdx.x == 32)
+    if (COLORS == TRAJD_IMAGE_STRIP_STEPS && threadIdx.x == 32)
         open_colors(p, values, &head->colors);
+    if (COLORS == TRAJD_IMAGE_STRIP_ORDERED && threadIdx.x == 32)
+        open_ordered(p, values, &head->ordered);
     r.first =
         load_rows(memory + HEAD_BYTES, &head->barrier, (const char *)record->source, begin,
                   row_count ? begin + (uint64_t)(row_count - 1) * row_bytes + p.width * 3 : begin);
-    if (COLORS && head->colors.contrast >= 0) /* the same for all blocks of a frame */
-        add_up(problem, r, row_count, head);
+    /* the same for all blocks of a frame */
+    const bool has_mean = COLORS == TRAJD_IMAGE_STRIP_STEPS
+                              ? head->colors.contrast >= 0
+                              : COLORS != TRAJD_IMAGE_STRIP_PLAIN && head->ordered.has_mean;
+    if (has_mean)
+        set_about<COLORS>(problem, r, row_count, head);
+    const ordered_colors ordered =
+        COLORS == TRAJD_IMAGE_STRIP_ORDERED ? head->ordered : ordered_colors{};
     out_tensor<T> tensor = open_tensor<T, 4>(p, record->output);
     const uint32_t count = row_count * problem.strip.groups;
     keep_channels(tensor);
@@ -344,7 +451,10 @@ __global__ void __launch_bounds__(THREADS, COLORS ? 5 : 6)
         float v[4][3];
         load_group(r, row, x, v);
         if (COLORS) {
-            change_four(head->colors, head->colors.count, v);
+            if (COLORS == TRAJD_IMAGE_STRIP_STEPS)
+                change_four(head->colors, head->colors.count, v);
+            else
+                change_ordered(ordered, v);
 #pragma unroll
             for (int i = 0; i < 4; i++)
 #pragma unroll
@@ -353,33 +463,46 @@ __global__ void __launch_bounds__(THREADS, COLORS ? 5 : 6)
         }
         store_pixels<T, CHW, 4>(tensor, first_row + row, x, v);
     }
-    if (COLORS && head->colors.contrast >= 0) /* others read this block's sum until here */
+    if (has_mean) /* others read this block's sum until here */
         cooperative_groups::this_cluster().sync();
 #endif
 }
 
 typedef void strip_kernel(const strip_problem);
 
-template <typename T> static strip_kernel *kernel_of(const struct trajd_image_program *program)
+template <typename T, bool CHW>
+static strip_kernel *colored_kernel(enum trajd_image_strip_colors colors)
 {
-    const bool has_colors = program->passes[0].end > program->passes[0].colors;
-
-    if (program->layout == TRAJD_IMAGE_CHW)
-        return has_colors ? picture_strip<T, true, true> : picture_strip<T, true, false>;
-    return has_colors ? picture_strip<T, false, true> : picture_strip<T, false, false>;
+    switch (colors) {
+    case TRAJD_IMAGE_STRIP_PLAIN:
+        return picture_strip<T, CHW, TRAJD_IMAGE_STRIP_PLAIN>;
+    case TRAJD_IMAGE_STRIP_STEPS:
+        return picture_strip<T, CHW, TRAJD_IMAGE_STRIP_STEPS>;
+    default:
+        return picture_strip<T, CHW, TRAJD_IMAGE_STRIP_ORDERED>;
+    }
 }
 
-static strip_kernel *typed_kernel(const struct trajd_image_program *program)
+template <typename T>
+static strip_kernel *kernel_of(const struct trajd_image_program *program,
+                               enum trajd_image_strip_colors colors)
+{
+    return program->layout == TRAJD_IMAGE_CHW ? colored_kernel<T, true>(colors)
+                                              : colored_kernel<T, false>(colors);
+}
+
+static strip_kernel *typed_kernel(const struct trajd_image_program *program,
+                                  enum trajd_image_strip_colors colors)
 {
     switch (program->type) {
     case TRAJD_U8:
-        return kernel_of<uint8_t>(program);
+        return kernel_of<uint8_t>(program, colors);
     case TRAJD_F16:
-        return kernel_of<__half>(program);
+        return kernel_of<__half>(program, colors);
     case TRAJD_BF16:
-        return kernel_of<__nv_bfloat16>(program);
+        return kernel_of<__nv_bfloat16>(program, colors);
     default:
-        return kernel_of<float>(program);
+        return kernel_of<float>(program, colors);
     }
 }
 
@@ -389,7 +512,7 @@ extern "C" int trajd_image_launch_strip(const struct trajd_image_program *progra
 {
     const strip_problem problem = {*program, *strip, launch->records, launch->record_bytes,
                                    (uint32_t)((UINT64_C(1) << 32) / strip->groups + 1)};
-    strip_kernel *kernel = typed_kernel(program);
+    strip_kernel *kernel = typed_kernel(program, strip->colors);
     cudaLaunchAttribute cluster = {};
     cudaLaunchConfig_t config = {};
     cudaError_t code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
