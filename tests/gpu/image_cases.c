@@ -204,6 +204,56 @@ void image_case_make(uint64_t seed, struct image_case *made)
     }
 }
 
+/* Boxes of some pixels, where a draw would be larger, and inside the frame. */
+static void set_box(const struct image_case *c, uint64_t seed, uint32_t index, float *box)
+{
+    if (seed % 3 == 0) {
+        box[2] = (float)(1 + 3 * index);
+        box[3] = (float)(1 + 2 * index);
+    }
+    if (box[0] + box[2] > (float)c->spec.frame.height ||
+        box[1] + box[3] > (float)c->spec.frame.width)
+        box[0] = box[1] = 0;
+}
+
+void image_case_make_boxes(uint64_t seed, struct image_case *made)
+{
+    static const uint32_t sizes[][4] = {
+        {64, 64, 64, 64}, {240, 320, 224, 224}, {100, 160, 200, 90}, {60, 96, 61, 47}};
+    const uint32_t *s = sizes[seed / 3 % 4];
+
+    *made = (struct image_case){
+        .augment = {1,
+                    {{.kind = TRAJD_AUGMENT_RESIZED_CROP,
+                      .probability = 1,
+                      .height = s[2],
+                      .width = s[3],
+                      .scale = {seed % 3 == 1 ? 0.03 : 0.5, 1},
+                      .ratio = {0.5, 2},
+                      .filter = seed % 2 ? TRAJD_IMAGE_LINEAR : TRAJD_IMAGE_PILLOW_BILINEAR}},
+                    0},
+        .spec = {.frame = {s[0], s[1], 3, TRAJD_U8},
+                 .finish = {s[2],
+                            s[3],
+                            3,
+                            TRAJD_U8,
+                            seed % 2 ? TRAJD_U8 : TRAJD_BF16,
+                            (enum trajd_image_layout)(seed % 2),
+                            {1, 1, 1, 1},
+                            {0}}},
+        .frame_count = IMAGE_FRAMES_MAX,
+        .inexact = 1,
+        .source_bytes = (uint64_t)s[0] * s[1] * 3,
+    };
+    made->spec.augment = &made->augment;
+    made->output_bytes = trajd_image_finish_bytes(&made->spec.finish);
+    for (uint32_t i = 0; i < made->frame_count; i++) {
+        const struct trajd_augment_key key = {seed, 1, i, 0, 0};
+        trajd_augment_draw(&made->augment, &key, s[0], s[1], &made->params[i]);
+        set_box(made, seed, i, made->params[i].values[0]);
+    }
+}
+
 void image_case_run(const struct image_case *image, uint32_t frame, const void *source,
                     void *output)
 {

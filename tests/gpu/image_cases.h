@@ -23,6 +23,10 @@ struct image_case {
 /* Makes the case of a seed: checked, with parameters of all frames. */
 void image_case_make(uint64_t seed, struct image_case *made);
 
+/* The same for a random resized crop with bilinear filters: boxes of a few pixels to a whole frame. */
+enum { IMAGE_BOX_CASES = 12 };
+void image_case_make_boxes(uint64_t seed, struct image_case *made);
+
 /* Makes a tensor on the CPU. */
 void image_case_run(const struct image_case *image, uint32_t frame, const void *source,
                     void *output);

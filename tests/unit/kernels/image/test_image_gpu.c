@@ -24,10 +24,9 @@ struct kit {
     struct trajd_augment augment;
     struct trajd_image_gpu_spec spec;
     struct trajd_image_program program;
-    struct trajd_image_strip strip;
-    struct trajd_image_resize resize;
+    struct trajd_image_choice choice;
     uint32_t *tables;
-    const char *why;
+    uint32_t frame_count;
 };
 
 /* A spec of prepared frames of height x width. */
@@ -35,8 +34,9 @@ static void make_prepared(struct kit *kit, uint32_t height, uint32_t width)
 {
     *kit = (struct kit){
         .spec = {.frame = {height, width, 3, TRAJD_U8},
-                 .finish = {
-                     height, width, 3, TRAJD_U8, TRAJD_BF16, TRAJD_IMAGE_CHW, {1, 1, 1, 1}, {0}}}};
+                 .finish =
+                     {height, width, 3, TRAJD_U8, TRAJD_BF16, TRAJD_IMAGE_CHW, {1, 1, 1, 1}, {0}}},
+        .frame_count = 32};
     kit->spec.augment = &kit->augment;
 }
 
@@ -81,8 +81,9 @@ static enum trajd_image_variant choose(struct kit *kit, const struct trajd_devic
     free(kit->tables);
     assert_int_equal(trajd_image_program_make(&kit->spec, &kit->program, &kit->tables, &error),
                      TRAJD_OK);
-    return trajd_image_choose(&kit->program, kit->tables, facts, &kit->strip, &kit->resize,
-                              &kit->why);
+    trajd_image_choose(&kit->program, kit->tables, facts, kit->frame_count, kit->spec.requested,
+                       &kit->choice);
+    return kit->choice.variant;
 }
 
 static void test_refused(void **state)
@@ -128,16 +129,12 @@ static void test_choice(void **state)
     add_color(&kit, TRAJD_AUGMENT_CONTRAST);
     assert_int_equal(choose(&kit, &hopper), TRAJD_IMAGE_GENERAL);
     free(kit.tables);
-    make_raw(&kit, 480, 640, 224, 224, TRAJD_IMAGE_PILLOW_BILINEAR);
-    assert_int_equal(choose(&kit, &hopper), TRAJD_IMAGE_RESIZE);
-    assert_int_equal(kit.resize.blocks, 2);
-    free(kit.tables);
     make_raw(&kit, 256, 256, 224, 224, TRAJD_IMAGE_PILLOW_BILINEAR);
     assert_int_equal(choose(&kit, &hopper), TRAJD_IMAGE_RESIZE);
-    assert_int_equal(kit.resize.blocks, 4);
+    assert_int_equal(kit.choice.resize.blocks, 4);
     kit.preparation.filter = TRAJD_IMAGE_PILLOW_LANCZOS;
     assert_int_equal(choose(&kit, &hopper), TRAJD_IMAGE_GENERAL);
-    assert_string_equal(kit.why, "a filter that rounds between the axes");
+    assert_string_equal(kit.choice.why, "a filter that rounds between the axes");
     free(kit.tables);
     make_prepared(&kit, 240, 240);
     add(&kit, (struct trajd_augment_step){.kind = TRAJD_AUGMENT_RESIZED_CROP,
@@ -145,8 +142,38 @@ static void test_choice(void **state)
                                           .width = 240,
                                           .scale = {0.5, 1},
                                           .ratio = {1, 1}});
-    assert_int_equal(choose(&kit, &hopper), TRAJD_IMAGE_GENERAL);
+    assert_int_equal(choose(&kit, &hopper), TRAJD_IMAGE_CROP);
+    assert_int_equal(choose(&kit, &ampere), TRAJD_IMAGE_GENERAL);
     free(kit.tables);
+}
+
+/* The best ways that an H200 has shown. */
+static void test_choice_of_resizes(void **state)
+{
+    static const struct {
+        uint32_t height, width, side, frames;
+        enum trajd_image_variant variant;
+        uint32_t blocks; /* of a resize */
+    } cases[] = {
+        {480, 640, 224, 512, TRAJD_IMAGE_MATRIX, 0}, {480, 640, 224, 64, TRAJD_IMAGE_MATRIX, 0},
+        {480, 640, 224, 8, TRAJD_IMAGE_RESIZE, 2},   {480, 640, 96, 512, TRAJD_IMAGE_MATRIX, 0},
+        {480, 640, 96, 64, TRAJD_IMAGE_RESIZE, 2},   {480, 640, 96, 8, TRAJD_IMAGE_RESIZE, 1},
+        {480, 640, 128, 512, TRAJD_IMAGE_RESIZE, 2}, {256, 256, 224, 512, TRAJD_IMAGE_MATRIX, 0},
+        {256, 256, 128, 64, TRAJD_IMAGE_RESIZE, 4},  {256, 256, 128, 8, TRAJD_IMAGE_RESIZE, 2},
+        {96, 128, 84, 512, TRAJD_IMAGE_RESIZE, 4},   {720, 1280, 224, 64, TRAJD_IMAGE_MATRIX, 0}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct kit kit;
+        make_raw(&kit, cases[i].height, cases[i].width, cases[i].side, cases[i].side,
+                 TRAJD_IMAGE_PILLOW_BILINEAR);
+        kit.frame_count = cases[i].frames;
+        if (choose(&kit, &hopper) != cases[i].variant ||
+            (cases[i].blocks && kit.choice.resize.blocks != cases[i].blocks))
+            fail_msg("case %zu: variant %d, %u blocks", i, (int)kit.choice.variant,
+                     kit.choice.resize.blocks);
+        free(kit.tables);
+    }
 }
 
 /* Blocks of a frame with a mean are a cluster: at most 8, a power of two, and all fit. */
@@ -159,10 +186,11 @@ static void test_strips(void **state)
     add_crop(&kit, 224);
     add_color(&kit, TRAJD_AUGMENT_CONTRAST);
     assert_int_equal(choose(&kit, &hopper), TRAJD_IMAGE_STRIP);
-    assert_int_equal(kit.strip.blocks & (kit.strip.blocks - 1), 0);
-    assert_true(kit.strip.blocks <= 8 && kit.strip.rows * kit.strip.blocks >= 224);
-    assert_true(kit.strip.shared_bytes <= 227 * 1024 &&
-                kit.strip.shared_bytes >= kit.strip.rows * 224 * 3);
+    assert_int_equal(kit.choice.strip.blocks & (kit.choice.strip.blocks - 1), 0);
+    assert_true(kit.choice.strip.blocks <= 8 &&
+                kit.choice.strip.rows * kit.choice.strip.blocks >= 224);
+    assert_true(kit.choice.strip.shared_bytes <= 227 * 1024 &&
+                kit.choice.strip.shared_bytes >= kit.choice.strip.rows * 224 * 3);
     free(kit.tables);
 }
 
@@ -177,8 +205,9 @@ static void test_little_shared_memory(void **state)
     assert_int_equal(choose(&kit, &small), TRAJD_IMAGE_STRIP);
     free(kit.tables);
     make_raw(&kit, 480, 1280, 224, 224, TRAJD_IMAGE_PILLOW_BILINEAR);
+    kit.spec.requested = "resize";
     assert_int_equal(choose(&kit, &hopper), TRAJD_IMAGE_RESIZE);
-    assert_true(kit.resize.shared_bytes > small.block_shared_bytes);
+    assert_true(kit.choice.resize.shared_bytes > small.block_shared_bytes);
     assert_int_equal(choose(&kit, &small), TRAJD_IMAGE_GENERAL);
     free(kit.tables);
 }
@@ -214,7 +243,7 @@ static float half_value(uint32_t bits)
 /* The weights of an output column, collected from the order of the matrix instruction. */
 static void collect(const struct kit *kit, const uint32_t *words, uint32_t output, float *weights)
 {
-    const struct trajd_image_resize *r = &kit->resize;
+    const struct trajd_image_resize *r = &kit->choice.resize;
     const uint32_t tile = output / 16, column = output % 16, first = words[r->first_columns + tile];
 
     for (uint32_t k = 0; k < r->k_steps * 16; k++) {
@@ -251,7 +280,7 @@ static void check_columns(const struct kit *kit, const uint32_t *words)
 static void check_rows(const struct kit *kit, const uint32_t *words)
 {
     for (uint32_t o = 0; o < kit->program.height; o++) {
-        const uint32_t *row = words + o * (3 + kit->resize.row_stride);
+        const uint32_t *row = words + o * (3 + kit->choice.resize.row_stride);
         double sum = 0;
         for (uint32_t k = 0; k < row[1]; k++) {
             float weight;
@@ -274,11 +303,12 @@ static void test_resize_tables(void **state)
         uint32_t *words;
         make_raw(&kit, sizes[i][0], sizes[i][1], sizes[i][2], sizes[i][3],
                  i % 2 ? TRAJD_IMAGE_TF_LANCZOS3 : TRAJD_IMAGE_PILLOW_BILINEAR);
+        kit.spec.requested = "resize";
         assert_int_equal(choose(&kit, &hopper), TRAJD_IMAGE_RESIZE);
-        assert_true(kit.resize.shared_bytes * kit.resize.blocks <= 227 * 1024);
-        words = malloc(kit.resize.words * sizeof *words);
+        assert_true(kit.choice.resize.shared_bytes * kit.choice.resize.blocks <= 227 * 1024);
+        words = malloc(kit.choice.resize.words * sizeof *words);
         assert_non_null(words);
-        trajd_image_resize_fill(&kit.program, kit.tables, &kit.resize, words);
+        trajd_image_resize_fill(&kit.program, kit.tables, &kit.choice.resize, words);
         check_rows(&kit, words);
         check_columns(&kit, words);
         free(words);
@@ -293,23 +323,30 @@ static void test_items(void **state)
 
     (void)state;
     make_raw(&kit, 480, 640, 224, 224, TRAJD_IMAGE_PILLOW_BILINEAR);
+    kit.spec.requested = "resize";
     assert_int_equal(choose(&kit, &hopper), TRAJD_IMAGE_RESIZE);
     for (uint32_t frames = 1; frames < 600; frames += 37) {
-        trajd_image_resize_divide(frames, 264, &kit.resize);
-        assert_true(kit.resize.strips * kit.resize.strip_tiles >= kit.resize.tiles);
-        assert_true((kit.resize.strips - 1) * kit.resize.strip_tiles < kit.resize.tiles);
+        trajd_image_resize_divide(frames, 264, &kit.choice.resize);
+        assert_true(kit.choice.resize.strips * kit.choice.resize.strip_tiles >=
+                    kit.choice.resize.tiles);
+        assert_true((kit.choice.resize.strips - 1) * kit.choice.resize.strip_tiles <
+                    kit.choice.resize.tiles);
     }
-    trajd_image_resize_divide(8, 264, &kit.resize);
-    assert_int_equal(kit.resize.strips, kit.resize.tiles);
+    trajd_image_resize_divide(8, 264, &kit.choice.resize);
+    assert_int_equal(kit.choice.resize.strips, kit.choice.resize.tiles);
     free(kit.tables);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_choice),
-        cmocka_unit_test(test_strips),  cmocka_unit_test(test_little_shared_memory),
-        cmocka_unit_test(test_passes),  cmocka_unit_test(test_resize_tables),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_choice_of_resizes),
+        cmocka_unit_test(test_strips),
+        cmocka_unit_test(test_little_shared_memory),
+        cmocka_unit_test(test_passes),
+        cmocka_unit_test(test_resize_tables),
         cmocka_unit_test(test_items),
     };
 
