@@ -2,7 +2,8 @@
  * replayed, median of 9, in us a launch. A copy moves as many bytes as the work must: the part of each
  * source that is used, and the tensors.
  *
- *     bench_image_gpu [ROW]
+ *     bench_image_gpu [ROW]    the rows of kernels/image/cuda/README.md, and all ways to cut them
+ *     bench_image_gpu grid     many shapes, a line each way; picture_regret.py reads two such runs
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,14 +39,15 @@ struct bench {
     struct trajd_image_program program;
     struct trajd_image_launch launch;
     uint32_t *host_tables;
-    void *resize_tables;
+    void *ordered_tables;
     uint64_t source_bytes, output_bytes, needed_bytes;
     uint32_t set_count;
-    struct trajd_image_resize chosen;
+    double copy_us;
     char *sources, *outputs, *records; /* of all sets */
 };
 
 static struct trajd_error error;
+static bool is_grid;
 
 static void must(enum trajd_status status)
 {
@@ -155,8 +157,26 @@ static void run_resize(struct bench *b, uint32_t set, const void *context)
 {
     const struct trajd_image_launch launch = launch_of(b, set);
 
-    must_launch(trajd_image_launch_resize(&b->program, context, b->resize_tables, &launch,
+    must_launch(trajd_image_launch_resize(&b->program, context, b->ordered_tables, &launch,
                                           trajd_device_stream_handle(b->stream)));
+}
+
+static void run_matrix(struct bench *b, uint32_t set, const void *context)
+{
+    const struct trajd_image_launch launch = launch_of(b, set);
+
+    must_launch(trajd_image_launch_matrix(&b->program, context, b->ordered_tables, &launch,
+                                          trajd_device_stream_handle(b->stream)));
+}
+
+static void run_crop(struct bench *b, uint32_t set, const void *context)
+{
+    struct trajd_image_launch launch = launch_of(b, set);
+    void *stream = trajd_device_stream_handle(b->stream);
+
+    launch.own_tables = b->ordered_tables;
+    must_launch(trajd_image_launch_boxes(&b->program, &launch, stream));
+    must_launch(trajd_image_launch_crop(&b->program, context, &launch, stream));
 }
 
 static void run_plan(struct bench *b, uint32_t set, const void *context)
@@ -238,96 +258,165 @@ static void make_sets(struct bench *b)
     free(records);
 }
 
-static void print_time(const char *what, double us, double copy_us)
+/* Prints one way's time: in a grid as a line of its own. */
+static void print_time(const struct bench *b, const char *what, double us)
 {
-    printf("    %-44s %8.1f us  %5.2f copies\n", what, us, us / copy_us);
+    if (is_grid)
+        printf("grid; %s, %u frames; %s; %.2f; %.2f\n", b->row->name, b->row->frames, what, us,
+               us / b->copy_us);
+    else
+        printf("    %-52s %8.1f us  %5.2f copies\n", what, us, us / b->copy_us);
     fflush(stdout);
 }
 
-static void bench_strips(struct bench *b, double copy_us)
+static void bench_strips(struct bench *b, enum trajd_image_strip_colors colors)
 {
+    static const char *const names[] = {"plain", "steps", "ordered"};
+
     for (uint32_t blocks = 1; blocks <= 32; blocks *= 2) {
-        struct trajd_image_strip strip;
-        char what[64];
+        struct trajd_image_strip strip = {.colors = colors};
+        char what[96];
         if (!trajd_image_strip_cut(&b->program, blocks, &strip) ||
             (b->program.mean_count && blocks > 8))
             continue;
-        snprintf(what, sizeof what, "strip, %u blocks a frame, %u bytes", strip.blocks,
-                 strip.shared_bytes);
-        print_time(what, measure(b, run_strip, &strip), copy_us);
+        snprintf(what, sizeof what, "strip %s, %u blocks a frame, %u bytes", names[colors],
+                 strip.blocks, strip.shared_bytes);
+        print_time(b, what, measure(b, run_strip, &strip));
     }
 }
 
-static void bench_resize(struct bench *b, uint32_t threads, uint32_t blocks, uint32_t chunks,
-                         uint32_t strips, double copy_us)
+static void take_tables(struct bench *b, uint32_t *words, uint32_t count)
+{
+    b->ordered_tables = take(b, count * sizeof *words);
+    must(trajd_device_copy_async(b->ordered_tables, words, count * sizeof *words, b->stream,
+                                 &error));
+    must(trajd_device_stream_wait(b->stream, &error));
+    free(words);
+}
+
+static void bench_resize(struct bench *b, uint32_t threads, uint32_t blocks)
 {
     struct trajd_image_resize r;
     uint32_t *words;
     char what[96];
 
-    if (!trajd_image_resize_cut(&b->program, b->host_tables, threads, blocks, chunks, &r))
+    if (!trajd_image_resize_cut(&b->program, b->host_tables, threads, blocks,
+                                TRAJD_IMAGE_CHUNKS_MAX, &r))
         return;
     words = malloc(r.words * sizeof *words);
     trajd_image_resize_fill(&b->program, b->host_tables, &r, words);
-    b->resize_tables = take(b, r.words * sizeof *words);
-    must(trajd_device_copy_async(b->resize_tables, words, r.words * sizeof *words, b->stream,
-                                 &error));
+    take_tables(b, words, r.words);
     trajd_image_resize_divide(b->row->frames, b->facts.sm_count * blocks, &r);
-    if (strips) {
-        r.strip_tiles = (r.tiles - 1) / strips + 1;
-        r.strips = (r.tiles - 1) / r.strip_tiles + 1;
-    }
     snprintf(what, sizeof what, "resize 1:%u x %u, %u chunks, %u strips", threads / 32, blocks,
              r.chunks, r.strips);
-    print_time(what, measure(b, run_resize, &r), copy_us);
-    trajd_device_free(b->device, b->resize_tables);
-    free(words);
+    print_time(b, what, measure(b, run_resize, &r));
+    trajd_device_free(b->device, b->ordered_tables);
 }
 
-static void bench_resizes(struct bench *b, double copy_us)
+/* `strips` 0: as the kernel would be divided. */
+static void bench_matrix(struct bench *b, uint32_t warps, uint32_t chunks, uint32_t strips)
 {
-    static const uint32_t cuts[][2] = {{256, 2}, {224, 2}, {192, 3}, {160, 3},
-                                       {128, 4}, {512, 1}, {256, 1}};
+    struct trajd_image_matrix m;
+    uint32_t *words;
+    char what[96];
+
+    if (!trajd_image_matrix_cut(&b->program, b->host_tables, warps, chunks, &m))
+        return;
+    words = malloc(m.words * sizeof *words);
+    trajd_image_matrix_fill(&b->program, b->host_tables, &m, words);
+    take_tables(b, words, m.words);
+    trajd_image_matrix_divide(b->row->frames, b->facts.sm_count * m.blocks, &m);
+    if (strips) {
+        m.strip_tiles = (m.row_tiles - 1) / strips + 1;
+        m.strips = (m.row_tiles - 1) / m.strip_tiles + 1;
+    }
+    snprintf(what, sizeof what, "matrix %ux%ux%u, 1:%u, %u chunks, %u strips", m.tiles, m.steps,
+             m.live, m.warps, m.chunks, m.strips);
+    print_time(b, what, measure(b, run_matrix, &m));
+    trajd_device_free(b->device, b->ordered_tables);
+}
+
+static void bench_resizes(struct bench *b)
+{
+    static const uint32_t cuts[][2] = {{256, 2}, {128, 4}, {512, 1}};
 
     for (size_t i = 0; i < ARRAY_LEN(cuts); i++)
-        bench_resize(b, cuts[i][0], cuts[i][1], TRAJD_IMAGE_CHUNKS_MAX, 0, copy_us);
-    for (uint32_t chunks = 4; chunks <= 8; chunks++)
-        bench_resize(b, b->chosen.threads, b->chosen.blocks, chunks, 0, copy_us);
-    for (uint32_t strips = 1; strips <= 7; strips += 2)
-        bench_resize(b, b->chosen.threads, b->chosen.blocks, TRAJD_IMAGE_CHUNKS_MAX, strips,
-                     copy_us);
+        bench_resize(b, cuts[i][0], cuts[i][1]);
+    for (uint32_t warps = 7; warps >= 4; warps--)
+        bench_matrix(b, warps, 8, 0);
+    for (uint32_t chunks = 4; chunks <= 16 && !is_grid; chunks *= 2)
+        bench_matrix(b, UINT32_MAX, chunks, 0);
+    for (uint32_t strips = 1; strips <= 4; strips *= 2)
+        bench_matrix(b, UINT32_MAX, 8, strips);
+}
+
+static void bench_crops(struct bench *b)
+{
+    b->ordered_tables =
+        take(b, (uint64_t)b->row->frames * b->program.own_table_words * sizeof(uint32_t));
+    for (uint32_t warps = 5; warps >= 3; warps--) {
+        struct trajd_image_matrix m;
+        char what[96];
+        if (!trajd_image_crop_cut(&b->program, warps, TRAJD_IMAGE_CHUNKS_MAX, &m))
+            continue;
+        trajd_image_matrix_divide(b->row->frames, b->facts.sm_count * m.blocks, &m);
+        snprintf(what, sizeof what, "crop %u steps, 1:%u, %u strips", m.steps, m.warps, m.strips);
+        print_time(b, what, measure(b, run_crop, &m));
+    }
+    trajd_device_free(b->device, b->ordered_tables);
+}
+
+/* Measures the kernels of a name, if they serve the row. */
+static void bench_plan(struct bench *b, const char *requested)
+{
+    struct trajd_image_gpu *plan;
+    const char *name, *why;
+    char what[64];
+    double us;
+
+    b->spec.requested = requested;
+    must(trajd_image_gpu_create(b->device, &b->spec, b->row->frames, &plan, &error));
+    name = trajd_image_gpu_variant(plan, &why);
+    if (!requested || strcmp(name, "general") || !strcmp(requested, "general")) {
+        us = measure(b, run_plan, &plan);
+        snprintf(what, sizeof what, "%s %s",
+                 requested ? "plan" : "chosen:", requested ? requested : name);
+        print_time(b, what, us);
+        if (!requested && b->row->budget > 0)
+            printf("    budget %.1f copies: %s\n", b->row->budget,
+                   us <= b->row->budget * b->copy_us ? "met" : "MISSED");
+    }
+    trajd_image_gpu_destroy(&plan);
 }
 
 static void bench_row(struct bench *b, const struct row *row)
 {
-    struct trajd_image_gpu *plan;
-    struct trajd_image_strip strip;
-    struct trajd_image_resize resize = {0};
-    enum trajd_image_variant variant;
-    double copy_us, us;
-    const char *why, *name;
+    static const char *const names[] = {"strip", "resize", "matrix", "crop", "general"};
+    struct trajd_image_choice choice;
 
     *b = (struct bench){.device = b->device, .stream = b->stream, .facts = b->facts};
     make_spec(b, row);
     make_sets(b);
-    copy_us = measure_copy(b);
-    must(trajd_image_gpu_create(b->device, &b->spec, row->frames, &plan, &error));
-    us = measure(b, run_plan, &plan);
-    name = trajd_image_gpu_variant(plan, &why);
-    printf("%s\n    %u frames, %.1f MB, %u sets: copy %.1f us, %.2f TB/s\n", row->name, row->frames,
-           (double)b->needed_bytes / 1e6, b->set_count, copy_us,
-           (double)b->needed_bytes / copy_us / 1e6);
-    print_time(name, us, copy_us);
-    if (row->budget > 0)
-        printf("    budget %.1f copies: %s\n", row->budget,
-               us <= row->budget * copy_us ? "met" : "MISSED");
-    variant = trajd_image_choose(&b->program, b->host_tables, &b->facts, &strip, &resize, &why);
-    b->chosen = resize;
-    if (variant == TRAJD_IMAGE_STRIP)
-        bench_strips(b, copy_us);
-    if (variant == TRAJD_IMAGE_RESIZE)
-        bench_resizes(b, copy_us);
-    trajd_image_gpu_destroy(&plan);
+    b->copy_us = measure_copy(b);
+    if (!is_grid)
+        printf("%s\n    %u frames, %.1f MB, %u sets: copy %.1f us, %.2f TB/s\n", row->name,
+               row->frames, (double)b->needed_bytes / 1e6, b->set_count, b->copy_us,
+               (double)b->needed_bytes / b->copy_us / 1e6);
+    bench_plan(b, NULL);
+    for (size_t i = 0; i < ARRAY_LEN(names) && !is_grid; i++)
+        bench_plan(b, names[i]);
+    trajd_image_choose(&b->program, b->host_tables, &b->facts, row->frames, NULL, &choice);
+    if (choice.variant == TRAJD_IMAGE_STRIP) {
+        const enum trajd_image_strip_colors most = trajd_image_strip_colors_of(&b->program);
+        const enum trajd_image_strip_colors least = most ? TRAJD_IMAGE_STRIP_STEPS : most;
+        for (uint32_t colors = least; colors <= most; colors++)
+            bench_strips(b, (enum trajd_image_strip_colors)colors);
+    } else if (b->program.step_count == 1 && b->program.steps[0].op == TRAJD_IMAGE_OP_FILTER) {
+        if (b->program.steps[0].has_own_tables)
+            bench_crops(b);
+        else if (!b->program.steps[0].rounds_between)
+            bench_resizes(b);
+    }
     trajd_device_free(b->device, b->sources);
     trajd_device_free(b->device, b->outputs);
     trajd_device_free(b->device, b->records);
@@ -456,6 +545,56 @@ static const struct row rows[] = {
      0},
 };
 
+/* Shapes around the rows: sizes, numbers of frames, types and colours. */
+static void bench_grid(struct bench *b)
+{
+    static const uint32_t resizes[][3] = {{96, 128, 84},   {128, 128, 96},  {256, 256, 224},
+                                          {256, 256, 128}, {240, 320, 224}, {240, 320, 96},
+                                          {360, 640, 224}, {480, 640, 256}, {480, 640, 224},
+                                          {480, 640, 128}, {480, 640, 96},  {720, 1280, 224}};
+    static const uint32_t crops[][2] = {{84, 76}, {128, 112}, {240, 224}, {256, 224}};
+    static const uint32_t frames[] = {8, 64, 512};
+    static const struct trajd_augment_step colors[] = {JITTER,
+                                                       COLOR(TRAJD_AUGMENT_HUE, -0.08, 0.08)};
+    static const enum trajd_dtype types[] = {TRAJD_BF16, TRAJD_U8, TRAJD_F32};
+    char name[96];
+
+    for (size_t i = 0; i < ARRAY_LEN(resizes) * ARRAY_LEN(frames); i++) {
+        const uint32_t *r = resizes[i / ARRAY_LEN(frames)];
+        const enum trajd_dtype type = types[i % 7 % 3];
+        const struct row row = {name,
+                                frames[i % ARRAY_LEN(frames)],
+                                r[0],
+                                r[1],
+                                r[2],
+                                TRAJD_IMAGE_PILLOW_BILINEAR,
+                                {0},
+                                type,
+                                type == TRAJD_U8 ? "none" : "imagenet",
+                                0};
+        snprintf(name, sizeof name, "%ux%u to %u, %s", r[1], r[0], r[2], trajd_dtype_name(type));
+        bench_row(b, &row);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(crops) * ARRAY_LEN(frames) * 3; i++) {
+        const uint32_t *c = crops[i / 3 / ARRAY_LEN(frames)];
+        struct row row = {name,
+                          frames[i / 3 % ARRAY_LEN(frames)],
+                          c[0],
+                          c[0],
+                          c[1],
+                          -1,
+                          {1, {CROP(c[1])}, 0},
+                          TRAJD_BF16,
+                          "imagenet",
+                          0};
+        const uint32_t count = i % 3 ? (uint32_t)(2 + i % 3) : 0;
+        memcpy(&row.augment.steps[1], colors, count * sizeof *colors);
+        row.augment.count += count;
+        snprintf(name, sizeof name, "%u crop %u, %u colours", c[0], c[1], count);
+        bench_row(b, &row);
+    }
+}
+
 int main(int argc, char **argv)
 {
     struct bench b = {0};
@@ -467,7 +606,10 @@ int main(int argc, char **argv)
     info = trajd_device_info(b.device);
     printf("%s, %u multiprocessors, L2 %.0f MiB\n", info->name, info->sm_count,
            (double)info->l2_size_bytes / (1 << 20));
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+    is_grid = argc > 1 && !strcmp(argv[1], "grid");
+    if (is_grid)
+        bench_grid(&b);
+    for (size_t i = 0; i < ARRAY_LEN(rows) && !is_grid; i++)
         if (argc < 2 || strtoul(argv[1], NULL, 10) == i)
             bench_row(&b, &rows[i]);
     trajd_device_stream_destroy(&b.stream);
