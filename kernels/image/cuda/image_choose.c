@@ -7,9 +7,9 @@
 
 enum {
     SHARED_BYTES_MAX = 220000, /* of a block */
-    COLOR_BYTES = 41000,       /* of a block with colours: several fit into a multiprocessor */
-    PLAIN_BYTES = 20600,       /* of one without */
-    PLAIN_BLOCKS = 4,          /* of a frame at least, while each thread has a group */
+    COLOR_BYTES = 44000,       /* of a block with colours: several fit into a multiprocessor */
+    PLAIN_BYTES = 12000,       /* of one without */
+    BLOCKS_MIN = 256,          /* of a launch, while each thread has a group */
     THREADS = 256,
     CLUSTER_MAX = 8,
     ITEMS_MAX = 65535, /* of a block: the division by groups is exact below 2^16 */
@@ -83,27 +83,33 @@ bool trajd_image_strip_cut(const struct trajd_image_program *program, uint32_t b
     return bytes <= SHARED_BYTES_MAX && (uint64_t)rows * strip->groups <= ITEMS_MAX;
 }
 
-/* Returns whether more blocks a frame are better than a cut. */
-static bool is_coarse(const struct trajd_image_program *program,
+/* Returns whether more blocks a frame are better than a cut: a block is too large for several to fit into a
+ * multiprocessor, or there are too few blocks for all of them. */
+static bool is_coarse(const struct trajd_image_program *program, uint32_t frame_count,
                       const struct trajd_image_strip *strip)
 {
     const struct trajd_image_pass *pass = &program->passes[0];
+    const bool has_colors = pass->end > pass->colors;
+    const uint32_t items = strip->rows * strip->groups;
+    const uint64_t blocks = (uint64_t)frame_count * strip->blocks;
 
-    if (pass->end > pass->colors)
-        return strip->shared_bytes > COLOR_BYTES;
-    return strip->shared_bytes > PLAIN_BYTES ||
-           (strip->blocks < PLAIN_BLOCKS && strip->rows * strip->groups >= 2 * THREADS);
+    if (strip->shared_bytes > (has_colors ? COLOR_BYTES : PLAIN_BYTES))
+        return true;
+    if (!has_colors)
+        return items >= THREADS && blocks < BLOCKS_MIN;
+    return items >= 2 * THREADS && blocks < (items >= 8 * THREADS ? 2 * BLOCKS_MIN : BLOCKS_MIN);
 }
 
 /* Doubles the blocks of a frame until they are small. Those of a frame with a mean are a cluster. */
-static bool choose_strip(const struct trajd_image_program *program, struct trajd_image_strip *strip)
+static bool choose_strip(const struct trajd_image_program *program, uint32_t frame_count,
+                         struct trajd_image_strip *strip)
 {
     const uint32_t most = program->mean_count ? CLUSTER_MAX : program->height;
     uint32_t blocks = 1;
 
     strip->colors = trajd_image_strip_colors_of(program);
-    while (blocks * 2 <= most &&
-           (!trajd_image_strip_cut(program, blocks, strip) || is_coarse(program, strip)))
+    while (blocks * 2 <= most && (!trajd_image_strip_cut(program, blocks, strip) ||
+                                  is_coarse(program, frame_count, strip)))
         blocks *= 2;
     return trajd_image_strip_cut(program, blocks, strip);
 }
@@ -209,7 +215,7 @@ static uint32_t cut(const struct trajd_image_program *program, const uint32_t *t
 {
     switch (variant) {
     case TRAJD_IMAGE_STRIP:
-        return choose_strip(program, &c->strip) ? c->strip.shared_bytes : 0;
+        return choose_strip(program, frame_count, &c->strip) ? c->strip.shared_bytes : 0;
     case TRAJD_IMAGE_RESIZE:
         return choose_resize(program, tables, frame_count, &c->resize) ? c->resize.shared_bytes : 0;
     case TRAJD_IMAGE_CROP:

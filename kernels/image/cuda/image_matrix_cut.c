@@ -144,10 +144,14 @@ static uint32_t band_first(const struct trajd_image_program *p, const uint32_t *
     return first;
 }
 
-/* An odd multiple of 16 bytes: 8 rows are in different banks. */
-static uint32_t pitch_of(uint32_t bytes)
+/* An odd multiple of 16 bytes: 8 rows are in different banks. `bytes`: of a row, a multiple of 16. A
+ * warp reads whole tiles: behind the row there is room for what the last tile does not need, so that it
+ * reads no row that is being loaded. */
+static uint32_t pitch_of(const struct trajd_image_matrix *m, uint32_t bytes)
 {
-    return bytes / 16 % 2 ? bytes : bytes + 16;
+    const uint32_t read = bytes + m->steps * 32 - 16;
+
+    return read / 16 % 2 ? read : read + 16;
 }
 
 static uint32_t stage_bytes(const struct trajd_image_program *p, uint32_t tiles)
@@ -193,7 +197,7 @@ bool trajd_image_matrix_cut(const struct trajd_image_program *program, const uin
         band_first(program, tables, m, band, &bytes);
         most = bytes > most ? bytes : most;
     }
-    m->pitch = pitch_of(most);
+    m->pitch = pitch_of(m, most);
     m->row_tiles = m->strip_tiles = (program->height - 1) / TILE_ROWS + 1;
     m->stage_bytes = stage_bytes(program, m->tiles);
     place_tables(program, m);
@@ -227,7 +231,8 @@ bool trajd_image_crop_cut(const struct trajd_image_program *program, uint32_t wa
     *m = (struct trajd_image_matrix){.tiles = 4, .live = 3, .blocks = BLOCKS, .strips = 1};
     m->steps = (crop_bytes(program, TILE_PIXELS - 1) - 1) / 32 + 1;
     divide_columns(program, warps_max, m);
-    m->pitch = pitch_of(round_up(crop_bytes(program, m->warps * m->tiles * TILE_PIXELS - 1), 16));
+    m->pitch =
+        pitch_of(m, round_up(crop_bytes(program, m->warps * m->tiles * TILE_PIXELS - 1), 16));
     m->row_tiles = m->strip_tiles = (program->height - 1) / TILE_ROWS + 1;
     m->stage_bytes = stage_bytes(program, m->tiles);
     kept = m->row_tiles / 3 > TRAJD_IMAGE_CROP_BLOCKS ? m->row_tiles / 3 : TRAJD_IMAGE_CROP_BLOCKS;

@@ -49,7 +49,6 @@ struct load {
     void *shared;
     const void *global;
     uint64_t *barrier;
-    bool is_thread;
 };
 
 struct range {
@@ -145,9 +144,7 @@ void end_loads()
         enter(l.block);
         if (l.bytes)
             memcpy(l.shared, l.global, l.bytes);
-        if (l.barrier && l.is_thread)
-            barrier_arrive(l.barrier);
-        else if (l.barrier) {
+        if (l.barrier) {
             ((transaction_barrier *)l.barrier)->bytes -= (int32_t)l.bytes;
             end_phase((transaction_barrier *)l.barrier);
         }
@@ -317,7 +314,7 @@ void begin_load(void *shared, const void *global, uint32_t bytes, uint64_t *barr
     if ((char *)shared < memory || (char *)shared + bytes > memory + m.shared_bytes)
         fail("a load writes beyond shared memory");
     memset(shared, POISON, bytes);
-    m.loads.push_back({m.now->block, m.turns, bytes, shared, global, barrier, false});
+    m.loads.push_back({m.now->block, m.turns, bytes, shared, global, barrier});
 }
 
 } // namespace
@@ -337,6 +334,15 @@ struct matrices {
     uint32_t *to;
 };
 
+/* Fails where a load is under way to the 16 bytes. */
+void check_row(const char *row)
+{
+    for (const load &l : m.loads)
+        if (l.block == m.now->block && row < (const char *)l.shared + l.bytes &&
+            row + 16 > (const char *)l.shared)
+            fail("a row of a matrix is being loaded");
+}
+
 /* Loads `COUNT` matrices for all lanes. */
 template <int COUNT> void load_all(void *const *all)
 {
@@ -345,6 +351,7 @@ template <int COUNT> void load_all(void *const *all)
             const char *row = ((matrices *)all[i * 8 + lane / 4])->from;
             if ((uintptr_t)row % 16 || row < memory || row + 16 > memory + m.shared_bytes)
                 fail("a row of a matrix is not in shared memory");
+            check_row(row);
             memcpy(&((matrices *)all[lane])->to[i], row + lane % 4 * 4, 4);
         }
 }

@@ -176,6 +176,30 @@ static void test_choice_of_resizes(void **state)
     }
 }
 
+static void test_choice_of_strips(void **state)
+{
+    static const struct {
+        uint32_t side, crop, frames, colours, blocks;
+    } cases[] = {{84, 76, 512, 0, 2},    {84, 76, 8, 0, 8},     {84, 76, 512, 1, 1},
+                 {84, 76, 64, 1, 4},     {128, 112, 512, 1, 1}, {128, 112, 8, 1, 8},
+                 {240, 224, 512, 0, 16}, {240, 224, 8, 0, 32},  {240, 224, 512, 1, 4},
+                 {240, 224, 64, 1, 8},   {256, 224, 512, 1, 4}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct kit kit;
+        make_prepared(&kit, cases[i].side, cases[i].side);
+        add_crop(&kit, cases[i].crop);
+        if (cases[i].colours)
+            add_color(&kit, TRAJD_AUGMENT_CONTRAST);
+        kit.frame_count = cases[i].frames;
+        assert_int_equal(choose(&kit, &hopper), TRAJD_IMAGE_STRIP);
+        if (kit.choice.strip.blocks != cases[i].blocks)
+            fail_msg("case %zu: %u blocks", i, kit.choice.strip.blocks);
+        free(kit.tables);
+    }
+}
+
 /* Blocks of a frame with a mean are a cluster: at most 8, a power of two, and all fit. */
 static void test_strips(void **state)
 {
@@ -316,6 +340,38 @@ static void test_resize_tables(void **state)
     }
 }
 
+/* A warp reads whole tiles. What it reads behind the bytes of its band is room between rows, and not a row
+ * that is being loaded. */
+static void test_tiles_stay_in_their_rows(void **state)
+{
+    static const uint32_t sizes[][4] = {
+        {480, 640, 224, 224}, {480, 640, 96, 96}, {256, 256, 224, 224}, {720, 1280, 224, 224},
+        {60, 640, 20, 100},   {90, 320, 90, 317}, {48, 64, 24, 24},     {50, 160, 64, 200}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const struct trajd_image_matrix *m;
+        struct kit kit;
+        uint32_t *words;
+        make_raw(&kit, sizes[i][0], sizes[i][1], sizes[i][2], sizes[i][3],
+                 TRAJD_IMAGE_PILLOW_BILINEAR);
+        kit.spec.requested = "matrix";
+        assert_int_equal(choose(&kit, &hopper), TRAJD_IMAGE_MATRIX);
+        m = &kit.choice.matrix;
+        words = malloc(m->words * sizeof *words);
+        assert_non_null(words);
+        trajd_image_matrix_fill(&kit.program, kit.tables, m, words);
+        for (uint32_t tile = 0; tile < m->groups * m->tiles; tile++) {
+            const uint32_t band = tile / (m->warps * m->tiles);
+            const uint32_t first = words[m->column_firsts + tile] - words[m->band_spans + 2 * band];
+            assert_true(words[m->band_spans + 2 * band + 1] <= m->pitch);
+            assert_true(first + m->steps * 32 <= m->pitch);
+        }
+        free(words);
+        free(kit.tables);
+    }
+}
+
 /* All tiles belong to an item, and few frames are cut so that all blocks have work. */
 static void test_items(void **state)
 {
@@ -343,11 +399,13 @@ int main(void)
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_choice),
         cmocka_unit_test(test_choice_of_resizes),
+        cmocka_unit_test(test_choice_of_strips),
         cmocka_unit_test(test_strips),
         cmocka_unit_test(test_little_shared_memory),
         cmocka_unit_test(test_passes),
         cmocka_unit_test(test_resize_tables),
         cmocka_unit_test(test_items),
+        cmocka_unit_test(test_tiles_stay_in_their_rows),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
