@@ -201,7 +201,7 @@ def main():
     if options.out:
         pathlib.Path(options.out).write_text(json.dumps({
             "device": torch.cuda.get_device_name(), "torch": torch.__version__, "python": platform.python_version(),
-            "commit": commit.read_text().strip() if commit.exists() else "", "command": " ".join(sys.argv),
+            "commit": commit.read_text().strip() if commit.exists() else "", "command": "gpu_run.sh " + " ".join(pathlib.Path(part).name for part in sys.argv),
             "figures": figures}, indent=1) + "\n")
 
 
