@@ -77,7 +77,7 @@ static enum trajd_status make_draft(struct init *init, uint32_t which, const cha
         status = draft_make(&init->files, file, init->shapes[which].name, &draft, error);
     if (status)
         return status;
-    if (!draft.layout)
+    if (!draft.layout || *draft.why)
         status = trajd_error_set(error, TRAJD_ERR_DATA, 0, "%s: no draft of a layout: %s", file,
                                  draft.why);
     if (!status)

@@ -116,6 +116,7 @@ struct trajd_layout_split {
     const char *paths[TRAJD_LAYOUT_SPLIT_PATHS_MAX]; /* relative to the group */
 };
 
+#define TRAJD_LAYOUT_CLOCKS_MAX 256
 #define TRAJD_LAYOUT_METAS_MAX 16
 #define TRAJD_LAYOUT_META_NAME_MAX 64
 

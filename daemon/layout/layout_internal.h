@@ -6,7 +6,6 @@
 #include "daemon/base/yaml.h"
 #include "daemon/layout/layout.h"
 
-#define TRAJD_LAYOUT_CLOCKS_MAX 256
 #define TRAJD_LAYOUT_STREAMS_MAX 1024
 #define TRAJD_LAYOUT_PATH_MAX 1024
 

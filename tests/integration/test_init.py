@@ -94,3 +94,91 @@ def test_mistakes(tmp_path):
     (tmp_path / "trajd.yaml").write_text("version: 1\ndatasets: {}\nfeds: {}\n")
     wrong = trajctl("check", tmp_path / "trajd.yaml")
     assert wrong.returncode == 78 and "trajd.yaml:3" in wrong.stderr and "feeds" in wrong.stderr
+
+
+NAMES = {  # paths in an episode, and the names that the feed's outputs have, in the order of the file
+    "alike after they were joined": (["actions", "a/b/x", "a_b/x"], ["obs/a_b_x", "obs/a_b_x_2", "actions"]),
+    "of a stream below obs": (["actions", "obs/x", "obs/sensors_x", "sensors/x"], ["actions", "obs/sensors_x", "obs/x", "obs/sensors_x_2"]),
+    "of a group below obs": (["a", "actions", "obs/a/b"], ["obs/a_2", "actions", "obs/a/b"]),
+    "reserved": (["actions", "x.mask", "y.augment"], ["actions", "obs/x.mask_2", "obs/y.augment_2"]),
+    "too long": (["actions", "n" * 95], ["actions", "obs/" + "n" * 90 + "_2"]),
+    "too long in characters of two bytes": (["actions", "\u00fc" * 60], ["actions", "obs/" + "\u00fc" * 45 + "_2"]),
+    "words of YAML": (["1e3", "actions", "no", "null", "on", "~"], ["obs/1e3", "actions", "obs/no", "obs/null", "obs/on", "obs/~"]),
+    "no observation": (["dones", "rewards"], ["obs/dones", "obs/rewards"]),
+}
+
+
+def write_run(path, names):
+    with h5py.File(path, "w") as file:
+        for episode in range(2):
+            for name in names:
+                file[f"run_{episode}/{name}"] = np.random.default_rng(episode).normal(size=(20, 3)).astype("f4")
+
+
+def checked_outputs(tmp_path, names, *options):
+    """Returns the text of a draft that `check` accepts, and its outputs."""
+    write_run(tmp_path / "lab.hdf5", names)
+    made = trajctl("init", *options, tmp_path / "lab.hdf5", "-o", tmp_path / "lab.yaml")
+    assert made.returncode == 0, made.stderr
+    checked = trajctl("check", tmp_path / "lab.yaml")
+    assert checked.returncode == 0, checked.stderr
+    text = (tmp_path / "lab.yaml").read_text()
+    return text, yaml.safe_load(text)["feeds"]["train"]["outputs"]
+
+
+@pytest.mark.parametrize("names", NAMES)
+def test_names_of_outputs_that_are(tmp_path, names):
+    streams, wanted = NAMES[names]
+    _, outputs = checked_outputs(tmp_path, streams)
+    assert list(outputs) == wanted and sorted(str(keys.get("from", name)) for name, keys in outputs.items()) == sorted(streams)
+
+
+@pytest.mark.parametrize("preset", [None, "act", "diffusion_policy"])
+def test_more_streams_than_a_feed_has_outputs(tmp_path, preset):
+    text, outputs = checked_outputs(tmp_path, ["actions", *(f"s{i}" for i in range(100))], *(["--preset", preset] if preset else []))
+    assert len(outputs) == (2 if preset == "act" else 64) and "actions" in outputs
+    assert all(f"s{i}" in text for i in range(100)), "none is left out without a word"
+    assert preset == "act" or text.count("left out: a feed has at most 64 outputs") == 37
+
+
+def test_a_group_that_another_camera_is(tmp_path):
+    """The state of the style is `state`, and a camera lies in a group of this name."""
+    with h5py.File(tmp_path / "lab.hdf5", "w") as file:
+        for name in ("state/state/top", "top"):
+            file[f"run_0/{name}"] = np.zeros((20, 20, 24, 3), np.uint8)
+        file["run_0/joints"] = np.random.default_rng(1).normal(size=(20, 3)).astype("f4")
+    made = trajctl("init", "--preset", "lerobot", tmp_path / "lab.hdf5", "-o", tmp_path / "lab.yaml")
+    assert made.returncode == 0 and "state_state_top_2: {from: state/state/top" in (tmp_path / "lab.yaml").read_text(), made.stderr
+
+
+def test_files_without_a_draft_say_why(tmp_path):
+    write_run(tmp_path / "many.hdf5", [f"s{i}" for i in range(300)])
+    many = trajctl("init", tmp_path / "many.hdf5", "-o", tmp_path / "many.yaml")
+    assert many.returncode == 1 and "the file has 300 arrays of numbers with rows, and a draft has at most 256" in many.stderr
+    with h5py.File(tmp_path / "lab.hdf5", "w") as file:
+        file["times"], file["pose"] = np.arange(13) * 0.02, np.random.default_rng(1).normal(size=(20, 3))
+    lone = trajctl("init", tmp_path / "lab.hdf5", "-o", tmp_path / "lab.yaml")
+    assert lone.returncode == 1 and "all arrays are left out: `trajctl inspect` shows why" in lone.stderr
+    assert "left out: pose: no stamps have its number of rows" in trajctl("inspect", tmp_path / "lab.hdf5").stdout
+
+
+def test_paths_that_a_layout_cannot_have(tmp_path):
+    write_run(tmp_path / "lab.hdf5", ["actions", "x/" + "n" * 250])
+    made = trajctl("init", tmp_path / "lab.hdf5", "-o", tmp_path / "lab.yaml")
+    assert made.returncode == 0, made.stderr
+    assert "its path has more than 240 bytes" in (tmp_path / "lab.layout.yaml").read_text()
+    assert trajctl("check", tmp_path / "lab.yaml").returncode == 0
+
+
+def test_streams_that_some_episodes_lack(tmp_path):
+    write_run(tmp_path / "lab.hdf5", ["actions", "force", "joints"])
+    with h5py.File(tmp_path / "lab.hdf5", "a") as file:
+        del file["run_1/force"]
+    for options in ((), ("--preset", "robomimic")):
+        made = trajctl("init", *options, tmp_path / "lab.hdf5", "-o", tmp_path / "lab.yaml")
+        checked = trajctl("check", tmp_path / "lab.yaml")
+        assert made.returncode == checked.returncode == 0, made.stderr + checked.stderr
+        text = (tmp_path / "lab.yaml").read_text()
+        assert re.search(r"obs/force: \{from: force, at: .*, missing: zero\} +# f32 3, GUESS: some episodes lack it", text), text
+        for path in ("lab.yaml", "lab.layout.yaml"):
+            (tmp_path / path).unlink()

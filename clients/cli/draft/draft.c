@@ -154,8 +154,16 @@ enum trajd_status draft_make(const struct cli_files *files, const char *path, co
         status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory");
     if (!status && !count_usable(streams))
         snprintf(draft->why, sizeof draft->why, "the file has no array of numbers with rows");
+    else if (!status && count_usable(streams) > TRAJD_LAYOUT_CLOCKS_MAX)
+        snprintf(draft->why, sizeof draft->why,
+                 "the file has %u arrays of numbers with rows, and a draft has at most %d: write a "
+                 "layout with those that you need",
+                 count_usable(streams), TRAJD_LAYOUT_CLOCKS_MAX);
     else if (!status && make_layout(files, path, &facts, streams, draft, &why))
         snprintf(draft->why, sizeof draft->why, "%s", why.message);
+    else if (!status && !count_usable(streams))
+        snprintf(draft->why, sizeof draft->why,
+                 "all arrays are left out: `trajctl inspect` shows why");
     free(episodes.groups);
     if (streams)
         trajd_arena_free(&streams->arena);

@@ -11,7 +11,7 @@
 struct draft {
     struct trajd_tree tree;
     char *layout;  /* the draft as YAML; NULL: none could be made */
-    char why[512]; /* without a draft: why */
+    char why[512]; /* without a draft, or where it has no stream: why */
 };
 
 /* Reads the tree of one file and makes a draft of a layout. `name` becomes the layout's name. Blocks.

@@ -15,7 +15,13 @@ void draft_write_text(FILE *out, const char *text)
     static const char letters[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./";
 
-    if (*text && strspn(text, letters) == strlen(text) && isalpha((unsigned char)*text))
+    static const char *const words[] = {"null", "true", "false", "yes", "no",
+                                        "on",   "off",  "y",     "n"};
+    bool is_word = false; /* of YAML */
+
+    for (size_t i = 0; i < ARRAY_LEN(words); i++)
+        is_word = is_word || !strcasecmp(text, words[i]);
+    if (*text && strspn(text, letters) == strlen(text) && isalpha((unsigned char)*text) && !is_word)
         fputs(text, out);
     else
         trajd_json_text(out, text);

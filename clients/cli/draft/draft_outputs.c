@@ -6,10 +6,19 @@
 
 #include "clients/cli/draft/draft_layout_internal.h"
 #include "daemon/cache/dataset.h"
+#include "daemon/window/feed_spec/window_spec.h"
 #include "daemon/window/picture/picture_prepared.h"
 #include "proto/array_len.h"
 
+#define NO_ROOM "left out: a feed has at most 64 outputs"
+
 enum { PICTURE_RANK = 2, COMMENT_COLUMN = 48 };
+
+/* The names of the outputs that are written. */
+struct names {
+    uint32_t count;
+    char list[TRAJD_SPEC_MAX_OUTPUTS][TRAJD_SPEC_MAX_NAME + 1];
+};
 
 /* What all lines of a feed have in common. */
 struct writer {
@@ -19,6 +28,8 @@ struct writer {
     const struct config_preset *preset;
     const struct trajd_index_stream *action, *state; /* of a trainer; NULL: none has such a name */
     struct config_size size;                         /* of pictures that are stacked */
+    uint32_t parts_end; /* streams before it fit into a list of streams, as part of a state */
+    struct names *names;
 };
 
 double config_mean_rate_hz(const struct trajd_index *index, uint32_t which)
@@ -78,13 +89,27 @@ static bool is_observation(const struct trajd_index_stream *stream)
     return true;
 }
 
+/* Returns whether an episode lacks the stream. */
+static bool is_lacking(const struct writer *w, const struct trajd_index_stream *stream)
+{
+    for (uint32_t e = 0; e < w->index->episode_count; e++) {
+        const struct trajd_episode *episode = &w->index->episodes[e];
+        const struct trajd_array *array =
+            episode->quarantine ? NULL : &episode->extents[stream->array_index];
+        if (array && (array->storage == TRAJD_STORAGE_ABSENT || !array->size_bytes))
+            return true;
+    }
+    return false;
+}
+
 /* Writes a line. keys: those after `from:`. note: the end of its comment, or "". */
 static void print_line(const struct writer *w, const struct trajd_index_stream *stream,
                        bool is_comment, const char *name, const char *keys, const char *note)
 {
-    const bool is_own = !strcmp(name, stream->name);
+    const bool is_own = !strcmp(name, stream->name), lacks = is_lacking(w, stream);
+    const char *missing = !lacks ? "" : stream == w->action ? ", missing: skip" : ", missing: zero";
     const int width = COMMENT_COLUMN - (int)strlen(name) - (int)strlen(keys) -
-                      (is_own ? 0 : 8 + (int)strlen(stream->name));
+                      (int)strlen(missing) - (is_own ? 0 : 8 + (int)strlen(stream->name));
 
     fprintf(w->out, "      %s", is_comment ? "# " : "");
     draft_write_text(w->out, name);
@@ -94,7 +119,8 @@ static void print_line(const struct writer *w, const struct trajd_index_stream *
         draft_write_text(w->out, stream->name);
         fprintf(w->out, ", ");
     }
-    fprintf(w->out, "%s}%*s# %s", keys, width > 1 ? width : 1, "", trajd_dtype_name(stream->dtype));
+    fprintf(w->out, "%s%s}%*s# %s", keys, missing, width > 1 ? width : 1, "",
+            trajd_dtype_name(stream->dtype));
     for (uint32_t i = 0; i < stream->rank; i++)
         fprintf(w->out, "%s%" PRIu64, i ? "x" : " ", stream->shape[i]);
     if (stream->clock_index != w->anchor) {
@@ -106,7 +132,8 @@ static void print_line(const struct writer *w, const struct trajd_index_stream *
         fprintf(w->out, ", %s", stream->unit);
     if (stream->form != TRAJD_ROWS_PLAIN)
         fprintf(w->out, ", %s frames", trajd_picture_encoding_name(stream->encoding));
-    fprintf(w->out, "%s%s\n", *note ? ", " : "", note);
+    fprintf(w->out, "%s%s%s\n", lacks ? ", GUESS: some episodes lack it" : "", *note ? ", " : "",
+            note);
 }
 
 /* Writes ", image: {...}" for frames that were prepared in the files, else "". */
@@ -128,17 +155,89 @@ static bool is_slerp(const struct trajd_index_stream *stream)
     return stream->kind == TRAJD_KIND_SLERP_XYZW || stream->kind == TRAJD_KIND_SLERP_WXYZ;
 }
 
+/* Returns whether the stream's name begins with obs/, which its output keeps. */
+static bool is_named_obs(const struct trajd_index_stream *stream)
+{
+    return !strncmp(stream->name, "obs/", 4);
+}
+
+/* Returns whether both names can be outputs of a feed: a batch has no array where another one has
+ * a group. */
+static bool are_apart(const char *a, const char *b)
+{
+    size_t common = 0;
+
+    while (a[common] && a[common] == b[common])
+        common++;
+    if (a[common] && b[common])
+        return true;
+    return (a[common] && a[common] != '/') || (b[common] && b[common] != '/');
+}
+
+/* Returns whether an output of the stream may have the name: no other output has it, and no stream
+ * below `obs/`, which keeps its own. */
+static bool is_free(const struct writer *w, const struct trajd_index_stream *stream,
+                    const char *name)
+{
+    if (strlen(name) > TRAJD_SPEC_MAX_NAME || trajd_spec_name_is_reserved(name))
+        return false;
+    for (uint32_t i = 0; i < w->names->count; i++)
+        if (!are_apart(w->names->list[i], name))
+            return false;
+    for (uint32_t s = 0; s < w->index->stream_count; s++) {
+        const struct trajd_index_stream *other = &w->index->streams[s];
+        if (other != stream && is_named_obs(other) && !are_apart(other->name, name))
+            return false;
+    }
+    return true;
+}
+
+/* Replaces each '/' after a leading "obs/" by '_'. */
+static void join_groups(char *name)
+{
+    char *slash = strncmp(name, "obs/", 4) ? name : name + 4;
+
+    while ((slash = strchr(slash, '/')))
+        *slash = '_';
+}
+
+/* Takes the name, or where it is not free one without groups that is cut and ends in a number.
+ * Returns false if the feed has as many outputs as it may have. */
+static bool take_name(const struct writer *w, const struct trajd_index_stream *stream,
+                      char name[DRAFT_NAME_MAX])
+{
+    char wanted[DRAFT_NAME_MAX];
+
+    if (w->names->count == TRAJD_SPEC_MAX_OUTPUTS)
+        return false;
+    snprintf(wanted, sizeof wanted, "%s", name);
+    if (!is_free(w, stream, name))
+        join_groups(wanted);
+    for (unsigned number = 2; !is_free(w, stream, name); number++) {
+        char suffix[16];
+        size_t length = strlen(wanted);
+        const size_t room =
+            TRAJD_SPEC_MAX_NAME - (size_t)snprintf(suffix, sizeof suffix, "_%u", number);
+        if (length > room)
+            for (length = room; length && ((unsigned char)wanted[length] & 0xc0) == 0x80;)
+                length--; /* to the begin of a character of several bytes */
+        snprintf(name, DRAFT_NAME_MAX, "%.*s%s", (int)length, wanted, suffix);
+    }
+    snprintf(w->names->list[w->names->count++], sizeof *w->names->list, "%s", name);
+    return true;
+}
+
 /* Writes the output's name for an observation: the last part of the stream's name, or where another
  * stream has that part all of them, joined by "_", so that a batch's `obs` has no further groups.
- * `x` beside `obs/x` keeps its name. */
-static void name_output(const struct writer *w, const struct trajd_index_stream *stream,
+ * `x` beside `obs/x` keeps its name. Returns what take_name returns. */
+static bool name_output(const struct writer *w, const struct trajd_index_stream *stream,
                         char name[DRAFT_NAME_MAX])
 {
     const char *last = draft_last_name(stream->name), *prefix = "obs/";
     bool is_taken = (w->preset->state && !strcmp(last, w->preset->state)) ||
-                    !strncmp(last, "action", 6) || !strncmp(stream->name, "obs/", 4);
+                    !strncmp(last, "action", 6) || is_named_obs(stream);
 
-    if (w->preset->state || !strncmp(stream->name, "obs/", 4))
+    if (w->preset->state || is_named_obs(stream))
         prefix = "";
     for (uint32_t s = 0; s < w->index->stream_count; s++) {
         const char *other = w->index->streams[s].name;
@@ -148,8 +247,9 @@ static void name_output(const struct writer *w, const struct trajd_index_stream 
             prefix = "";
     }
     snprintf(name, DRAFT_NAME_MAX, "%s%s", prefix, is_taken ? stream->name : last);
-    for (char *slash = name + strlen(prefix); *prefix && (slash = strchr(slash, '/'));)
-        *slash = '_';
+    if (*prefix)
+        join_groups(name);
+    return take_name(w, stream, name);
 }
 
 /* Writes a stream without what a trainer would ask for. A comment has the stream's own name. */
@@ -162,14 +262,17 @@ static void print_plain(const struct writer *w, const struct trajd_index_stream 
                      : stream->rank >= PICTURE_RANK && !*w->preset->name ? "0"
                                                                          : w->preset->observations;
     char name[DRAFT_NAME_MAX], keys[2 * CONFIG_KEYS_SIZE], image[CONFIG_KEYS_SIZE];
+    bool has_room = true;
 
-    if (is_comment || is_action)
-        snprintf(name, sizeof name, "%s", stream->name);
-    else
-        name_output(w, stream, name);
+    snprintf(name, sizeof name, "%s", stream->name);
+    if (!is_comment)
+        has_room = is_action ? take_name(w, stream, name) : name_output(w, stream, name);
     prepared_keys(stream, image);
     snprintf(keys, sizeof keys, "at: %s%s%s", at, is_guess ? ", role: action" : "", image);
-    print_line(w, stream, is_comment, name, keys, is_guess ? "GUESS: a command, so an action" : "");
+    print_line(w, stream, is_comment || !has_room, name, keys,
+               !has_room  ? NO_ROOM
+               : is_guess ? "GUESS: a command, so an action"
+                          : "");
 }
 
 static void print_picture(const struct writer *w, const struct trajd_index_stream *stream)
@@ -179,13 +282,16 @@ static void print_picture(const struct writer *w, const struct trajd_index_strea
     char name[DRAFT_NAME_MAX], picture[CONFIG_KEYS_SIZE], keys[CONFIG_KEYS_SIZE + 64];
     struct trajd_error why;
 
-    name_output(w, stream, name);
+    const bool has_room = name_output(w, stream, name);
     if (config_picture_keys(w->preset, stream, is_other ? &w->size : &(struct config_size){0},
                             picture, &why))
         fprintf(w->out, "      # image: {preset: %s} does not fit: %s\n", w->preset->image,
                 why.message);
     snprintf(keys, sizeof keys, "at: %s, %s", w->preset->observations, picture);
-    print_line(w, stream, false, name, keys, is_other ? "resized: the style stacks cameras" : "");
+    print_line(w, stream, !has_room, name, keys,
+               !has_room  ? NO_ROOM
+               : is_other ? "resized: the style stacks cameras"
+                          : "");
 }
 
 static bool is_called_actions(const struct trajd_index *index,
@@ -201,7 +307,12 @@ static bool is_the_action(const struct trajd_index *index, const struct trajd_in
     return !strcmp(stream->name, "action") || !strcmp(stream->name, "actions");
 }
 
-/* Writes the action. Its output is `actions`; the styles of trainers read `action`, too. */
+/* Returns the name of the action's output: `actions`. The styles of trainers read `action`, too. */
+static const char *name_of_action(const struct writer *w)
+{
+    return is_the_action(w->index, w->action) && *w->preset->name ? w->action->name : "actions";
+}
+
 static void print_action(const struct writer *w)
 {
     const struct config_preset *preset = w->preset;
@@ -213,8 +324,7 @@ static void print_action(const struct writer *w)
     snprintf(keys, sizeof keys, "%s%s%sat: %s%s%s", preset->action ? "preset: " : "",
              preset->action ? preset->action : "", preset->action ? ", " : "", preset->actions,
              has_norm ? ", norm: " : "", has_norm ? preset->norm : "");
-    print_line(w, stream, false, is_named && *preset->name ? stream->name : "actions", keys,
-               is_named ? "" : "GUESS: the actions");
+    print_line(w, stream, false, name_of_action(w), keys, is_named ? "" : "GUESS: the actions");
 }
 
 static bool is_number(const struct writer *w, const struct trajd_index_stream *stream)
@@ -223,11 +333,11 @@ static bool is_number(const struct writer *w, const struct trajd_index_stream *s
            !is_command(w->index, stream) && stream->rank < PICTURE_RANK;
 }
 
-/* Returns the next stream from `from` on that is part of a state of several streams, or the number
- * of streams. */
+/* Returns the next stream from `from` on that is part of a state of several streams, or the end of
+ * the parts. */
 static uint32_t next_part(const struct writer *w, uint32_t from)
 {
-    while (from < w->index->stream_count &&
+    while (from < w->parts_end &&
            (!is_number(w, &w->index->streams[from]) || w->index->streams[from].optional))
         from++;
     return from;
@@ -238,7 +348,7 @@ static void print_norm(const struct writer *w)
 {
     const char *norm = w->preset->norm;
     const bool is_mapping = *norm == '{';
-    const uint32_t count = w->index->stream_count;
+    const uint32_t count = w->parts_end;
     bool has_slerp = false;
     uint32_t parts = 0;
 
@@ -262,12 +372,15 @@ static void print_norm(const struct writer *w)
 static void print_state(const struct writer *w)
 {
     const struct config_preset *preset = w->preset;
-    const uint32_t count = w->index->stream_count, first = next_part(w, 0);
-    char keys[CONFIG_KEYS_SIZE];
+    const uint32_t count = w->parts_end, first = next_part(w, 0);
+    char name[DRAFT_NAME_MAX], keys[CONFIG_KEYS_SIZE];
 
+    snprintf(name, sizeof name, "%s", preset->state);
+    if (w->state || first < count)
+        take_name(w, NULL, name);
     if (w->state) {
         snprintf(keys, sizeof keys, "at: %s, norm: %s", preset->observations, preset->norm);
-        print_line(w, w->state, false, preset->state, keys, "");
+        print_line(w, w->state, false, name, keys, "");
         return;
     }
     if (first == count) {
@@ -276,9 +389,10 @@ static void print_state(const struct writer *w)
         return;
     }
     fprintf(w->out,
-            "      # GUESS: the state is all that is measured. Keep what the robot knows\n"
+            "      # GUESS: the state is %s. Keep what the robot knows\n"
             "      %s: {from: [",
-            preset->state);
+            count < w->index->stream_count ? "the first of many streams" : "all that is measured",
+            name);
     for (uint32_t s = first; s < count; s = next_part(w, s + 1)) {
         fprintf(w->out, "%s", s == first ? "" : ", ");
         draft_write_text(w->out, w->index->streams[s].name);
@@ -293,11 +407,12 @@ static void print_number(const struct writer *w, const struct trajd_index_stream
 {
     const bool has_norm = w->preset->norm && !is_slerp(stream);
     char name[DRAFT_NAME_MAX], keys[CONFIG_KEYS_SIZE];
+    bool has_room;
 
-    name_output(w, stream, name);
+    has_room = name_output(w, stream, name);
     snprintf(keys, sizeof keys, "at: %s%s%s", w->preset->observations, has_norm ? ", norm: " : "",
              has_norm ? w->preset->norm : "");
-    print_line(w, stream, false, name, keys, "");
+    print_line(w, stream, !has_room, name, keys, has_room ? "" : NO_ROOM);
 }
 
 static bool is_an_action(const struct trajd_index *index, const struct trajd_index_stream *stream)
@@ -374,16 +489,44 @@ static void print_for_any(const struct writer *w, const struct trajd_index_strea
                                              : !is_observation(stream));
 }
 
+/* Returns the end of the streams of a state: a list has at most TRAJD_SPEC_MAX_SOURCES. */
+static uint32_t end_of_parts(struct writer *w)
+{
+    uint32_t count = 0;
+
+    w->parts_end = w->index->stream_count;
+    for (uint32_t s = next_part(w, 0); s < w->parts_end; s = next_part(w, s + 1))
+        if (count++ == TRAJD_SPEC_MAX_SOURCES)
+            return s;
+    return w->parts_end;
+}
+
+/* Writes all streams as observations, where none looks like one: a feed needs an output. */
+static void print_all(const struct writer *w)
+{
+    fprintf(w->out, "      # GUESS: no stream looks like an observation, so all are\n");
+    for (uint32_t s = 0; s < w->index->stream_count; s++)
+        print_plain(w, &w->index->streams[s], false);
+}
+
 void config_write_outputs(FILE *out, const struct trajd_index *index, uint32_t anchor,
                           const struct config_preset *preset)
 {
-    struct writer w = {.out = out, .index = index, .anchor = anchor, .preset = preset};
+    struct names names = {0};
+    struct writer w = {
+        .out = out, .index = index, .anchor = anchor, .preset = preset, .names = &names};
     const bool has_style = *preset->name;
+    char name[DRAFT_NAME_MAX];
 
     w.action = config_find_action(index);
+    w.parts_end = end_of_parts(&w);
     w.state = has_style ? find_state(&w) : NULL;
     if (preset->stacks)
         w.size = common_size(index);
+    if (w.action) {
+        snprintf(name, sizeof name, "%s", name_of_action(&w));
+        take_name(&w, w.action, name);
+    }
     if (preset->state)
         print_state(&w);
     for (uint32_t s = 0; s < index->stream_count; s++)
@@ -396,4 +539,6 @@ void config_write_outputs(FILE *out, const struct trajd_index *index, uint32_t a
             "      # No stream's name begins with action. Name the one that the policy predicts:\n"
             "      # actions: {from: STREAM, at: %s}\n",
             preset->actions);
+    if (!names.count)
+        print_all(&w);
 }

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TEXT_SIZE_MAX = 256 };
+enum { TEXT_SIZE_MAX = 256, PATH_SIZE_MAX = 240 /* a name in YAML has at most 255 bytes */ };
 
 /* Returns the stream of the path. Adds it where it is new; NULL where there is no room. */
 static struct draft_stream *find(struct draft_streams *streams, const char *path, uint32_t hint,
@@ -62,6 +62,18 @@ static bool is_short_text(const struct trajd_tree_object *object)
     return object->form == TRAJD_TREE_STRING && strtoul(object->type + 1, NULL, 10) < TEXT_SIZE_MAX;
 }
 
+/* Returns whether a part of the path is "." or "..". A layout's path has none. */
+static bool has_dots(const char *path)
+{
+    for (const char *part = path; part; part = strchr(part, '/')) {
+        part += *part == '/';
+        const size_t length = strcspn(part, "/");
+        if (length && length <= 2 && strspn(part, ".") >= length)
+            return true;
+    }
+    return false;
+}
+
 /* Returns why the dataset is no stream, as far as one dataset alone tells. */
 static const char *reason_of(const struct draft_stream *stream)
 {
@@ -79,6 +91,10 @@ static const char *reason_of(const struct draft_stream *stream)
         return "it has one row";
     if (strchr(stream->path, '*'))
         return "its name has a *";
+    if (strlen(stream->path) > PATH_SIZE_MAX)
+        return "its path has more than 240 bytes";
+    if (has_dots(stream->path))
+        return "a part of its path is . or ..";
     for (uint32_t i = 1; i < object->rank; i++) {
         if (!object->shape[i])
             return "its rows are empty";

@@ -20,6 +20,7 @@ struct trajd_chain_spec; /* transform/chain_spec.h */
 struct trajd_statistics; /* statistics.h */
 
 #define TRAJD_SPEC_MAX_OUTPUTS 64
+#define TRAJD_SPEC_MAX_NAME 96 /* bytes of the name of an output */
 #define TRAJD_SPEC_MAX_SOURCES 32
 #define TRAJD_SPEC_MAX_STEPS 65536
 #define TRAJD_SPEC_PAD_ANY UINT32_MAX
@@ -169,6 +170,8 @@ uint64_t trajd_spec_ranges_digest(const struct trajd_window_spec *spec);
 
 /* Returns "obs", "action", "next" or "goal". */
 const char *trajd_role_name(enum trajd_role role);
+/* Returns whether a batch needs the name for its ids and masks. */
+bool trajd_spec_name_is_reserved(const char *name);
 
 /* ---- window_spec_norm.c ---- */
 

@@ -198,7 +198,7 @@ static enum trajd_status read_output_key(struct trajd_spec_parser *p,
     return read_output_word(p, node, key, output);
 }
 
-static bool is_reserved(const char *name)
+bool trajd_spec_name_is_reserved(const char *name)
 {
     static const char *const ids[] = {"window_id", "dataset_index", "episode_index", "anchor_ns",
                                       "wrapped"};
@@ -219,9 +219,10 @@ static enum trajd_status read_name(struct trajd_spec_parser *p, const struct tra
 
     if (status)
         return status;
-    if (strlen(output->name) > 96)
-        return trajd_yaml_error(p->yaml, node, p->error, "the name has more than 96 bytes");
-    if (is_reserved(output->name))
+    if (strlen(output->name) > TRAJD_SPEC_MAX_NAME)
+        return trajd_yaml_error(p->yaml, node, p->error, "the name has more than %d bytes",
+                                TRAJD_SPEC_MAX_NAME);
+    if (trajd_spec_name_is_reserved(output->name))
         return trajd_yaml_error(p->yaml, node, p->error,
                                 "the name is reserved for the ids and masks of a batch");
     output->role = strncmp(output->name, "action", 6) == 0 ? TRAJD_ROLE_ACTION : TRAJD_ROLE_OBS;
