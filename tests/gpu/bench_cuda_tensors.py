@@ -1,20 +1,22 @@
 #!/usr/bin/env python3
 """trajd.resample on CUDA tensors: host time of a call, graph replay against the kernel alone, and other ways to do the same.
 
-    BUNDLE/gpu_run.sh bench_cuda_tensors.py [--rounds 9] [--out FILE.json] [--origins EXTENSION.so]
+    BUNDLE/gpu_run.sh bench_cuda_tensors.py [--rounds 9] [--out FILE.json] [--origins origins.so]
 
     host      time of a call with out= until it returns, in us, while the GPU is busy with something else: the median of
               the rounds, each the median of 200 calls. Budget 20 us for dense arrays
     replay    a graph of 20 calls, replayed, per call, against the same launches without Python: the hot time of
               `bench_resample budget` (beside this file, or its JSON by --kernels). Budget 1.05 times
-    others    torch's searchsorted, gather and lerp, eager and by torch.compile, and resample_trajectories of the library
-              from which this project grew (--origins: its extension, built there), in graphs too. Budget: 3 times at the
-              median of the shapes
+    others    torch's searchsorted, gather and lerp, eager and by torch.compile, and resample_trajectories and
+              fuse_multimodal of the library from which this project grew, in graphs too. Budget: 3 times at the median
+              of the shapes. --origins is its two kernels, with the flags of its setup.py:
+              nvcc -O3 --use_fast_math -arch=sm_90 -shared -Xcompiler -fPIC -cudart static -o origins.so
+                  robocache/csrc/cuda/resample_kernel.cu robocache/csrc/cuda/multimodal_kernel.cu
 
 Things that are compared take turns in one run. Ratios are medians of the turns. The shapes are the dense bf16 ones of
 kernels/README.md, and the policy's streams in one resample_many."""
 import argparse
-import importlib.util
+import ctypes
 import json
 import pathlib
 import platform
@@ -35,11 +37,12 @@ SHAPES = [(32, 100, 256, 128), (32, 500, 256, 128), (64, 4096, 1024, 32), (256, 
           (256, 100, 2048, 256)]
 PERIOD_NS = 2_000_000
 CALLS = 20  # in a graph
+FUSED = {"vision": (30, 512), "proprioception": (100, 32), "force": (500, 16)}  # rows of a second and features; 50 steps
 MANY = {"joints": (64, 7), "pose": (10, 3), "gripper": (10, 2)}  # rows and features; 17 steps
 
 
-def make(batch, rows, steps, features, dtype=torch.bfloat16):
-    times = torch.arange(rows, device="cuda") * PERIOD_NS + torch.randint(0, PERIOD_NS // 10, (batch, rows), device="cuda")
+def make(batch, rows, steps, features, dtype=torch.bfloat16, period_ns=PERIOD_NS):
+    times = torch.arange(rows, device="cuda") * period_ns + torch.randint(0, period_ns // 10, (batch, rows), device="cuda")
     targets = (times[:, -1:] * torch.linspace(.02, .93, steps, device="cuda", dtype=torch.float64)).long()
     return torch.randn(batch, rows, features, device="cuda", dtype=dtype), times.contiguous(), targets
 
@@ -108,11 +111,35 @@ def kernels_alone(options):
             if (row["layout"], row["source"], row["output"], row["kind"]) == ("dense", "bf16", "bf16", 0)}
 
 
-def load_origins(path):
-    spec = importlib.util.spec_from_file_location(pathlib.Path(path).name.split(".")[0], path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.resample_trajectories
+class Origins:
+    """The kernels of the library from which this project grew, as its torch extension calls them: times are float32."""
+
+    def __init__(self, path):
+        library = ctypes.CDLL(path)
+        self._resample = library.launch_resample_bf16
+        self._fuse = library._Z22multimodal_fusion_cudaPKvPKfS0_S2_S0_S2_S2_PviiiiiiiibP11CUstream_st
+
+    @staticmethod
+    def _arguments(*values):
+        return [ctypes.c_void_p(value.data_ptr()) if isinstance(value, torch.Tensor) else value for value in values]
+
+    def resample_trajectories(self, values, times, targets):
+        out = values.new_empty(values.shape[0], targets.shape[1], values.shape[2])
+        self._resample(*self._arguments(values, times, targets, out), values.shape[0], values.shape[1], targets.shape[1], values.shape[2],
+                       ctypes.c_void_p(torch.cuda.current_stream().cuda_stream))
+        return out
+
+    def fuse_multimodal(self, streams, targets):
+        (first, _), *_ = streams
+        out = first.new_empty(first.shape[0], targets.shape[1], sum(values.shape[2] for values, _ in streams))
+        self._fuse(*self._arguments(*(one for stream in streams for one in stream), targets, out), first.shape[0],
+                   *(size for values, _ in streams for size in values.shape[1:]), targets.shape[1], ctypes.c_bool(first.dtype == torch.bfloat16),
+                   ctypes.c_void_p(torch.cuda.current_stream().cuda_stream))
+        return out
+
+
+def seconds(times, zero):
+    return ((times - zero).double() * 1e-9).float().contiguous()
 
 
 def measure_shape(shape, options, compiled, origins, alone):
@@ -125,8 +152,9 @@ def measure_shape(shape, options, compiled, origins, alone):
     if compiled:
         calls["torch, compiled"] = lambda: compiled(*one)
     if origins:
-        when = [((times - one[1].min()).double() * 1e-9).float().contiguous() for times in one[1:]]
-        calls["its origins"] = lambda: origins(one[0], *when)
+        when = [seconds(times, one[1].min()) for times in one[1:]]
+        calls["its origins"] = lambda: origins.resample_trajectories(one[0], *when)
+        assert torch.allclose(origins.resample_trajectories(one[0], *when).float(), trajd.resample(*one)[0].float(), atol=.1)
     assert torch.allclose(by_torch(*one).float(), trajd.resample(*one)[0].float(), atol=.1)
     graphs = {peer: graph_of([call] * CALLS) for peer, call in calls.items()}
     turns = {peer: [] for peer in graphs}
@@ -144,7 +172,27 @@ def measure_shape(shape, options, compiled, origins, alone):
     return figures
 
 
-def measure_many(options):
+def measure_fusion(options, origins):
+    """The three streams of its example: vision of 30 Hz, proprioception of 100 Hz, force of 500 Hz, onto 50 steps."""
+    named = {name: make(32, rows, 50, features, period_ns=10**9 // rows) for name, (rows, features) in FUSED.items()}
+    targets = named["vision"][2]
+    out = {name: outputs(values, targets) for name, (values, _, _) in named.items()}
+    streams = {name: {"values": values, "times": times, "out": out[name]} for name, (values, times, _) in named.items()}
+    zero = min(times.min() for _, times, _ in named.values())
+    theirs = [(values, seconds(times, zero)) for values, times, _ in named.values()]
+    when = seconds(targets, zero)
+    expected = torch.cat(list(trajd.resample_many(streams, targets)[0].values()), -1)
+    assert torch.allclose(origins.fuse_multimodal(theirs, when).float(), expected.float(), atol=.1)
+    ours = graph_of([lambda: trajd.resample_many(streams, targets)] * CALLS)
+    peer = graph_of([lambda: origins.fuse_multimodal(theirs, when)] * CALLS)
+    turns = [(replay_us(ours, CALLS), replay_us(peer, CALLS)) for _ in range(options.rounds)]
+    ratio = round(statistics.median(b / a for a, b in turns), 1)
+    return [figure("resample_many of vision, proprioception, force: replay", middle([a for a, _ in turns], 2), "us"),
+            figure("  fuse_multimodal of its origins", middle([b for _, b in turns], 2), "us", ratio=ratio,
+                   ratio_to="trajd.resample_many", budget=">= 3x", met=ratio >= 3)]
+
+
+def measure_many(options, origins):
     """The policy's streams in one call, and other layouts: what their torch kernels cost."""
     streams, outs = {}, {}
     for name, (rows, features) in MANY.items():
@@ -154,6 +202,8 @@ def measure_many(options):
     figures = [figure(f"resample_many of {len(MANY)} streams: host time", middle(host, 2), "us")]
     graph = graph_of([lambda: trajd.resample_many(streams, targets)] * CALLS)
     figures.append(figure("  replay", middle([replay_us(graph, CALLS) for _ in range(options.rounds)], 2), "us"))
+    if origins:
+        figures += measure_fusion(options, origins)
     values, times, targets = make(256, 64, 17, 7)
     splits = torch.arange(257, device="cuda") * 64
     out = outputs(values, targets)
@@ -185,10 +235,10 @@ def main():
     except Exception as why:  # no triton, or no compiler
         print(f"torch.compile is left out: {type(why).__name__}: {str(why).splitlines()[0] if str(why) else ''}")
         compiled = None
-    origins = load_origins(options.origins) if options.origins else None
+    origins = Origins(options.origins) if options.origins else None
     alone, figures = kernels_alone(options), []
     for shape in (*SHAPES, None):
-        found = measure_shape(shape, options, compiled, origins, alone) if shape else measure_many(options)
+        found = measure_shape(shape, options, compiled, origins, alone) if shape else measure_many(options, origins)
         for one in found:
             print_figure(one)
         sys.stdout.flush()
