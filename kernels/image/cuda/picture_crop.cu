@@ -12,7 +12,7 @@
  *           warp has sums for. Then the warp adds the block again for the next tiles. Of a box of few
  *           blocks, it keeps all of them and goes from tile to tile.
  * Numerics  as picture_matrix.cu.
- * Chosen    by name. */
+ * Chosen    for a random resized crop alone. */
 #include "kernels/image/cuda/matrix_sums.cuh"
 
 #define TILES 4

@@ -11,7 +11,7 @@
  *           blocks of 8 source rows into a ring in shared memory. A summing warp has some output
  *           columns for itself, from the first source row to the last one, so it waits for nobody but
  *           the loading warp. 4 pixels are a tile of 16 sums along x: 3 channels each, and 4 sums that
- *           nobody uses. Its weights stay in registers.
+ *           nobody uses. Its weights stay in registers; those along y are in shared memory.
  *           For each block of 8 source rows and each tile: [weights 16 x bytes] * [bytes x 8 rows]; the
  *           result, as float16, is the left operand of [16 x 8 rows] * [weights 8 rows x 8 output rows].
  *           Nothing goes through shared memory between the axes. A finished tile of 8 output rows goes
@@ -19,7 +19,7 @@
  * Numerics  two bytes become two float16 by one permutation: byte * 2^-24, below the normal numbers,
  *           exact. Weights are rounded to float16, and so are the sums between the axes: 3 times 0.06
  *           levels at most. The products add up in float32.
- * Chosen    by name. */
+ * Chosen    for raw frames of 256 columns and more, many in a launch (image_choose.c). */
 #include "kernels/image/cuda/matrix_sums.cuh"
 
 __device__ __forceinline__ matrix_item matrix_item_of(const matrix_problem &problem,

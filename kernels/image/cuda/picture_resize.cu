@@ -15,7 +15,7 @@
  *           along y are multiples of 2^-15 that add up to 1, so a sum is 2^15 + value, within 0.01
  *           levels; it is rounded to float16 (0.06 levels), and so are the weights along x (0.06); the
  *           products add up in float32.
- * Chosen    for raw frames that are prepared on the GPU. */
+ * Chosen    for raw frames where picture_matrix.cu is slower: few frames, or narrow ones. */
 #include "kernels/image/cuda/image_launch.h"
 #include "kernels/image/cuda/instructions.cuh"
 #include "kernels/image/cuda/picture_out.cuh"
