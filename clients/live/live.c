@@ -16,7 +16,7 @@ static int64_t default_age_ns(const struct trajd_live_clock *clock, int64_t marg
     int64_t age_ns;
 
     if (__builtin_mul_overflow(clock->interval_ns, DEFAULT_AGE_ROWS, &age_ns) ||
-        __builtin_add_overflow(age_ns, clock->shift_ns < 0 ? -clock->shift_ns : 0, &age_ns) ||
+        __builtin_add_overflow(age_ns, clock->latency_ns > 0 ? clock->latency_ns : 0, &age_ns) ||
         __builtin_add_overflow(age_ns, margin_ns, &age_ns))
         return INT64_MAX;
     return age_ns;
@@ -24,12 +24,9 @@ static int64_t default_age_ns(const struct trajd_live_clock *clock, int64_t marg
 
 static void set_ages(struct trajd_live *live, int64_t wanted_ns)
 {
-    const struct trajd_live_clock *fastest = &live->clocks[live->inputs[0].clock];
-
-    for (uint32_t i = 1; i < live->input_count; i++)
-        if (live->clocks[live->inputs[i].clock].interval_ns < fastest->interval_ns)
-            fastest = &live->clocks[live->inputs[i].clock];
-    live->max_idle_ns = wanted_ns ? wanted_ns : default_age_ns(fastest, DEFAULT_IDLE_NS);
+    for (uint32_t c = 0; c < live->clock_count; c++)
+        live->clocks[c].max_idle_ns =
+            wanted_ns ? wanted_ns : default_age_ns(&live->clocks[c], DEFAULT_IDLE_NS);
     live->max_anchor_age_ns =
         wanted_ns ? wanted_ns
         : live->anchor_clock < 0

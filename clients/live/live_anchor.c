@@ -160,29 +160,62 @@ static enum trajd_status anchor_too_old(const struct trajd_live *live, int64_t t
                    error);
 }
 
-/* Refuses a time before which no stream has had a row for long. Names the stream with the newest row:
- * one that is stamped ahead is the newest. */
-static enum trajd_status check_idle(const struct trajd_live *live, int64_t t_ns,
-                                    struct trajd_error *error)
+/* Returns how long before t_ns the last row lies, or INT64_MAX without one. */
+static int64_t age_ns(const struct trajd_live_input *input, int64_t t_ns)
 {
-    const struct trajd_live_input *newest = NULL;
-    int64_t newest_age_ns = 0;
+    const int64_t stamp_ns = last_stamp(input, t_ns);
+
+    return stamp_ns == INT64_MIN ? INT64_MAX : t_ns - stamp_ns;
+}
+
+/* Returns the stream of the fastest clock among those with a row at or before t_ns, or NULL. */
+static const struct trajd_live_input *fastest_input(const struct trajd_live *live, int64_t t_ns)
+{
+    const struct trajd_live_input *fastest = NULL;
 
     for (uint32_t i = 0; i < live->input_count; i++) {
         const struct trajd_live_input *input = &live->inputs[i];
-        const int64_t stamp_ns = last_stamp(input, t_ns);
-        if (stamp_ns == INT64_MIN)
-            continue;
-        if (t_ns - stamp_ns <= live->max_idle_ns)
-            return TRAJD_OK;
-        if (!newest || newest_stamp(input) > newest_stamp(newest)) {
-            newest = input;
-            newest_age_ns = t_ns - stamp_ns;
-        }
+        if (age_ns(input, t_ns) < INT64_MAX &&
+            (!fastest ||
+             live->clocks[input->clock].interval_ns < live->clocks[fastest->clock].interval_ns))
+            fastest = input;
     }
-    return newest
-               ? too_old(newest, t_ns, newest_age_ns, live->max_idle_ns, "all streams have", error)
-               : TRAJD_OK;
+    return fastest;
+}
+
+/* Returns whether the fastest stream stopped long before the newest row, and the stream of that row
+ * is slow and goes on. */
+static bool has_slow_one(const struct trajd_live *live, int64_t t_ns,
+                         const struct trajd_live_input *fastest,
+                         const struct trajd_live_input *newest)
+{
+    const int64_t newest_ns = newest_stamp(newest);
+
+    return newest_ns <= t_ns && t_ns - newest_ns <= live->clocks[newest->clock].max_idle_ns &&
+           newest_ns - newest_stamp(fastest) > live->clocks[fastest->clock].max_idle_ns;
+}
+
+/* Refuses a time before which no stream has had a row for long. Names the stream with the newest row:
+ * one that is stamped ahead is the newest. If it is only slow, the fastest stream has stopped. */
+static enum trajd_status check_idle(const struct trajd_live *live, int64_t t_ns,
+                                    struct trajd_error *error)
+{
+    const struct trajd_live_input *fastest = fastest_input(live, t_ns), *newest = NULL;
+    const int64_t limit_ns = fastest ? live->clocks[fastest->clock].max_idle_ns : INT64_MAX;
+
+    for (uint32_t i = 0; i < live->input_count; i++) {
+        const struct trajd_live_input *input = &live->inputs[i];
+        const int64_t one_ns = age_ns(input, t_ns);
+        if (one_ns <= limit_ns)
+            return TRAJD_OK;
+        if (one_ns < INT64_MAX && (!newest || newest_stamp(input) > newest_stamp(newest)))
+            newest = input;
+    }
+    if (!newest) /* rows were overwritten meanwhile */
+        newest = fastest;
+    if (has_slow_one(live, t_ns, fastest, newest))
+        return too_old(fastest, t_ns, age_ns(fastest, t_ns), limit_ns, "the stream has", error);
+    return too_old(newest, t_ns, age_ns(newest, t_ns), limit_ns, "all streams have", error);
 }
 
 enum trajd_status trajd_live_find_anchor(struct trajd_live *live, int64_t t_ns,

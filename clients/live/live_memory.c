@@ -99,8 +99,8 @@ static int64_t latency_spread_ns(const struct trajd_live *live)
     int64_t low = INT64_MAX, high = INT64_MIN;
 
     for (uint32_t c = 0; c < live->clock_count; c++) {
-        high = largest(high, live->clocks[c].shift_ns);
-        low = -largest(-low, -live->clocks[c].shift_ns);
+        high = largest(high, live->clocks[c].latency_ns);
+        low = -largest(-low, -live->clocks[c].latency_ns);
     }
     return high - low;
 }

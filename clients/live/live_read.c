@@ -8,7 +8,8 @@
 static const char *const document_keys[] = {
     "trajd_live",  "feed",   "dataset", "fingerprint", "norm_digest", "pad",  "anchor_clock",
     "anchor_rate", "clocks", "streams", "left_out",    "outputs",     "next", NULL};
-static const char *const clock_keys[] = {"name", "rate", "interval_ns", "shift_ns", NULL};
+static const char *const clock_keys[] = {"name",     "rate",       "interval_ns",
+                                         "shift_ns", "latency_ns", NULL};
 static const char *const stream_keys[] = {"name", "clock", "dtype", "shape", NULL};
 static const char *const edges[] = {"edge", "zero", "nan", NULL};
 
@@ -28,6 +29,10 @@ static void read_clocks(struct trajd_live_reader *reader, const struct trajd_yam
         clock->interval_ns = trajd_live_read_int(reader, node, "interval_ns", 1, TRAJD_LIVE_FAR_NS);
         clock->shift_ns =
             trajd_live_read_int(reader, node, "shift_ns", -TRAJD_LIVE_FAR_NS, TRAJD_LIVE_FAR_NS);
+        clock->latency_ns = -clock->shift_ns; /* of a description without it */
+        if (trajd_yaml_get(node, "latency_ns"))
+            clock->latency_ns = trajd_live_read_int(reader, node, "latency_ns", -TRAJD_LIVE_FAR_NS,
+                                                    TRAJD_LIVE_FAR_NS);
     }
 }
 

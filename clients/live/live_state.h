@@ -33,7 +33,11 @@
 struct trajd_live_clock {
     const char *name;
     struct trajd_rate rate; /* num 0: stamped, or different between episodes */
-    int64_t interval_ns, shift_ns;
+    int64_t interval_ns;
+    int64_t shift_ns;    /* is added to each stamp: offset minus latency */
+    int64_t latency_ns;  /* how long after it was sensed a row comes */
+    int64_t max_idle_ns; /* where the anchor is t_ns and no stream with rows is faster: how old the
+                          * newest row of all streams may be */
 };
 
 /* A stream that is pushed. */
@@ -122,8 +126,6 @@ struct trajd_live {
     int64_t anchor_clock; /* -1: none */
     struct trajd_rate anchor_rate;
     int64_t history_ns, max_anchor_age_ns;
-    int64_t
-        max_idle_ns; /* where the anchor is t_ns: how old the newest row of all streams may be */
     uint32_t clock_count, input_count, output_count, source_count, visible_count;
     uint32_t row_source_count, picture_count; /* pictures have the last sources, one each */
     uint32_t lead_count;                      /* inputs on the clock of the anchors */

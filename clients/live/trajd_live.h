@@ -41,7 +41,7 @@ struct trajd_live_options {
     int64_t history_ns;
     /* how far the newest row of the anchor's clock may lie before t_ns; 0: three rows, the latency
      * of its clock and 20 ms. Where the anchor is t_ns: the newest row of all streams; 0: three rows
-     * and the latency of the fastest stream, and 200 ms */
+     * and the latency of the fastest stream that has rows, and 200 ms */
     int64_t max_anchor_age_ns;
 };
 

@@ -69,6 +69,7 @@ static void write_clock(const struct trajd_window_plan *plan, uint32_t clock,
     trajd_json_i64(json, "interval_ns", interval_ns(plan, clock));
     /* the index has checked that it fits 64 bits */
     trajd_json_i64(json, "shift_ns", layout->offset_ns - layout->latency_ns);
+    trajd_json_i64(json, "latency_ns", layout->latency_ns);
     trajd_json_close_object(json);
 }
 

@@ -506,6 +506,58 @@ def test_one_of_several_streams_stops(tmp_path):
         live.observation(21 * 10**8)
 
 
+def test_a_fast_stream_without_rows_stops_nothing(tmp_path):
+    """The limit is that of the fastest stream that has rows: q, at 1 kHz, does not come, and p comes each second."""
+    clocks = [{**DOCUMENT["clocks"][0], "rate": None, "interval_ns": 10**6, "shift_ns": 0}, {**OTHER, "interval_ns": 10**9}]
+    live = rated(tmp_path / "a.live", {}, clocks=clocks)
+    live.push("p", 0, [1, 2])
+    assert live.observation(900_000_000, partial=True).mask("obs/q").all()
+    with pytest.raises(trajd.DataError, match="p: its newest row is 3200.0 ms old, and max_anchor_age is 3200.0 ms: all streams have"):
+        live.observation(3_200_000_001, partial=True)
+    live.push("q", 0, [1, 2])
+    live.push("p", 10**9, [1, 2])
+    with pytest.raises(trajd.DataError, match="q: its newest row is 1900.0 ms old, and max_anchor_age is 203.0 ms: the stream has stopped"):
+        live.observation(1_900_000_000)
+
+
+@pytest.mark.parametrize("offset_ns", [0, -17 * 10**17, 3 * 10**9])
+def test_an_offset_between_clocks_is_no_latency(tmp_path, offset_ns):
+    """The anchor's clock has a latency of 200 ms, and maybe another epoch: three rows of 100 ms, 200 ms and 20 ms."""
+    clocks = [{**DOCUMENT["clocks"][0], "shift_ns": offset_ns - 2 * 10**8, "latency_ns": 2 * 10**8}]
+    live = trajd.Live(by_hand(tmp_path / "a.live", clocks=clocks))
+    assert live.streams["q"].latency_ns == 2 * 10**8 - offset_ns and live.streams["q"].capacity < 100
+    for name in ("q", "p"):
+        live.push(name, -offset_ns + 2 * 10**8, [1, 2])
+    assert live.observation(520_000_000).anchor_ns == 0
+    with pytest.raises(trajd.DataError, match="its newest row is 520.0 ms old, and max_anchor_age is 520.0 ms"):
+        live.observation(520_000_001)
+
+
+def test_warnings_that_an_honest_robot_does_not_get(tmp_path):
+    """A stream that comes 3 s late by its declared latency has not stopped. Observations of the past are of the past."""
+    clocks = [DOCUMENT["clocks"][0], {**OTHER, "shift_ns": -3 * 10**9}]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        live = rated(tmp_path / "a.live", {}, clocks=clocks)
+        for step in range(60):
+            both(live, 100 * step, step)
+            live.observation(step * 10**8, partial=True)
+        past = rated(tmp_path / "a.live", {})
+        for step in range(30):
+            both(past, 100 * step, step)
+        assert past.observation(10**9).anchor_ns == 10**9
+
+
+def test_a_new_episode_has_its_own_warnings(tmp_path):
+    live = rated(tmp_path / "a.live", {})
+    for _ in range(2):
+        both(live, 0, 1)
+        live.push("q", 21 * 10**8, [1, 2])
+        with pytest.warns(trajd.DataWarning, match="live stream p: its newest row is 2.1 s old"):
+            live.observation(21 * 10**8)
+        live.reset()
+
+
 def test_a_row_stamped_in_the_future_is_said(tmp_path):
     """It makes a stream late until the time has come: the warnings and errors name the stream and the time."""
     late = r"live stream {}: a row was not used: its stamp is 3600 s before that of the newest row.*call Live.reset\(\)"

@@ -41,6 +41,11 @@ def _stamp(t_ns: Any) -> int:
                         "converts seconds") from None
 
 
+def _latency_ns(clock: Mapping[str, Any]) -> int:
+    """Returns how old the rows of a clock are when they come."""
+    return max(0, int(clock.get("latency_ns", -clock["shift_ns"])))
+
+
 def _convert(name: str, array: "np.ndarray[Any, Any]", stream: Stream, dtype: "np.dtype[Any]") -> "np.ndarray[Any, Any]":
     """Returns a row in the type of the stream. Raises ValueError for numbers that it does not hold, and TypeError for
     a kind of numbers that it does not take."""
@@ -90,7 +95,7 @@ class Live:
     max_anchor_age
               how many seconds before t_ns the newest row of the anchor's clock may lie. Default: three rows, the
               latency of the clock and 20 ms. Where the anchor is t_ns itself, the newest row of all streams. Default:
-              three rows and the latency of the fastest stream, and 200 ms
+              three rows and the latency of the fastest stream that has rows, and 200 ms
 
     All stamps are integers in ns of one clock, as the recorder would write them: the latencies and offsets of the
     layout are applied here. Memory is allocated once and does not grow (README.md of clients/live).
@@ -124,6 +129,7 @@ class Live:
                         for place, (name, stream) in enumerate(self.streams.items())}
         roles = {output["name"]: output["role"] for output in document["outputs"]}
         self._frame = Frame(self._core.outputs(), roles, document["left_out"], style)
+        self._latency_ns = {one["name"]: _latency_ns(document["clocks"][one["clock"]]) for one in document["streams"]}
         self._told: Set[Tuple[str, str]] = set()
         self._looked_ns: Optional[int] = None
 
@@ -175,8 +181,8 @@ class Live:
 
         Raises Timeout while a stream has no row yet, DataError if a stream on the anchor's clock, or all streams have
         stopped (`max_anchor_age`), and NotFound if t_ns lies so far in the past that rows are gone. Another stream that
-        stops holds its last row, as in training: a DataWarning says so once. Give `max_age` in the feed, and look at
-        the mask. A DataWarning also names a stream whose newest row is stamped ahead of t_ns by more than `history`."""
+        stops holds its last row, as in training: a DataWarning says so once an episode. Give `max_age` in the feed, and
+        look at the mask. A DataWarning also names a stream whose newest row is stamped ahead of t_ns by more than `history`."""
         t_ns = _stamp(t_ns)
         anchor_ns, content = self._core.observe(t_ns, partial)
         if self._looked_ns is None or abs(t_ns - self._looked_ns) >= _LOOK_NS:
@@ -199,10 +205,15 @@ class Live:
         """Begins a new episode: forgets all rows, and stamps may go back. Call it while no thread pushes: a row that is
         pushed meanwhile may belong to either episode."""
         self._core.reset()
+        self._told = {one for one in self._told if one[1] == "rate"}  # state() counts such rows of all episodes
+        self._looked_ns = None
 
     def _look(self, t_ns: int) -> None:
         """Warns of streams that come at another rate, are stamped ahead of the observation, or have stopped."""
-        for name, counts in self.state().items():
+        state = self.state()
+        newest = [counts["newest_ns"] for counts in state.values() if counts["newest_ns"] is not None]
+        is_past = all(one - t_ns > self._history_ns for one in newest)  # the rows are right, and t_ns is earlier
+        for name, counts in state.items():
             interval_ns, newest_ns = self.streams[name].interval_ns, counts["newest_ns"]
             if counts["off_rate"]:
                 self._tell(name, "rate", f"{counts['off_rate']} of {counts['taken']} rows came at another distance than "
@@ -210,10 +221,10 @@ class Live:
                                          "rows then lie at other times than in training")
             if newest_ns is None:
                 continue
-            if newest_ns - t_ns > self._history_ns:
+            if newest_ns - t_ns > self._history_ns and not is_past:
                 self._tell(name, "ahead", f"its newest row is stamped {(newest_ns - t_ns) / 1e9:.6g} s ahead of the observation. "
                                           "Rows with earlier stamps are refused: correct the clock, then call Live.reset()")
-            elif t_ns - newest_ns > max(_STOPPED_NS, 10 * interval_ns):
+            elif t_ns - newest_ns - self._latency_ns[name] > max(_STOPPED_NS, 10 * interval_ns):
                 self._tell(name, "stopped", f"its newest row is {(t_ns - newest_ns) / 1e9:.6g} s old, and recordings have one every "
                                             f"{interval_ns / 1e6:.6g} ms. It is held up to the max_age of the feed: look at the mask")
 
@@ -229,7 +240,7 @@ class Live:
     def _tell(self, name: str, kind: str, text: str) -> None:
         if (name, kind) not in self._told:
             self._told.add((name, kind))
-            warnings.warn(f"live stream {name}: {text} (this is said once; Live.state() counts)", DataWarning, stacklevel=4)
+            warnings.warn(f"live stream {name}: {text} (this is said once an episode; Live.state() counts)", DataWarning, stacklevel=4)
 
     def __repr__(self) -> str:
         return f"Live({self.feed}: {', '.join(self.streams)})"
