@@ -179,6 +179,37 @@ def test_many_streams():
             compare((results[name], masks[name]), (wanted[name], wanted_masks[name]), SIMULATED)
 
 
+def test_streams_whose_stamps_are_columns():
+    """Copies of strided stamps are as long as those of the next stream, and may lie where they lay."""
+    rng = np.random.default_rng(5)
+    columns = torch.from_numpy(make_times(rng, 6, 40).T.copy())
+    streams = {f"s{i}": {"values": make_values(rng, (3, 40, 2), "float32"), "times": columns[:, i]} for i in range(6)}
+    targets = make_targets(rng, columns.numpy(), (3, 10))
+    wanted = trajd.resample_many(streams, targets)
+    there = to_gpu(columns)
+    found = trajd.resample_many({name: {"values": to_gpu(stream["values"]), "times": there[:, i]}
+                                 for i, (name, stream) in enumerate(streams.items())}, to_gpu(targets))
+    for name in streams:
+        compare((found[0][name], found[1][name]), (wanted[0][name], wanted[1][name]), SIMULATED)
+
+
+def test_streams_whose_splits_begin_at_one_address():
+    rng = np.random.default_rng(6)
+    times = torch.from_numpy(make_times(rng, 1, 40)[0])
+    bounds = torch.tensor([0, 3, 40, 40, 40])
+    values = make_values(rng, (40, 2), "float32")
+    targets = make_targets(rng, times.numpy(), (2, 10))
+
+    def run(move):
+        splits, rows, stamps = move(bounds), move(values), move(times)
+        return trajd.resample_many({"each": {"values": rows, "times": stamps, "row_splits": splits[:3]},
+                                    "second": {"values": rows, "times": stamps, "row_splits": splits[::2]}}, move(targets))
+
+    found, wanted = run(to_gpu), run(lambda tensor: tensor)
+    for name in "each", "second":
+        compare((found[0][name], found[1][name]), (wanted[0][name], wanted[1][name]), SIMULATED)
+
+
 def test_empty():
     for batch, rows, steps in (0, 5, 3), (3, 5, 0), (3, 0, 4), (0, 0, 0):
         for causal in False, True:
@@ -258,6 +289,7 @@ def test_wrong_calls_are_refused():
     refused("is for B = 3", times=to_gpu(torch.arange(6).repeat(3, 1)), values=to_gpu(torch.zeros(6, 2)))
     refused("kind is 'cubic'", kind="cubic")
     refused("width is missing", kind="mean")
+    refused("width is 50 ns, and times on a GPU are not read", kind="mean", width=50)
     refused("max_gap is 0.5, a float, which means seconds", max_gap=.5)
     refused("max_age is '5 parsecs'", max_age="5 parsecs")
     refused("row_splits needs values of shape [N, D]", row_splits=to_gpu(torch.arange(5)))

@@ -515,3 +515,9 @@ def test_torch_tensors():
         trajd.resample(tensors[0].to("meta"), *tensors[1:])
     results, _ = trajd.resample_many({"a": tensors[0], "b": {"values": values}}, targets, times=times)
     assert isinstance(results["a"], torch.Tensor) and isinstance(results["b"], np.ndarray)
+
+
+def test_a_mean_of_an_empty_batch():
+    values, times, targets = np.zeros((0, 5, 2), "f4"), np.zeros((0, 5), "i8"), np.zeros((0, 3), "i8")
+    result, mask = trajd.resample(values, times, targets, kind="mean", width=50_000_000)
+    assert result.shape == (0, 3, 2) and mask.shape == (0, 3)

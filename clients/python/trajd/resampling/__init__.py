@@ -19,6 +19,7 @@ from ..errors import ArgumentError, Unsupported
 Duration = Union[str, int, float, None]
 DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(ns|us|ms|s)\s*")
 UNITS_NS = {"ns": 1, "us": 1000, "ms": 1_000_000, "s": 1_000_000_000}
+SHORTEST_GPU_WIDTH_NS = 1000  # of a width without a unit: times are not read
 SHORTEST_WIDTH = 100  # steps between rows have at most so many widths, where width has no unit
 NO_DURATION = "a time is a number and a unit, such as '50ms' (ns, us, ms or s)"
 
@@ -74,7 +75,8 @@ def resample(values: Any, times: Any, targets: Any, *, kind: str = "linear", ord
 
     Numpy arrays give numpy arrays, and torch tensors give torch tensors. CUDA tensors are resampled on their GPU, on torch's
     current stream: the call launches and returns without waiting, also while a graph is captured. There all arguments
-    are tensors on the same GPU, times are int64 ns, and neither their order nor row_splits are checked.
+    are tensors on the same GPU, times are int64 ns, and neither their order nor row_splits are checked. A width of less
+    than 1 us needs its unit there.
 
     On the CPU, large calls use up to 8 threads. A
     process made by fork, such as a worker of a DataLoader, uses one. The GIL is released meanwhile, so several Python
@@ -148,6 +150,9 @@ def _on_gpu(label, place, values, times, row_splits, kind, order, max_gap, max_a
     """Returns the tuple of cuda_tensors.run."""
     if values is None or times is None:
         raise ArgumentError(f"{place}{'values' if values is None else 'times'} is missing")
+    if kind == "mean" and isinstance(width, (int, np.integer)) and 0 < width < SHORTEST_GPU_WIDTH_NS:
+        raise ArgumentError(f"{place}width is {width} ns, and times on a GPU are not read, so a width without a unit is at "
+                            f"least {SHORTEST_GPU_WIDTH_NS} ns there: give width with its unit, such as '50ms'")
     return (label, place, values, times, row_splits, kind, order,
             _ns(max_gap, place + "max_gap") if type(max_gap) is str else max_gap,
             _ns(max_age, place + "max_age") if type(max_age) is str else max_age,
@@ -211,8 +216,9 @@ def _check_width(place, width, times):
     """Refuses an int of ns that is far shorter than all steps between rows: it was meant in another unit."""
     if not isinstance(width, (int, np.integer)) or times.dtype != np.int64 or times.ndim == 0:
         return
-    step = int(np.diff(times).min(initial=2**63 - 1))
-    if 0 < width <= step // SHORTEST_WIDTH and times.shape[-1] > 1:
+    steps = np.diff(times)
+    step = int(steps.min()) if steps.size else 0
+    if 0 < width <= step // SHORTEST_WIDTH:
         raise ArgumentError(f"{place}width is {width} ns, and the rows are at least {step} ns apart, so no mean has more than one "
                             "row: give width with its unit, such as '50ms'")
 

@@ -172,10 +172,10 @@ class _Views:
 
     def _shared(self, times, make, splits=None, is_causal=None):
         """Makes it once for all streams with the same times, so that they also share one search."""
-        key = (times.data_ptr(), times.shape, None if splits is None else splits.data_ptr(), is_causal)
+        key = (times.data_ptr(), times.shape, None if splits is None else (splits.data_ptr(), splits.stride()), is_causal)
         if key not in self.made:
-            self.made[key] = make()
-        return self.made[key]
+            self.made[key] = make(), times  # `times` stays until the launch: else its address may be that of the next copy
+        return self.made[key][0]
 
     @staticmethod
     def _batch(streams, targets):
