@@ -497,6 +497,13 @@ def test_status_and_stats_find_private_daemons(node):
     for command in (("stats", "train", "--json"), ("explain", "train", "--window", "0", "--json"), ("metrics",)):  # the only one is meant
         done = subprocess.run([TRAJCTL, *command], env=node.env, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0 and done.stdout and done.stderr == f"trajctl: private daemon {first}\n", done.stderr
+    private = node.runtime / f"trajd-{os.geteuid()}"
+    private.chmod(0o770)
+    assert "no daemon runs" in status().stderr, "others may have made what is there"
+    private.chmod(0o700)
+    (node.folder / "link").mkdir()
+    (node.folder / "link" / private.name).symlink_to(private)
+    assert "no daemon runs" in status(TRAJD_RUNTIME_DIR=str(node.folder / "link")).stderr
     second = node.ensure(TRAJD_JOB="b")[0]
     several = status()
     assert several.returncode == 0 and [line.split()[0] for line in several.stdout.splitlines()[1:]] == sorted([first, second])

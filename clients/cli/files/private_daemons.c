@@ -27,6 +27,16 @@ static void find_folder(char path[PRIVATE_PATH_SIZE])
                  temporary && *temporary ? temporary : "/tmp", (unsigned)geteuid());
 }
 
+/* Returns whether the folder is one that only this user can write: in /tmp another user might make
+ * it first, and a daemon in it. */
+static bool is_private(const char *folder)
+{
+    struct stat found;
+
+    return !lstat(folder, &found) && S_ISDIR(found.st_mode) && found.st_uid == geteuid() &&
+           !(found.st_mode & 077);
+}
+
 /* Opens the file and tries to lock it for readers. Returns the descriptor, or -1. *is_locked tells
  * whether another process holds it alone. */
 static int try_lock(const char *folder, const char *name, const char *file, bool *is_locked)
@@ -67,7 +77,8 @@ void private_daemons_find(struct private_daemons *daemons)
 
     daemons->count = 0;
     find_folder(daemons->folder);
-    const int found = scandir(daemons->folder, &entries, NULL, alphasort);
+    const int found =
+        is_private(daemons->folder) ? scandir(daemons->folder, &entries, NULL, alphasort) : -1;
     for (int i = 0; i < found; i++) {
         if (entries[i]->d_name[0] != '.' && daemons->count < PRIVATE_DAEMONS_MAX &&
             is_running(daemons->folder, entries[i]->d_name) &&
