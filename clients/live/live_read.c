@@ -10,7 +10,11 @@ static const char *const document_keys[] = {
     "anchor_rate", "clocks", "streams", "left_out",    "outputs",     "next", NULL};
 static const char *const clock_keys[] = {"name",     "rate",       "interval_ns",
                                          "shift_ns", "latency_ns", NULL};
-static const char *const stream_keys[] = {"name", "clock", "dtype", "shape", NULL};
+static const char *const stream_keys[] = {"name", "clock", "dtype", "shape", "encoded", NULL};
+static const char *const encoded_keys[] = {"encoding", "color", "flip", NULL};
+static const char *const encodings[] = {"auto", "jpeg", "png", NULL};
+static const char *const colors[] = {"rgb", "bgr", "gray", "depth", NULL};
+static const char *const flips[] = {"none", "v", "h", "180", NULL};
 static const char *const edges[] = {"edge", "zero", "nan", NULL};
 
 static void read_clocks(struct trajd_live_reader *reader, const struct trajd_yaml_node *root)
@@ -50,6 +54,22 @@ static void read_anchor(struct trajd_live_reader *reader, const struct trajd_yam
         trajd_live_wrong(reader, root, "the anchors have neither a clock nor a rate");
 }
 
+/* Checks how encoded frames are turned upright. trajd.Live in Python decodes them. */
+static void check_encoded(struct trajd_live_reader *reader, const struct trajd_yaml_node *stream,
+                          uint32_t rank)
+{
+    const struct trajd_yaml_node *node = reader->status ? NULL : trajd_yaml_get(stream, "encoded");
+
+    if (!node)
+        return;
+    if (rank != 3)
+        trajd_live_wrong(reader, node, "encoded: a frame has height, width and channels");
+    trajd_live_check_keys(reader, node, encoded_keys);
+    trajd_live_read_word(reader, node, "encoding", encodings);
+    trajd_live_read_word(reader, node, "color", colors);
+    trajd_live_read_word(reader, node, "flip", flips);
+}
+
 static void read_stream(struct trajd_live_reader *reader, const struct trajd_yaml_node *node,
                         struct trajd_live_input *input)
 {
@@ -62,6 +82,7 @@ static void read_stream(struct trajd_live_reader *reader, const struct trajd_yam
     input->dtype = trajd_live_read_dtype(reader, node, "dtype");
     input->column_count =
         (uint32_t)trajd_live_read_shape(reader, node, 0, &input->rank, input->shape);
+    check_encoded(reader, node, input->rank);
     input->is_lead = (int64_t)input->clock == live->anchor_clock;
     input->may_lack = true;
     live->lead_count += input->is_lead;

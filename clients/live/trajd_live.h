@@ -78,7 +78,8 @@ int64_t trajd_live_find_stream(const struct trajd_live *live, const char *name);
 void trajd_live_get_stream(const struct trajd_live *live, uint32_t stream,
                            struct trajd_live_stream *info);
 
-/* Takes a row: row_bytes, dense. A frame has height x width x channels, upright, red first.
+/* Takes a row: row_bytes, dense. A frame is pixels, height x width x channels, upright, red
+ * first: the caller decodes JPEG and PNG.
  * TRAJD_ERR_DATA: the stamp is not after that of the row before (a late or repeated row); the row is
  * counted and not used. TRAJD_ERR_BUSY: another thread is pushing to this stream; the row is not
  * used. TRAJD_ERR_ARGUMENT: there is no such stream, or the stamp is beyond 2^61 ns. error may be

@@ -73,6 +73,20 @@ static void write_clock(const struct trajd_window_plan *plan, uint32_t clock,
     trajd_json_close_object(json);
 }
 
+/* Writes what turns an encoded frame upright, for streams whose files have encoded frames. */
+static void write_encoded(const struct trajd_index_stream *source, struct trajd_json *json)
+{
+    const struct trajd_layout_image *image = &source->image;
+
+    if (source->form == TRAJD_ROWS_PLAIN || image->encoding == TRAJD_PICTURE_RAW)
+        return;
+    trajd_json_open_object(json, "encoded");
+    trajd_json_string(json, "encoding", trajd_picture_encoding_name(image->encoding));
+    trajd_json_string(json, "color", trajd_picture_color_name(image->color));
+    trajd_json_string(json, "flip", trajd_picture_flip_name(image->flip));
+    trajd_json_close_object(json);
+}
+
 static void write_stream(const struct trajd_live_choice *choice, uint32_t stream,
                          struct trajd_json *json)
 {
@@ -86,6 +100,7 @@ static void write_stream(const struct trajd_live_choice *choice, uint32_t stream
     for (uint32_t i = 0; i < source->rank; i++)
         trajd_json_u64(json, NULL, source->shape[i]);
     trajd_json_close_array(json);
+    write_encoded(source, json);
     trajd_json_close_object(json);
 }
 

@@ -1,6 +1,5 @@
 """trajd.Live with cameras: frames that are pushed as they come give the bytes of the daemon's windows."""
 import json
-import re
 import sys
 import threading
 import time
@@ -105,9 +104,6 @@ def test_frames_that_are_wrong(daemon, arm, tmp_path):
     path, frames = arm
     with trajd.connect(daemon(config_of(path)).endpoint, feed="train") as feed:
         live = trajd.Live(feed)
-    line = re.escape("for example cv2.imdecode(numpy.frombuffer(row, numpy.uint8), cv2.IMREAD_COLOR)[..., ::-1]")
-    with pytest.raises(TypeError, match=f"frames come decoded, as arrays of uint8 .48, 64, 3., upright and with red first, {line}$"):
-        live.push("observations/images/top", 0, b"\xff\xd8\xff")
     with pytest.raises(TypeError, match="observations/qpos: a row is an array of float32 .14., not bytes"):
         live.push("observations/qpos", 0, bytes(56))
     with pytest.raises(ValueError, match=r"a row has the shape \[48, 64, 3\], not \[40, 40, 3\]"):

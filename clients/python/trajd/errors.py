@@ -33,7 +33,8 @@ class MissingFile(Error, FileNotFoundError):
 
 
 class DataError(Error):
-    """A batch could not be made. The message names file and row. Iteration can go on with the next batch."""
+    """A batch could not be made, or an encoded frame not decoded. The message names file and row, or the stream. Iteration,
+    and pushing, can go on with the next one."""
 
     status = "data"
 

@@ -15,7 +15,7 @@ from ..connect import open as open_feed
 from ..errors import ArgumentError, DataWarning, Error, MissingFile, NotFound
 from ..feed import Feed
 from ..styles import STYLES
-from . import description
+from . import description, encoded_frames
 from .observation import NUMPY, Frame, Observation, Stream
 
 _COUNTS = ("taken", "late", "repeated", "busy", "off_rate", "newest_ns")
@@ -127,6 +127,8 @@ class Live:
         self.streams: Dict[str, Stream] = {row[0]: Stream(*row) for row in self._core.streams()}
         self._places = {name: (place, np.dtype(NUMPY[stream.dtype]), stream.shape)
                         for place, (name, stream) in enumerate(self.streams.items())}
+        self._encoded = {stream["name"]: encoded_frames.Rules(**stream["encoded"])
+                         for stream in document["streams"] if "encoded" in stream}
         roles = {output["name"]: output["role"] for output in document["outputs"]}
         self._frame = Frame(self._core.outputs(), roles, document["left_out"], style)
         self._latency_ns = {one["name"]: _latency_ns(document["clocks"][one["clock"]]) for one in document["streams"]}
@@ -145,6 +147,16 @@ class Live:
             raise NotFound(f"no stream {name}{f' (did you mean {near[0]}?)' if near else ''}: an observation needs "
                            f"{', '.join(self._places)}") from None
 
+    def _decode(self, name: str, data: bytes) -> "np.ndarray[Any, Any]":
+        _, dtype, shape = self._places[name]
+        if name in self._encoded:
+            return encoded_frames.decode(name, data, self._encoded[name], shape, dtype)
+        if len(shape) != 3:
+            raise TypeError(f"{name}: a row is an array of {dtype} {list(shape)}, not bytes")
+        decode = f", for example {_DECODE[shape[2:]]}" if shape[2:] in _DECODE else ""
+        raise TypeError(f"{name}: the recordings hold pixels, so frames come as arrays of {dtype} {list(shape)}, "
+                        f"upright and with red first{decode}")
+
     def push(self, name: str, t_ns: int, row: Any = ()) -> bool:
         """Takes a row of a stream, recorded at t_ns. Returns False if it is not used, because its stamp is not after
         that of the row before, or because two threads pushed at once; state() counts such rows.
@@ -152,20 +164,25 @@ class Live:
         Whole numbers may come in any integer type, also for bool (0 and 1); floating-point numbers and whole numbers
         are rounded to the float type of the stream. bf16 takes ml_dtypes.bfloat16, or uint16 with the bits.
 
-        Raises NotFound for a name that is not in `streams`, and ValueError or TypeError for a row of another shape or
-        of numbers that the stream's type does not hold."""
+        A frame of a camera is an array of pixels, upright and with red first. Where the recordings hold JPEG or PNG
+        files, it may come as the bytes that the recorder would write: this thread decodes them with Pillow or OpenCV,
+        while others run, and turns the pixels as the layout says. A JPEG whose compressed data are damaged, with headers
+        and end marker intact, is not noticed by these libraries.
+
+        Raises NotFound for a name that is not in `streams`, ValueError or TypeError for a row of another shape or of
+        numbers that the stream's type does not hold, DataError for damaged bytes of a frame, and ImportError where
+        neither Pillow nor OpenCV is installed. Nothing is changed then."""
         place, dtype, shape = self._place(name)
         if isinstance(row, (bytes, bytearray, memoryview)) and shape != (0,):
-            decode = f", for example {_DECODE[shape[2:]]}" if shape[2:] in _DECODE else ""
-            raise TypeError(f"{name}: frames come decoded, as arrays of {dtype} {list(shape)}, upright and with red first{decode}"
-                            if len(shape) == 3 else f"{name}: a row is an array of {dtype} {list(shape)}, not bytes")
+            row = self._decode(name, bytes(row))
         array = np.asarray(row)
         if array.dtype != dtype:
             array = _convert(name, array, self.streams[name], dtype)
         if array.shape != shape:
             is_alike = [n for n in shape if n != 1] == [n for n in array.shape if n != 1]
-            raise ValueError(f"{name}: a row has the shape {list(shape)}, not {list(array.shape)}"
-                             f"{f': pass numpy.reshape(row, {list(shape)})' if is_alike else ''}")
+            hint = (f": pass numpy.reshape(row, {list(shape)})" if is_alike else
+                    "; encoded frames come as bytes: bytes(row)" if array.ndim == 1 and name in self._encoded else "")
+            raise ValueError(f"{name}: a row has the shape {list(shape)}, not {list(array.shape)}{hint}")
         t_ns = _stamp(t_ns)
         taken: bool = self._core.push(place, t_ns, array.tobytes())
         if not taken:
