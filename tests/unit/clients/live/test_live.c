@@ -394,11 +394,14 @@ static void all_sensors_stop(void **state)
     struct trajd_live *live = open_robot();
     uint8_t *out = malloc(trajd_live_size_bytes(live));
     struct trajd_error error;
+    uint64_t before;
 
     (void)state;
     assert_int_equal(run_robot(live, 0, 2001, out), TRAJD_OK);
+    before = allocations;
     assert_int_equal(trajd_live_observe(live, 2204 * MS, 0, out, NULL, &error), TRAJD_OK);
     assert_int_equal(trajd_live_observe(live, 2204 * MS + 1, 0, out, NULL, &error), TRAJD_ERR_DATA);
+    assert_int_equal(allocations, before); /* messages allocate nothing either */
     assert_string_equal(error.message, "joints: its newest row is 204.0 ms old, and max_anchor_age "
                                        "is 204.0 ms: all streams have stopped");
     trajd_live_close(&live);
