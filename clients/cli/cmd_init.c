@@ -1,6 +1,7 @@
 /* trajctl init: writes a first configuration for a file or folder, and drafts of layouts where no
  * layout fits. */
 #include <errno.h>
+#include <fnmatch.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,8 +13,11 @@
 #include "clients/cli/draft/draft_config.h"
 #include "clients/cli/draft/draft_shapes.h"
 #include "clients/cli/files/cli_files.h"
+#include "daemon/index/tree/tree.h"
 #include "daemon/layout/glob.h"
 #include "proto/array_len.h"
+
+enum { MOST_UNREAD = 8 }; /* that are named */
 
 struct init {
     const char *layout, *path, *output; /* output NULL: stdout, and no drafts */
@@ -155,6 +159,76 @@ static void report_missing_actions(const struct init *init)
                 init->shapes[i].path, init->preset->actions);
 }
 
+/* ---- arrays that a shipped layout does not read ---- */
+
+static const struct trajd_episode *first_kept(const struct trajd_index *index)
+{
+    uint32_t e = 0;
+
+    while (e < index->episode_count && index->episodes[e].quarantine)
+        e++;
+    return e < index->episode_count ? &index->episodes[e] : NULL;
+}
+
+/* Returns the path of an object relative to the episode, or NULL for one elsewhere. */
+static const char *path_in(const struct trajd_index *index, const struct trajd_episode *episode,
+                           const char *path)
+{
+    const char *at = path;
+    const size_t length = strlen(episode->id);
+
+    if (!strcmp(episode->id, index->files[episode->file_index].relative_path))
+        return path;
+    while (at && !(!strncmp(at, episode->id, length) && at[length] == '/'))
+        at = (at = strchr(at, '/')) ? at + 1 : NULL;
+    return at ? at + length + 1 : NULL;
+}
+
+/* Returns whether the array has a row for each row of a clock, and the index does not read it. */
+static bool is_unread(const struct trajd_index *index, const struct trajd_episode *episode,
+                      const struct trajd_tree_object *object, const char *path)
+{
+    bool has_rows = false;
+
+    if (object->kind != TRAJD_TREE_DATASET || !object->rank || object->shape[0] < 2)
+        return false;
+    for (uint32_t c = 0; c < index->clock_count; c++)
+        has_rows = has_rows || (uint64_t)episode->clocks[c].row_count == object->shape[0];
+    for (uint32_t a = 0; a < index->array_count && has_rows; a++)
+        has_rows = fnmatch(index->arrays[a].path, path, 0) != 0;
+    return has_rows;
+}
+
+/* Names on stderr the arrays of the first episode that the layout leaves out. */
+static void report_unread(const struct init *init, uint32_t which)
+{
+    const struct trajd_index *index = init->indices[which];
+    const struct trajd_episode *episode = first_kept(index);
+    char file[CLI_PATH_SIZE];
+    struct trajd_tree tree;
+    struct trajd_error error;
+    uint32_t count = 0;
+
+    if (!episode || draft_find_file(init->shapes[which].path, file, &error) ||
+        trajd_tree_read(init->files.helper, file, CLI_FILE_TIMEOUT_MS, &tree, &error))
+        return;
+    for (uint32_t i = 0; i < tree.object_count; i++) {
+        const char *path = path_in(index, episode, tree.objects[i].path);
+        if (!path || !is_unread(index, episode, &tree.objects[i], path))
+            continue;
+        if (!count++)
+            fprintf(stderr, "trajctl: %s: layout %s does not read", file, index->layout->name);
+        if (count <= MOST_UNREAD)
+            fprintf(stderr, "%s %s", count > 1 ? "," : "", path);
+    }
+    if (count > MOST_UNREAD)
+        fprintf(stderr, ", and %u more", count - MOST_UNREAD);
+    if (count)
+        fprintf(stderr,
+                ". To use them, add them to a copy of the layout, and pass --layout COPY\n");
+    trajd_tree_free(&tree);
+}
+
 static int write_config(const struct init *init)
 {
     FILE *out = init->output ? fopen(init->output, "wx") : stdout;
@@ -163,6 +237,9 @@ static int write_config(const struct init *init)
     if (!out)
         return cli_fail("%s: %s", init->output, strerror(errno));
     config_write(out, init->datasets, init->count, init->preset);
+    for (uint32_t i = 0; i < init->count; i++)
+        if (init->layouts[i][0] != '.')
+            report_unread(init, i);
     report_missing_actions(init);
     failed = fflush(out) || ferror(out);
     if (init->output)

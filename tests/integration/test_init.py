@@ -84,7 +84,7 @@ def test_a_file_without_actions(tmp_path, preset, steps):
 
 def test_a_file_with_actions_says_nothing_of_them(demo_file):
     made = trajctl("init", demo_file)
-    assert made.returncode == 0 and not made.stderr and "No stream" not in made.stdout
+    assert made.returncode == 0 and "action" not in made.stderr and "No stream" not in made.stdout
 
 
 def test_mistakes(tmp_path):
@@ -94,6 +94,22 @@ def test_mistakes(tmp_path):
     (tmp_path / "trajd.yaml").write_text("version: 1\ndatasets: {}\nfeds: {}\n")
     wrong = trajctl("check", tmp_path / "trajd.yaml")
     assert wrong.returncode == 78 and "trajd.yaml:3" in wrong.stderr and "feeds" in wrong.stderr
+
+
+def test_arrays_that_the_layout_does_not_read_are_named(tmp_path):
+    with h5py.File(tmp_path / "lab.hdf5", "w") as file:
+        for episode in range(2):
+            for name in ("actions", "obs/eef", "joint_pos", "arm/torque"):
+                file[f"data/demo_{episode}/{name}"] = np.zeros((20, 3), "f4")
+            file[f"data/demo_{episode}/camera_matrix"] = np.eye(3)
+    made = trajctl("init", tmp_path / "lab.hdf5")
+    assert made.returncode == 0 and "layout: robomimic" in made.stdout
+    assert re.search(r"lab.hdf5: layout robomimic does not read arm/torque, joint_pos\. To use them, add them to a copy of the layout", made.stderr), made.stderr
+    with h5py.File(tmp_path / "lab.hdf5", "a") as file:
+        for episode in range(2):
+            for name in ("joint_pos", "arm"):
+                del file[f"data/demo_{episode}/{name}"]
+    assert trajctl("init", tmp_path / "lab.hdf5").stderr == ""
 
 
 NAMES = {  # paths in an episode, and the names that the feed's outputs have, in the order of the file
