@@ -718,6 +718,9 @@ def test_names_and_times_that_are_wrong(tmp_path):
         live.observation(2**62)
     with pytest.raises(trajd.ArgumentError, match="no style"):
         trajd.Live(tmp_path / "a.live", style="cubist")
+    for wrong in "200ms", 0, float("nan"), None:
+        with pytest.raises(trajd.ArgumentError, match="history: seconds above 0 are expected, not"):
+            trajd.Live(tmp_path / "a.live", history=wrong)
 
 
 @pytest.mark.parametrize("changes, text", [

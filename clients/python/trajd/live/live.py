@@ -28,7 +28,7 @@ _DECODE = {(3,): "cv2.imdecode(numpy.frombuffer(row, numpy.uint8), cv2.IMREAD_CO
 
 
 def _nanoseconds(seconds: float, name: str) -> int:
-    if not 0 < seconds < 1e9:
+    if not isinstance(seconds, (int, float, np.number)) or not 0 < seconds < 1e9:
         raise ArgumentError(f"{name}: seconds above 0 are expected, not {seconds!r}")
     return max(1, round(seconds * 1e9))
 
