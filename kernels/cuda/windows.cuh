@@ -99,11 +99,17 @@ __device__ __forceinline__ window_view open_alone(const trajd_cuda_bracket &brac
 {
     window_view view;
 
-    view.row_begin = __ldg(bracket.row_begin + window);
-    view.anchor = __ldg(bracket.anchor + window);
+    if (bracket.row_begin) {
+        view.row_begin = __ldg(bracket.row_begin + window);
+        view.anchor = __ldg(bracket.anchor + window);
+        view.clock.row_count = max(__ldg(bracket.row_count + window), (int64_t)0);
+    } else {
+        view.row_begin = window * bracket.dense_rows;
+        view.anchor = 0;
+        view.clock.row_count = bracket.dense_rows;
+    }
     view.unit = bracket.unit;
     view.clock.rate = bracket.rate;
-    view.clock.row_count = max(__ldg(bracket.row_count + window), (int64_t)0);
     view.clock.stamps_ns = bracket.stamps_ns ? bracket.stamps_ns + view.row_begin : NULL;
     view.clock.first_ns = view.clock.last_ns = 0;
     if (view.clock.stamps_ns && view.unit == TRAJD_GRID_NS && view.clock.row_count > 0) {
