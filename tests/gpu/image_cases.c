@@ -204,6 +204,52 @@ void image_case_make(uint64_t seed, struct image_case *made)
     }
 }
 
+/* A side that is no multiple of anything, or one of some pixels. */
+static uint32_t odd_side(struct dice *dice, uint32_t most)
+{
+    return within(dice, roll(dice, 3) ? 9 : most);
+}
+
+/* Where the resized frame lies in the output, if not as a fit says. */
+static void move(struct dice *dice, struct trajd_image_preparation *p)
+{
+    p->inner_height = within(dice, p->height + 20);
+    p->inner_width = within(dice, p->width + 20);
+    p->top = (int32_t)roll(dice, p->height + p->inner_height - 1) - (int32_t)p->inner_height + 1;
+    p->left = (int32_t)roll(dice, p->width + p->inner_width - 1) - (int32_t)p->inner_width + 1;
+}
+
+void image_case_make_resize(uint64_t seed, struct image_case *made)
+{
+    struct dice dice = {seed, 0};
+    struct image_case *c = made;
+    struct trajd_image_preparation *p = &c->preparation;
+    struct trajd_error error;
+
+    *c = (struct image_case){.frame_count = 1 + roll(&dice, IMAGE_FRAMES_MAX)};
+    c->spec.frame =
+        (struct trajd_augment_frame){odd_side(&dice, 120), odd_side(&dice, 120), 3, TRAJD_U8};
+    make_preparation(&dice, c);
+    p->source_height = odd_side(&dice, 300);
+    p->source_width = 16 * odd_side(&dice, 30);
+    p->crop.height = within(&dice, p->source_height);
+    p->crop.width = within(&dice, p->source_width);
+    p->crop.top = roll(&dice, p->source_height - p->crop.height + 1);
+    p->crop.left = roll(&dice, p->source_width - p->crop.width + 1);
+    p->filter = roll(&dice, 2) ? TRAJD_IMAGE_PILLOW_BILINEAR : TRAJD_IMAGE_TF_LANCZOS3;
+    p->pad_value = 0;
+    c->inexact = 1;
+    if (roll(&dice, 2))
+        move(&dice, p);
+    c->spec.finish.height = p->height;
+    c->spec.finish.width = p->width;
+    make_finish(&dice, c);
+    if (trajd_image_gpu_check(&c->spec, &error))
+        fail_msg("resize %llu: %s", (unsigned long long)seed, error.message);
+    c->source_bytes = trajd_image_source_bytes(p);
+    c->output_bytes = trajd_image_finish_bytes(&c->spec.finish);
+}
+
 /* Boxes of some pixels, where a draw would be larger, and inside the frame. */
 static void set_box(const struct image_case *c, uint64_t seed, uint32_t index, float *box)
 {

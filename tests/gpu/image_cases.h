@@ -23,6 +23,9 @@ struct image_case {
 /* Makes the case of a seed: checked, with parameters of all frames. */
 void image_case_make(uint64_t seed, struct image_case *made);
 
+/* The same for one resize of colour pictures: of some rows or hundreds, parts of them, beside padding. */
+void image_case_make_resize(uint64_t seed, struct image_case *made);
+
 /* The same for a random resized crop with bilinear filters: boxes of a few pixels to a whole frame. */
 enum { IMAGE_BOX_CASES = 12 };
 void image_case_make_boxes(uint64_t seed, struct image_case *made);

@@ -239,9 +239,11 @@ const char *trajd_image_variant_name(enum trajd_image_variant variant)
 /* Returns why the general kernels serve a program. */
 static const char *why_general(const struct trajd_image_program *program)
 {
-    const bool is_resize =
-        program->step_count == 1 && program->steps[0].op == TRAJD_IMAGE_OP_FILTER;
-    const char *reason = is_resize ? refuse_resize(program) : refuse_strip(program);
+    const struct trajd_image_step *step = &program->steps[0];
+    const bool is_resize = program->step_count == 1 && step->op == TRAJD_IMAGE_OP_FILTER;
+    const char *reason = !is_resize             ? refuse_strip(program)
+                         : step->has_own_tables ? refuse_crop(program)
+                                                : refuse_resize(program);
 
     return reason ? reason : "rows that do not fit into shared memory";
 }

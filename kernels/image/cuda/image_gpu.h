@@ -67,8 +67,8 @@ void trajd_image_gpu_destroy(struct trajd_image_gpu **plan);
 /* Returns the device memory that a plan holds. */
 uint64_t trajd_image_gpu_bytes(const struct trajd_image_gpu *plan);
 
-/* Returns which kernels serve the plan ("strip", "resize", "matrix", "general") and in *why the reason, both
- * constant. */
+/* Returns which kernels serve the plan ("strip", "matrix", "resize", "crop", "general") and in *why the
+ * reason, both constant. */
 const char *trajd_image_gpu_variant(const struct trajd_image_gpu *plan, const char **why);
 
 /* Returns the bytes of a frame's record, a multiple of 16. */

@@ -144,6 +144,9 @@ static void test_choice(void **state)
                                           .ratio = {1, 1}});
     assert_int_equal(choose(&kit, &hopper), TRAJD_IMAGE_CROP);
     assert_int_equal(choose(&kit, &ampere), TRAJD_IMAGE_GENERAL);
+    kit.augment.steps[0].filter = TRAJD_IMAGE_PILLOW_BICUBIC;
+    assert_int_equal(choose(&kit, &hopper), TRAJD_IMAGE_GENERAL);
+    assert_string_equal(kit.choice.why, "a filter that is not bilinear");
     free(kit.tables);
 }
 

@@ -169,6 +169,24 @@ static void test_random_requests(void **state)
     }
 }
 
+/* Few rows, narrow frames, parts of frames, padding. */
+static void test_odd_resizes(void **state)
+{
+    static const char *const names[] = {"resize", "matrix"};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        uint32_t served = 0;
+        for (uint64_t k = 0; k < request_count; k++) {
+            struct image_case image;
+            image_case_make_resize(first_request + k, &image);
+            served += check_case(&image, names[i], first_request + k);
+        }
+        print_message("%u odd resizes by %s\n", served, names[i]);
+        assert_true(served > request_count / 2 || request_count < 30);
+    }
+}
+
 /* Resizes of all shapes of the kernels. */
 static void test_resizes(void **state)
 {
@@ -230,6 +248,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_requests),
+        cmocka_unit_test(test_odd_resizes),
         cmocka_unit_test(test_resizes),
         cmocka_unit_test(test_boxes),
     };
