@@ -118,6 +118,63 @@ static void test_sums_have_a_plan(void **state)
     trajd_kernels_close(&kernels);
 }
 
+/* Sums of windows whose rows follow each other: brackets without arrays. */
+static void test_sums_of_dense_rows(void **state)
+{
+    struct {
+        int64_t offsets[2];
+        float values[12], sums[2][2];
+    } host = {.offsets = {0, 20000000}, .values = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}};
+    const float expected[2][2] = {{1 + 2, 3 + 4 + 5}, {7 + 8, 9 + 10 + 11}};
+    struct trajd_clock clock = {.rate = {100, 1}};
+    struct trajd_grid grid = {.step_count = 2};
+    struct trajd_bracket bracket = {.dense_row_count = 6};
+    struct trajd_stream sums = {.kind = TRAJD_KIND_PREVIOUS,
+                                .source_type = TRAJD_F32,
+                                .output_type = TRAJD_F32,
+                                .feature_count = 1,
+                                .row_stride_bytes = 4,
+                                .max_gap_ns = -1,
+                                .total = TRAJD_TOTAL_STEP,
+                                .total_width = 30000000,
+                                .window_stride_bytes = 8,
+                                .step_stride_bytes = 4};
+    const struct trajd_resample_request request = {.window_count = 2,
+                                                   .output_row_count = 2,
+                                                   .clock_count = 1,
+                                                   .grid_count = 1,
+                                                   .bracket_count = 1,
+                                                   .stream_count = 1,
+                                                   .clocks = &clock,
+                                                   .grids = &grid,
+                                                   .brackets = &bracket,
+                                                   .streams = &sums};
+    struct trajd_kernels *kernels = open_gpu();
+    struct trajd_kernels_plan *plan;
+    struct trajd_device_stream *stream;
+    struct trajd_device *device;
+    struct trajd_error error;
+    void *on_device;
+
+    (void)state;
+    must(trajd_device_open(0, &device, &error), &error);
+    must(trajd_device_stream_create(device, &stream, &error), &error);
+    must(trajd_device_alloc(device, sizeof host, &on_device, &error), &error);
+    grid.offsets = (void *)((char *)on_device + offsetof(__typeof__(host), offsets));
+    sums.base = (char *)on_device + offsetof(__typeof__(host), values);
+    sums.output = (char *)on_device + offsetof(__typeof__(host), sums);
+    must(trajd_kernels_plan_create(kernels, &request, NULL, &plan, &error), &error);
+    copy(on_device, &host, sizeof host, stream);
+    must(trajd_kernels_run(plan, &request, trajd_device_stream_handle(stream), &error), &error);
+    copy(&host, on_device, sizeof host, stream);
+    assert_memory_equal(host.sums, expected, sizeof expected);
+    trajd_kernels_plan_destroy(&plan);
+    trajd_device_free(device, on_device);
+    trajd_device_stream_destroy(&stream);
+    trajd_device_close(&device);
+    trajd_kernels_close(&kernels);
+}
+
 static void test_wrong_options_are_refused(void **state)
 {
     const struct trajd_kernels_options gpu = {.place = TRAJD_KERNELS_GPU, .gpu_ordinal = 99};
@@ -144,6 +201,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_requests_run_on_the_stream),
         cmocka_unit_test(test_sums_have_a_plan),
+        cmocka_unit_test(test_sums_of_dense_rows),
         cmocka_unit_test(test_wrong_options_are_refused),
     };
 
