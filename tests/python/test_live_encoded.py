@@ -10,7 +10,7 @@ import pytest
 
 import trajd
 from daemons import Daemon
-from hostile_pictures import exif, jpeg, jpeg_of_many_scans, progressive
+from hostile_pictures import exif, jpeg
 from live_replay import replay, windows_of
 from paths import ROOT
 from picture_files import png, random_frames
@@ -178,32 +178,6 @@ def test_damaged_frames(live):
     for data in (b"\xff\xd8\xff", b"\xff\xd8\xff\xd9", b"\xff\xd8\xff\xe1\0\x08Exif\0\0\xff\xd9", b"\x89PNG\r\n\x1a\n", b"\xff\xd8" + b"\xff" * 500):
         with pytest.raises(trajd.DataError, match="^rgb: the frame cannot be decoded: "):
             live.push("rgb", 0, data)
-
-
-@pytest.mark.parametrize("name, word", [("420.jpg", "end too early|more than"), ("422.jpg", "end too early|more than"),
-                                        ("444.jpg", "end too early|more than"), ("restart.jpg", "restart|end too early|more than")])
-def test_compressed_data_that_are_too_short_or_too_long(live, name, word, monkeypatch):
-    """Pillow and OpenCV show these frames, with pixels that they make up."""
-    monkeypatch.setattr(encoded_frames, "_decoder", lambda: pytest.fail("it was decoded"))
-    data = golden(name)
-    begin = data.index(b"\xff\xda") + 14
-    shorter = [data[:begin + (len(data) - begin) * part // 10] + b"\xff\xd9" for part in range(1, 10)]
-    for damaged in [*shorter, data[:-2] + bytes(2) + data[-2:]]:
-        with pytest.raises(trajd.DataError, match=f"^rgb: the frame cannot be decoded: .*({word})"):
-            live.push("rgb", 0, damaged)
-
-
-def test_no_jpeg_of_the_encoders_counts_as_damaged():
-    for path in GOLDEN.glob("*.jpg"):
-        assert trajd._core.jpeg_walk(path.read_bytes()) is None
-    for data in (jpeg(29, 42, 200, 3), jpeg(29, 42, 200, 3, restart=3), jpeg_of_many_scans(29, 42, 9, 200), progressive(29, 42, 9, 200),
-                 jpeg(29, 42, 7), jpeg(1, 1, 9), jpeg(29, 42, 200, 3, frame=0xC1)):
-        assert trajd._core.jpeg_walk(data) is None
-
-
-@pytest.mark.parametrize("data", [b"", b"\xff", b"\xff\xd8", b"\xff\xd8\xff", b"\xff\xd8\xff\xda\0\2", b"\xff\xd8\xff\xc4\0\x13" + b"\xff" * 17])
-def test_a_jpeg_of_a_few_bytes_is_damaged(data):
-    assert trajd._core.jpeg_walk(data)
 
 
 def test_without_pillow_and_opencv(live, monkeypatch):

@@ -210,11 +210,6 @@ def decode_frame():
                    "bands": bytes([RGB, 2]) + progressive(8, 8, 9), "raw": bytes([GRAY, 2]) + bytes(64)}
 
 
-def jpeg_walk():
-    made = {name: picture(name) for name in ("420.jpg", "gray.jpg", "progressive.jpg", "restart.jpg")}
-    return made | {"one": jpeg(1, 1, components=3), "scans": jpeg_of_many_scans(8, 8, 9)}
-
-
 def decode_reply():
     good = {str(count): bytes([count - 1, count, 0]) for count in (1, 2, 32)}
     return good | {"reasons": bytes([1, 2, 0]) + b"Not a JPEG file\n".ljust(160, b"\0") + b"\xff" * 160,
@@ -234,8 +229,7 @@ def image_prepare():
     return made | {"depth": bytes([40, 50, 1, 2, 0, 0, 40, 50, 7, 60, 61, 0, 0, 60, 61, 0]) + noise}
 
 
-MAKERS = (wire, layout, config, journal, checkpoint, helper_frames, resample_messages, decode_frame, jpeg_walk, decode_reply, decode_job,
-          image_prepare)
+MAKERS = (wire, layout, config, journal, checkpoint, helper_frames, resample_messages, decode_frame, decode_reply, decode_job, image_prepare)
 
 
 def corpora():

@@ -1,4 +1,3 @@
-#include "clients/python/core/jpeg_walk.h"
 #include "clients/python/core/py_core.h"
 #include "clients/python/core/py_resample.h"
 #include "proto/array_len.h"
@@ -56,28 +55,9 @@ static PyObject *gpu_uuid(PyObject *module, PyObject *argument)
     return PyUnicode_FromString(uuid);
 }
 
-static PyObject *jpeg_walk(PyObject *module, PyObject *bytes)
-{
-    const char *reason;
-    char *content;
-    Py_ssize_t size;
-
-    (void)module;
-    if (PyBytes_AsStringAndSize(bytes, &content, &size))
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS;
-    reason = trajd_jpeg_walk((const uint8_t *)content, (size_t)size);
-    Py_END_ALLOW_THREADS;
-    if (!reason)
-        Py_RETURN_NONE;
-    return PyUnicode_FromString(reason);
-}
-
 static PyMethodDef functions[] = {
     {"gpu_uuid", gpu_uuid, METH_O,
      "Returns the UUID of the GPU that this process counts as the argument."},
-    {"jpeg_walk", jpeg_walk, METH_O,
-     "Returns the damage in the compressed data of a JPEG, or None."},
     {"set_errors", set_errors, METH_O,
      "Sets the exception classes, by the number of their status."},
     {"resample", trajd_py_resample, METH_VARARGS,

@@ -15,9 +15,6 @@ def set_errors(classes: List[type]) -> None:
 def gpu_uuid(ordinal: int) -> str:
     """Returns the UUID ("GPU-...") of the GPU that this process counts as `ordinal`. Raises NotFound, Unsupported."""
 
-def jpeg_walk(data: bytes) -> Optional[str]:
-    """Returns what is damaged in the compressed data of a JPEG. None: nothing, or it is progressive and not looked through."""
-
 def resample(streams: Tuple[tuple, ...], targets: Any, empty: Any) -> Tuple[Tuple[Any, Any], ...]:
     """Resamples streams on one grid of targets, and returns (result, mask) of each.
 

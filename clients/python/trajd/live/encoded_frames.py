@@ -10,7 +10,6 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
 import numpy as np
 
-from .. import _core
 from ..errors import DataError
 
 # A marker: of a segment; or the first one behind a scan's data, in which 0xFF 0x00 is a value and D0 to D7 are restarts
@@ -178,9 +177,6 @@ def decode(name: str, data: bytes, rules: Rules, shape: Tuple[int, ...], dtype: 
     if header.shape != shape or header.bits != 8 * dtype.itemsize:
         raise ValueError(f"{name}: a frame has the shape {list(shape)} and {8 * dtype.itemsize} bits a value, not {list(header.shape)} "
                          f"and {header.bits}")
-    damage = _core.jpeg_walk(data) if header.encoding == "jpeg" else None
-    if damage is not None:
-        raise DataError(f"{name}: the frame cannot be decoded: {damage}")
     library = _decoder()
     if library is None:
         raise ImportError(f"{name}: a frame in {header.encoding.upper()} needs Pillow with libjpeg-turbo (pip install pillow) or OpenCV "

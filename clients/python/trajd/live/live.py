@@ -166,8 +166,8 @@ class Live:
 
         A frame of a camera is an array of pixels, upright and with red first. Where the recordings hold JPEG or PNG
         files, it may come as the bytes that the recorder would write: this thread decodes them with Pillow or OpenCV,
-        while others run, and turns the pixels as the layout says. Damage to the compressed data of a progressive
-        JPEG is not noticed.
+        while others run, and turns the pixels as the layout says. A JPEG whose compressed data are damaged, with headers
+        and end marker intact, is not noticed by these libraries.
 
         Raises NotFound for a name that is not in `streams`, ValueError or TypeError for a row of another shape or of
         numbers that the stream's type does not hold, DataError for damaged bytes of a frame, and ImportError where
