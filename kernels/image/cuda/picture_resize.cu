@@ -130,11 +130,13 @@ __device__ __forceinline__ void wait_for(ring_view &ring, uint32_t count)
     }
 }
 
-/* Gives the item's chunks below `count` back. Every lane arrives: racecheck does not follow one that
+/* Gives the item's chunks below `count` back, also those between the rows of a tile and the next one: a
+ * barrier that nobody waits for could go through two phases and hang the next one. Every lane arrives: racecheck does not follow one that
  * arrives for its warp. */
 __device__ __forceinline__ void release(ring_view &ring, uint32_t count)
 {
     while (ring.released.count < count) {
+        wait_for(ring, ring.released.count + 1);
         barrier_arrive(&ring.head->empty[ring.released.slot]);
         step_on(ring.released, ring.chunks);
     }
