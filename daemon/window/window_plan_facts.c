@@ -176,12 +176,10 @@ const char *trajd_window_plan_quarantine(const struct trajd_window_plan *plan,
 void trajd_plan_texts_add(const struct trajd_window_plan *plan, struct trajd_plan_texts *texts,
                           const char *line)
 {
-    char named[512];
-
-    snprintf(named, sizeof named, "%s%s%s%s", plan->is_member ? "dataset " : "",
-             plan->is_member ? plan->dataset->name : "", plan->is_member ? ": " : "", line);
-    if (texts->count < TRAJD_PLAN_TEXTS_MAX)
-        texts->list[texts->count] = strdup(named);
+    if (texts->count < TRAJD_PLAN_TEXTS_MAX &&
+        asprintf(&texts->list[texts->count], "%s%s%s%s", plan->is_member ? "dataset " : "",
+                 plan->is_member ? plan->dataset->name : "", plan->is_member ? ": " : "", line) < 0)
+        texts->list[texts->count] = NULL;
     texts->count++;
 }
 

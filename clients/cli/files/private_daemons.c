@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -71,6 +72,18 @@ static bool is_running(const char *folder, const char *name)
     return is_held;
 }
 
+/* Adds a daemon that runs, if there is room for it and for its path. */
+static void add_running(struct private_daemons *daemons, const char *name)
+{
+    char endpoint[PRIVATE_PATH_SIZE];
+
+    if (daemons->count == PRIVATE_DAEMONS_MAX || !is_running(daemons->folder, name) ||
+        snprintf(endpoint, sizeof endpoint, "%s/%s/run", daemons->folder, name) >=
+            (int)sizeof endpoint)
+        return;
+    strcpy(daemons->endpoints[daemons->count++], endpoint);
+}
+
 void private_daemons_find(struct private_daemons *daemons)
 {
     struct dirent **entries;
@@ -80,11 +93,8 @@ void private_daemons_find(struct private_daemons *daemons)
     const int found =
         is_private(daemons->folder) ? scandir(daemons->folder, &entries, NULL, alphasort) : -1;
     for (int i = 0; i < found; i++) {
-        if (entries[i]->d_name[0] != '.' && daemons->count < PRIVATE_DAEMONS_MAX &&
-            is_running(daemons->folder, entries[i]->d_name) &&
-            snprintf(daemons->endpoints[daemons->count], PRIVATE_PATH_SIZE, "%s/%s/run",
-                     daemons->folder, entries[i]->d_name) < PRIVATE_PATH_SIZE)
-            daemons->count++;
+        if (entries[i]->d_name[0] != '.')
+            add_running(daemons, entries[i]->d_name);
         free(entries[i]);
     }
     if (found >= 0)

@@ -155,7 +155,7 @@ static void keep(struct trajd_shape_plan *plan)
 enum trajd_status trajd_shape_plan_take(const struct trajd_resample_request *request, int gpu,
                                         struct trajd_shape_plan **plan, struct trajd_error *error)
 {
-    struct trajd_kernels *kernels;
+    struct trajd_kernels *kernels = NULL;
     struct shape_key key;
     enum trajd_status status = gpu == TRAJD_PY_HOST ? select_kernels(request, &kernels, error)
                                                     : open_gpu(gpu, &kernels, error);

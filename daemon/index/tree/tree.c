@@ -121,7 +121,7 @@ static enum trajd_status add_attribute(struct decoder *d, char **fields, uint32_
 
 static enum trajd_status read_line(struct decoder *d, char *line)
 {
-    char *fields[FIELDS_MAX];
+    char *fields[FIELDS_MAX] = {NULL};
     const uint32_t count = split(line, fields);
 
     if (count > FIELDS_MAX || strlen(fields[0]) != 1)
