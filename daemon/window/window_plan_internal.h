@@ -27,6 +27,12 @@ uint64_t trajd_plan_anchor_fraction(const struct trajd_window_plan *plan,
 void trajd_plan_texts_add(const struct trajd_window_plan *plan, struct trajd_plan_texts *texts,
                           const char *line);
 void trajd_plan_texts_clear(struct trajd_plan_texts *texts);
+enum { TRAJD_PLAN_REACH_SIZE = 96 };
+/* Returns whether the anchor and the steps of a target span more than the longest episode, so that
+ * no window is without padding. Then the text has both lengths: "reach over 50 s, and ...". */
+bool trajd_plan_reaches_out(const struct trajd_window_plan *plan,
+                            const struct trajd_plan_target *target,
+                            char text[TRAJD_PLAN_REACH_SIZE]);
 
 /* ---- window_plan_output.c ---- */
 

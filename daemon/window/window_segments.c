@@ -151,6 +151,10 @@ static enum trajd_status check_missing(const struct trajd_window_plan *plan,
 static enum trajd_status no_windows(const struct trajd_window_plan *plan, struct trajd_error *error)
 {
     const struct trajd_index *index = plan->dataset->index;
+    const bool is_padding_limited =
+        plan->spec->pad_before != TRAJD_SPEC_PAD_ANY || plan->spec->pad_after != TRAJD_SPEC_PAD_ANY;
+    char reach[TRAJD_PLAN_REACH_SIZE] = "";
+    uint32_t t = 0;
 
     if (plan->spec->select.filter) {
         bool known = false;
@@ -161,10 +165,15 @@ static enum trajd_status no_windows(const struct trajd_window_plan *plan, struct
                                    "filter: no mask %s lists an episode of dataset %s",
                                    plan->spec->select.filter, plan->dataset->name);
     }
+    while (is_padding_limited && t < plan->target_count &&
+           !trajd_plan_reaches_out(plan, &plan->targets[t], reach))
+        t++;
     return trajd_error_set(
         error, TRAJD_ERR_DATA, 0,
-        "filter, where, episodes, split, ranges and pad leave no window of %u usable episodes%s%s",
-        plan->found_count - plan->quarantined.count,
+        "filter, where, episodes, split, ranges and pad leave no window of %u usable episodes"
+        "%s%s%s%s%s%s",
+        plan->found_count - plan->quarantined.count, *reach ? "; the steps of " : "",
+        *reach ? plan->outputs[plan->targets[t].output_index].name : "", *reach ? " " : "", reach,
         plan->quarantined.count ? "; others are quarantined, the first: " : "",
         plan->quarantined.count && plan->quarantined.list[0] ? plan->quarantined.list[0] : "");
 }

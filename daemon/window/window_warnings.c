@@ -68,6 +68,22 @@ static void warn_of_rate(struct trajd_window_plan *plan, const struct trajd_plan
             source_hz, grid_hz, grid_hz / source_hz, source_hz);
 }
 
+/* Warns where steps reach further than the longest episode is long: some of them lie outside the
+ * episode in every window. Outputs of several sources get one warning. */
+static void warn_of_reach(struct trajd_window_plan *plan, uint32_t t)
+{
+    const struct trajd_plan_target *target = &plan->targets[t];
+    const struct trajd_plan_output *output = &plan->outputs[target->output_index];
+    char reach[TRAJD_PLAN_REACH_SIZE];
+
+    if (!output->is_hidden && (!t || target[-1].output_index != target->output_index) &&
+        trajd_plan_reaches_out(plan, target, reach))
+        trajd_window_plan_warn(plan,
+                               "%s: its steps %s: each window has steps outside its episode, where "
+                               "is_pad is true; is `at:` too far, or is ms missing?",
+                               output->name, reach);
+}
+
 /* Returns whether an output takes rows of the clock. */
 static bool is_clock_used(const struct trajd_window_plan *plan, uint32_t clock)
 {
@@ -233,6 +249,7 @@ void trajd_window_plan_find_warnings(struct trajd_window_plan *plan)
     for (uint32_t t = 0; t < plan->target_count; t++) {
         if (plan->targets[t].stream_index == TRAJD_PLAN_ABSENT)
             continue;
+        warn_of_reach(plan, t);
         warn_of_rate(plan, &plan->targets[t]);
         warn_of_quaternions(plan, &plan->targets[t]);
     }

@@ -15,12 +15,30 @@ const char *trajd_role_name(enum trajd_role role)
     return roles[role];
 }
 
+/* Refuses [-1, 0], and says how its range is written. */
+static enum trajd_status refuse_list(struct trajd_spec_parser *p,
+                                     const struct trajd_yaml_node *node)
+{
+    const struct trajd_yaml_node *from = node->children, *to = from ? from->next : NULL;
+    struct trajd_spec_range range;
+    char text[64] = "";
+
+    if (node->child_count == 2 && from->value && to->value)
+        snprintf(text, sizeof text, "%s..%s", from->value, to->value);
+    return trajd_yaml_error(
+        p->yaml, node, p->error, "steps are a range, not a list: write %s",
+        *text && !trajd_spec_range_parse(text, &range) ? text : "FROM..TO, for example -1..0");
+}
+
 static enum trajd_status read_range(struct trajd_spec_parser *p, const struct trajd_yaml_node *node,
                                     struct trajd_spec_range *range)
 {
     const char *text, *wrong;
-    enum trajd_status status = trajd_yaml_string(p->yaml, node, &text, p->error);
+    enum trajd_status status;
 
+    if (node->kind == TRAJD_YAML_SEQUENCE)
+        return refuse_list(p, node);
+    status = trajd_yaml_string(p->yaml, node, &text, p->error);
     if (status)
         return status;
     wrong = trajd_spec_range_parse(text, range);

@@ -297,7 +297,12 @@ static void test_invalid_feeds(void **state)
         {"anchor: {clock: arm}, outputs: {obs: {from: cam, at: 0, kind: mean}}", "needs width:"},
         {"anchor: {clock: camera}, pad: {before: 0, after: 0}, outputs: {action: {from: cam, at: "
          "0..200}}",
-         "leave no window"},
+         "leave no window of 2 usable episodes; the steps of action reach over 201 rows, and the "
+         "longest episode has 90 rows"},
+        {"anchor: {clock: camera}, pad: {before: 0}, outputs: {now: {from: cam, at: 0}, obs: "
+         "{from: "
+         "arm, at: -500..0 @ 10}}",
+         "the steps of obs reach over 50 s, and the longest episode lasts 2.99 s"},
         {"anchor: {clock: arm}, outputs: {action: {from: cam, at: 3ms..5ms @ 100}}",
          "the range has no step or more than 65536 steps"},
         {"anchor: {clock: arm}, outputs: {action: {from: cam, at: 0s..656s @ 100}}",
@@ -641,12 +646,47 @@ static void test_limits_of_rates(void **state)
     }
 }
 
+/* Steps that span more than the longest episode: each window has padding. */
+static void test_steps_that_reach_too_far(void **state)
+{
+    static const char words[] = "each window has steps outside its episode";
+    static const struct {
+        const char *feed;
+        uint32_t count;
+    } cases[] = {
+        {"anchor: {clock: camera}, outputs: {action: {from: cam, at: -45..44}}", 0},
+        {"anchor: {clock: camera}, outputs: {action: {from: cam, at: -45..45}}", 1},
+        {"anchor: {clock: camera}, outputs: {action: {from: cam, at: 89}}", 0},
+        {"anchor: {clock: camera}, outputs: {action: {from: cam, at: 90}}", 1},
+        {"anchor: {clock: camera}, outputs: {x: {from: wrench, at: -90..0}}", 1},
+        {"anchor: {clock: camera}, outputs: {x: {from: arm, at: -2s..0s @ 50}}", 0},
+        {"anchor: {clock: camera}, outputs: {x: {from: arm, at: -3s..0s @ 50}}", 1},
+        {"anchor: {rate: 10}, outputs: {x: {from: arm, at: -29..0}}", 0},
+        {"anchor: {rate: 10}, outputs: {x: {from: arm, at: -30..0}}", 1},
+    };
+    struct fixture *f = *state;
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        if (count_warnings(f, cases[i].feed, words) != cases[i].count)
+            fail_msg("%s: not %u", cases[i].feed, cases[i].count);
+    assert_int_equal(
+        count_warnings(f, "anchor: {clock: camera}, outputs: {action: {from: cam, at: -1..1000}}",
+                       "action: its steps reach over 1002 rows, and the longest episode has 90 "
+                       "rows: "),
+        1);
+    assert_int_equal(
+        count_warnings(f, "anchor: {clock: camera}, outputs: {x: {from: arm, at: -500..0 @ 10}}",
+                       "x: its steps reach over 50 s, and the longest episode lasts 2.99 s: "),
+        1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_where_an_assumed_rate_matters, make_fixture,
                                         free_fixture),
         cmocka_unit_test_setup_teardown(test_limits_of_rates, make_fixture, free_fixture),
+        cmocka_unit_test_setup_teardown(test_steps_that_reach_too_far, make_fixture, free_fixture),
         cmocka_unit_test_setup_teardown(test_a_slower_grid_meets_the_rows, make_fixture,
                                         free_fixture),
         cmocka_unit_test_setup_teardown(test_anchor_steps_on_another_clock, make_fixture,
