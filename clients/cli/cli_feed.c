@@ -110,6 +110,20 @@ bool cli_has_endpoint(const struct cli_feed_arguments *arguments)
     return arguments->endpoint || (environment && *environment);
 }
 
+bool cli_service_runs(void)
+{
+    return !access(CLI_SERVICE_ENDPOINT "/feed.sock", F_OK);
+}
+
+int cli_fail_without_daemon(const struct private_daemons *found)
+{
+    return cli_fail("no daemon runs: neither at " CLI_SERVICE_ENDPOINT
+                    " nor a private one of yours in %s. Keep the feed open in Python "
+                    "(trajd.open), or run `trajd --config CONFIG`; --endpoint DIR names a daemon "
+                    "elsewhere",
+                    found->folder);
+}
+
 /* Returns the endpoint to connect to, and the private daemons that run if none is named. The only
  * one is meant if no service runs. */
 static const char *choose_endpoint(const struct cli_feed_arguments *arguments,
@@ -119,7 +133,7 @@ static const char *choose_endpoint(const struct cli_feed_arguments *arguments,
     if (cli_has_endpoint(arguments))
         return arguments->endpoint;
     private_daemons_find(found);
-    if (found->count != 1 || !access(CLI_SERVICE_ENDPOINT "/feed.sock", F_OK))
+    if (found->count != 1 || cli_service_runs())
         return NULL;
     fprintf(stderr, "trajctl: private daemon %s\n", found->endpoints[0]);
     return found->endpoints[0];
@@ -146,7 +160,9 @@ struct trajd_client *cli_connect(const struct cli_feed_arguments *arguments, boo
                                                   .client_name = "trajctl",
                                                   .timeout_ms = 3000,
                                                   .reconnect = reconnect};
-    if (trajd_client_connect(&options, &client, &error))
+    if (!cli_has_endpoint(arguments) && !found.count && !cli_service_runs())
+        cli_fail_without_daemon(&found);
+    else if (trajd_client_connect(&options, &client, &error))
         fail_to_connect(&found, &error);
     return client;
 }

@@ -26,6 +26,12 @@ bool cli_parse_feed(int argc, char **argv, const char *const *known,
 /* Returns whether an option or the environment names the daemon. */
 bool cli_has_endpoint(const struct cli_feed_arguments *arguments);
 
+/* Returns whether a daemon has, or has had, a socket at CLI_SERVICE_ENDPOINT. */
+bool cli_service_runs(void);
+struct private_daemons;
+/* Prints that no daemon runs, after private_daemons_find found none, and what starts one. Returns
+ * CLI_FAILED. */
+int cli_fail_without_daemon(const struct private_daemons *found);
 /* Connects to the daemon. If none is named and no service runs, it is the private daemon of this
  * user if only one runs, which a line on stderr says. Returns NULL after it printed an error. */
 struct trajd_client *cli_connect(const struct cli_feed_arguments *arguments, bool reconnect);

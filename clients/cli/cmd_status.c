@@ -374,14 +374,12 @@ static int show_found(const struct cli_feed_arguments *arguments)
     uint32_t count = 0;
 
     private_daemons_find(&found);
-    if (!access(CLI_SERVICE_ENDPOINT "/feed.sock", F_OK))
+    if (cli_service_runs())
         endpoints[count++] = CLI_SERVICE_ENDPOINT;
     for (uint32_t i = 0; i < found.count; i++)
         endpoints[count++] = found.endpoints[i];
     if (!count)
-        return cli_fail("no daemon runs: neither at " CLI_SERVICE_ENDPOINT
-                        " nor a private one of yours in %s. --endpoint DIR names another one",
-                        found.folder);
+        return cli_fail_without_daemon(&found);
     if (count > 1)
         return show_list(arguments, endpoints, count);
     struct cli_feed_arguments one = *arguments;

@@ -27,6 +27,8 @@ struct validation {
     const char *path; /* the path that is being examined */
     const struct trajd_index *index;
     uint64_t findings;
+    struct examine_finding flips; /* the first of a stream; count: over all episodes */
+    uint32_t flipped_episodes;    /* 0: flips is empty */
     struct frame_check_counts frames;
     const char *idle_output; /* the file of `--idle`; NULL: none */
     struct examine_idle_rule idle;
@@ -71,12 +73,50 @@ static void json_finding(struct validation *validation, const struct examine_fin
     trajd_json_close_object(json);
 }
 
+/* Prints the collected sign flips of a stream as one finding. */
+static void flush_flips(struct validation *validation)
+{
+    struct examine_finding finding = validation->flips;
+    char text[1024];
+
+    if (!validation->flipped_episodes)
+        return;
+    snprintf(
+        text, sizeof text,
+        "%" PRIu64 " time%s a quaternion changes its sign, in %u episode%s, first in %s: %s at "
+        "row %" PRId64 " (slerp takes the shorter arc)",
+        finding.count, trajd_plural(finding.count), validation->flipped_episodes,
+        trajd_plural(validation->flipped_episodes), finding.file, finding.episode, finding.row);
+    finding.file = finding.episode = NULL;
+    finding.text = text;
+    validation->flipped_episodes = 0;
+    validation->findings++;
+    print_finding(validation, &finding);
+}
+
+/* Collects the sign flips of a stream, which may be in all episodes. */
+static void add_flips(struct validation *validation, const struct examine_finding *finding)
+{
+    const uint64_t before = validation->flipped_episodes ? validation->flips.count : 0;
+
+    if (!validation->flipped_episodes++)
+        validation->flips = *finding;
+    validation->flips.count = before + finding->count;
+}
+
 static void on_finding(void *context, const struct examine_finding *finding)
 {
     struct validation *validation = context;
 
     if (validation->is_ignored[finding->rule])
         return;
+    if (validation->flipped_episodes &&
+        (!finding->stream || strcmp(finding->stream, validation->flips.stream)))
+        flush_flips(validation);
+    if (finding->rule == EXAMINE_SIGN_FLIPS && !validation->json) {
+        add_flips(validation, finding);
+        return;
+    }
     validation->findings++;
     (validation->json ? json_finding : print_finding)(validation, finding);
 }
@@ -174,6 +214,7 @@ static int validate_path(struct validation *validation, const char *path)
             examine_lengths(&validation->files, path, index, on_finding, validation, &error))
             on_finding(validation, &(struct examine_finding){EXAMINE_UNREADABLE, path, NULL, NULL,
                                                              -1, 1, error.message});
+        flush_flips(validation);
         result = check_frames(validation, index);
         if (validation->idle_output)
             result |= write_idle(validation, index);

@@ -490,6 +490,9 @@ def test_status_and_stats_find_private_daemons(node):
         pytest.skip("a daemon runs at /run/trajd/main")
     none = status()
     assert none.returncode == 1 and f"nor a private one of yours in {node.runtime}/trajd-{os.geteuid()}" in none.stderr
+    for command in (("explain", "train", "--window", "0"), ("stats", "train"), ("metrics",), ("bench", "train"), ("recv", "train")):
+        done = subprocess.run([TRAJCTL, *command], env=node.env, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 1 and done.stderr == none.stderr and "run `trajd --config CONFIG`" in done.stderr, done.stderr
     first = node.ensure()[0]
     one = status()
     assert one.returncode == 0 and one.stdout.startswith(f"{first}\ntrajd ") and "feed " in one.stdout, one.stderr
@@ -498,6 +501,9 @@ def test_status_and_stats_find_private_daemons(node):
         done = subprocess.run([TRAJCTL, *command], env=node.env, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0 and done.stdout and done.stderr == f"trajctl: private daemon {first}\n", done.stderr
     private = node.runtime / f"trajd-{os.geteuid()}"
+    done = subprocess.run([TRAJCTL, "doctor", "--seconds", "0", "--json"], env=node.env, capture_output=True, text=True, timeout=60)
+    (text,) = [one["text"] for one in json.loads(done.stdout)["findings"] if one["topic"] == "daemon"]
+    assert f"1 private daemon of yours runs in {private}" in text
     private.chmod(0o770)
     assert "no daemon runs" in status().stderr, "others may have made what is there"
     private.chmod(0o700)

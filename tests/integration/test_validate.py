@@ -78,6 +78,10 @@ def negate(data):
     data[71:] *= -1
 
 
+def negate_some(data):
+    data[20:50] *= -1
+
+
 def freeze(data):
     data[10:90] = data[10]
 
@@ -102,6 +106,23 @@ def test_rules_of_an_episode(tmp_path, rule, name, change, stream, row, count):
     assert status == 1 and [f["rule"] for f in found] == [rule], found
     assert (found[0]["episode"], found[0]["stream"], found[0]["row"], found[0]["count"]) == ("demo_1", stream, row, count)
     assert validate(tmp_path, "--ignore", rule) == (0, [])
+
+
+def test_sign_flips_of_all_episodes_are_one_line(tmp_path):
+    """JSON has one finding an episode."""
+    write(tmp_path / "one.hdf5", lambda group: replace(group, "quat", negate))
+    with h5py.File(tmp_path / "one.hdf5", "r+") as file:
+        replace(file["data/demo_0"], "quat", negate_some)
+        replace(file["data/demo_0"], "pos", nan)
+    status, found = validate(tmp_path)
+    flips = [(f["episode"], f["row"], f["count"]) for f in found if f["rule"] == "sign-flips"]
+    assert status == 1 and flips == [("demo_0", 20, 2), ("demo_1", 71, 1)], found
+    done = subprocess.run([TRAJCTL, "validate", "--layout", tmp_path / "bad.yaml", tmp_path / "one.hdf5"], capture_output=True, text=True,
+                          timeout=60)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("sign-flips")]
+    assert len(lines) == 1 and done.stdout.endswith("2 findings\n") and done.returncode == 1, done.stdout
+    assert lines[0].endswith("quat: in " + str(tmp_path / "one.hdf5") + ": 3 times a quaternion changes its sign, in 2 episodes, first in "
+                             "one.hdf5: demo_0 at row 20 (slerp takes the shorter arc)")
 
 
 def test_dropped_rows_leave_a_gap(tmp_path):

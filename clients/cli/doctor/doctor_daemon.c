@@ -7,7 +7,9 @@
 
 #include "clients/c/trajd.h"
 #include "clients/cli/doctor/doctor_checks.h"
+#include "clients/cli/files/private_daemons.h"
 #include "daemon/base/yaml.h"
+#include "proto/plural.h"
 
 #define DEFAULT_ENDPOINT "/run/trajd/main"
 
@@ -119,6 +121,24 @@ static void check_status(struct doctor_report *report, const char *endpoint,
     free(json);
 }
 
+/* Tells how many private daemons run, where no service does. */
+static void add_private(struct doctor_report *report)
+{
+    static struct private_daemons found;
+
+    private_daemons_find(&found);
+    if (found.count)
+        doctor_add(report, DOCTOR_OK, "daemon",
+                   "none runs at " DEFAULT_ENDPOINT "; %u private daemon%s of yours run%s in %s "
+                   "(trajctl status)",
+                   found.count, trajd_plural(found.count), found.count == 1 ? "s" : "",
+                   found.folder);
+    else
+        doctor_add(report, DOCTOR_OK, "daemon",
+                   "none runs at " DEFAULT_ENDPOINT ", and TRAJD_ENDPOINT is not set: trajd.open() "
+                   "starts a private daemon");
+}
+
 void doctor_check_daemon(struct doctor_report *report, const struct doctor_options *options)
 {
     const char *given = options->endpoint ? options->endpoint : getenv("TRAJD_ENDPOINT"),
@@ -132,9 +152,7 @@ void doctor_check_daemon(struct doctor_report *report, const struct doctor_optio
     struct trajd_error error;
 
     if (endpoint != given && access(endpoint, F_OK)) {
-        doctor_add(report, DOCTOR_OK, "daemon",
-                   "none runs at " DEFAULT_ENDPOINT ", and TRAJD_ENDPOINT is not set: trajd.open() "
-                   "starts a private daemon");
+        add_private(report);
         return;
     }
     if (trajd_client_connect(&connect, &client, &error))
