@@ -328,13 +328,15 @@ __device__ __forceinline__ bool walk_values(const team &team, const STREAM &stre
                                             out.step_stride_bytes};
         const bool rare = walk_run<S, O, V>(stream, entries, run, vector, writer);
         suspect |= rare;
-        if (!LOOKS || !rare)
-            continue;
+        if constexpr (LOOKS) {
+            if (!rare)
+                continue;
 #pragma unroll 1
-        for (uint32_t i = 0, t = run.first; i < run.count; i++, t += run.stride)
-            if (look_closer<S, O, V>(stream.scale, stream.offset, stream.edge, entries[t], vector,
-                                     writer.at(t)))
-                out.mask.mark(t);
+            for (uint32_t i = 0, t = run.first; i < run.count; i++, t += run.stride)
+                if (look_closer<S, O, V>(stream.scale, stream.offset, stream.edge, entries[t],
+                                         vector, writer.at(t)))
+                    out.mask.mark(t);
+        }
     }
     return suspect;
 }

@@ -179,7 +179,7 @@ static struct {
 int main(void)
 {
     for (size_t i = 0; i < sizeof frames; i++)
-        frames[0][i] = (uint8_t)(i * 2654435761U >> 24);
+        frames[i / sizeof *frames][i % sizeof *frames] = (uint8_t)(i * 2654435761U >> 24);
     measure_finish(TRAJD_IMAGE_CHW, TRAJD_F32, "unit");
     measure_finish(TRAJD_IMAGE_CHW, TRAJD_F32, "imagenet");
     measure_finish(TRAJD_IMAGE_HWC, TRAJD_F32, "unit");

@@ -37,6 +37,8 @@ static struct trajd_array array_of_head(const uint8_t *head)
 }
 
 /* Reads every byte of the rows, so that a sanitizer sees a span that is too long. */
+static volatile unsigned sink; /* so that the rows are read */
+
 static unsigned sum_rows(const struct trajd_row_bytes *rows, uint64_t count)
 {
     unsigned sum = 0;
@@ -50,7 +52,6 @@ static unsigned sum_rows(const struct trajd_row_bytes *rows, uint64_t count)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct trajd_encoded_reader *reader;
-    static volatile unsigned sink;
     const struct trajd_row_bytes *rows;
     struct trajd_array array;
     uint64_t done;
