@@ -69,12 +69,55 @@ static enum trajd_status no_common_stamp(const struct trajd_live *live, struct t
                            live->clocks[live->anchor_clock].name);
 }
 
+static enum trajd_status not_complete(const struct trajd_live *live,
+                                      const struct trajd_live_input *input, int64_t stamp_ns,
+                                      struct trajd_error *error)
+{
+    const int64_t first_ns = trajd_live_ring_stamp(&input->ring, input->seen.begin);
+
+    return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0,
+                           "%s: its first row is stamped %" PRId64
+                           " ns after a row of another stream on clock %s, and an anchor needs "
+                           "rows with one stamp: push all rows of one tick with one stamp",
+                           input->name, first_ns - stamp_ns, live->clocks[input->clock].name);
+}
+
+/* Returns whether the row that the stream has nearest to a stamp is of the same tick, with a stamp of
+ * its own: half an interval away at most. */
+static bool is_near_miss(const struct trajd_live *live, const struct trajd_live_input *input,
+                         uint64_t after, int64_t stamp_ns)
+{
+    const int64_t most_ns = live->clocks[input->clock].interval_ns / 2;
+    const int64_t before_ns = after > input->seen.begin
+                                  ? stamp_ns - trajd_live_ring_stamp(&input->ring, after - 1)
+                                  : INT64_MAX;
+    const int64_t after_ns =
+        after < input->seen.end ? trajd_live_ring_stamp(&input->ring, after) - stamp_ns : INT64_MAX;
+
+    return before_ns && (before_ns <= most_ns || after_ns <= most_ns);
+}
+
+/* Explains why a stream has no row at or before the stamp that the search has come to. One near miss
+ * may be a first tick of which a row is still on its way. */
+static enum trajd_status no_more_rows(const struct trajd_live *live,
+                                      const struct trajd_live_input *input, int64_t stamp_ns,
+                                      uint32_t near_misses, struct trajd_error *error)
+{
+    if (near_misses > 1)
+        return no_common_stamp(live, error);
+    if (input->seen.is_cut)
+        return trajd_live_too_far(live, input, error);
+    return near_misses ? not_complete(live, input, stamp_ns, error)
+                       : trajd_live_not_yet(input, stamp_ns, error);
+}
+
 /* Goes back from *anchor_ns to the last stamp that all streams on the anchor's clock have. Threads
  * push the streams of a row one after another, and a row that is not complete is no anchor. */
 static enum trajd_status find_common_stamp(struct trajd_live *live, int64_t *anchor_ns,
                                            struct trajd_error *error)
 {
-    uint32_t agreed = 0;
+    const int64_t t_ns = *anchor_ns;
+    uint32_t agreed = 0, near_misses = 0;
 
     for (uint32_t turn = 0; turn < MOST_TURNS && agreed < live->lead_count; turn++) {
         agreed = 0;
@@ -88,10 +131,10 @@ static enum trajd_status find_common_stamp(struct trajd_live *live, int64_t *anc
             if (is_left_out(input))
                 continue;
             after = trajd_live_ring_after(&input->ring, input->seen, *anchor_ns);
-            if (after == input->seen.begin && input->seen.is_cut)
-                return trajd_live_too_far(live, input, error);
+            if (*anchor_ns != t_ns) /* it is the stamp of a row */
+                near_misses += is_near_miss(live, input, after, *anchor_ns);
             if (after == input->seen.begin)
-                return trajd_live_not_yet(input, *anchor_ns, error);
+                return no_more_rows(live, input, *anchor_ns, near_misses, error);
             input->anchor_row = after - 1;
             stamp_ns = trajd_live_ring_stamp(&input->ring, after - 1);
             if (stamp_ns != *anchor_ns)

@@ -458,6 +458,32 @@ def test_streams_of_one_clock_without_a_common_stamp(tmp_path):
         live.observation(800_000_005)
 
 
+@pytest.mark.parametrize("ticks", [2, 10, 47, 60, 400])
+@pytest.mark.parametrize("apart_ns", [2000, 10**6, 10**7, 2 * 10**7])
+def test_rows_of_one_tick_with_stamps_of_their_own(tmp_path, apart_ns, ticks):
+    """Each of four streams is stamped when it is pushed. The advice does not depend on how many rows there are."""
+    names = ["q", "p", "r", "s"]
+    outputs = [{**OUTPUT, "name": f"obs/{name}", "sources": [{**SOURCE, "stream": place}]} for place, name in enumerate(names)]
+    live = trajd.Live(by_hand(tmp_path / "a.live", streams=[{**STREAM, "name": name} for name in names], outputs=outputs))
+    for tick in range(ticks):
+        for place, name in enumerate(names):
+            live.push(name, tick * 10**8 + place * apart_ns, [1, 2])
+        with pytest.raises(trajd.DataError if tick else trajd.Timeout, match="push all rows of one tick with one stamp"):
+            live.observation(tick * 10**8 + 4 * apart_ns)
+
+
+def test_a_stream_that_starts_later_is_waited_for(tmp_path):
+    """Its first row came before that of the other stream in the same tick: the next call finds both."""
+    live = trajd.Live(by_hand(tmp_path / "a.live"))
+    for step in range(3):
+        live.push("q", step * 10**8, [1, 2])
+    live.push("p", 3 * 10**8, [1, 2])
+    with pytest.raises(trajd.Timeout, match="p: no row at or before 199000000 ns has come yet: its first row is stamped 0.100 s after"):
+        live.observation(3 * 10**8 + 10**7)
+    live.push("q", 3 * 10**8, [1, 2])
+    assert live.observation(3 * 10**8 + 10**7).anchor_ns == 299_000_000
+
+
 HOUR_NS = 3600 * 10**9
 TIMES = {**SOURCE, "rule": "times"}
 OTHER = {"name": "other", "rate": None, "interval_ns": 2 * 10**8, "shift_ns": 0}
