@@ -102,12 +102,18 @@ static void check_steps(struct trajd_live_reader *reader, const struct trajd_yam
     const struct trajd_live *live = reader->live;
     const int64_t last = output->from + output->step_count - 1;
 
+    if (last > 0 && !reader->status)
+        reader->status = trajd_yaml_error(
+            reader->yaml, node, reader->error,
+            "output %s: its steps reach beyond the anchor, to rows that a robot does not have yet: "
+            "end them at 0 in the feed, and save the description again",
+            output->name);
     for (uint32_t s = output->first_source; s < live->source_count && !reader->status; s++) {
         if (live->sources[s].rule == TRAJD_LIVE_TIMES && !output->rate.num)
             trajd_live_wrong(reader, node, "rule: times need a rate");
         else if (live->sources[s].rule == TRAJD_LIVE_ANCHORS &&
-                 !(output->rate.num && live->anchor_rate.num) &&
-                 (last > 0 || (output->from < 0 && !live->lead_count)))
+                 !(output->rate.num && live->anchor_rate.num) && output->from < 0 &&
+                 !live->lead_count)
             trajd_live_wrong(reader, node, "rule: the stamps of these anchors are not known");
     }
 }

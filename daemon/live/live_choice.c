@@ -21,9 +21,20 @@ static const char *why_no_frames(const struct trajd_window_plan *plan, uint32_t 
     return NULL;
 }
 
+const struct trajd_plan_grid *trajd_live_grid(const struct trajd_window_plan *plan,
+                                              uint32_t output_index)
+{
+    uint32_t t = 0;
+
+    while (plan->targets[t].output_index != output_index)
+        t++;
+    return &plan->grids[plan->brackets[plan->targets[t].bracket_index].grid_index];
+}
+
 const char *trajd_live_left_out(const struct trajd_window_plan *plan, uint32_t output_index)
 {
     const struct trajd_spec_output *output = &plan->spec->outputs[output_index];
+    const struct trajd_plan_grid *grid;
 
     if (output->role == TRAJD_ROLE_ACTION)
         return "an action is what the policy predicts";
@@ -33,6 +44,10 @@ const char *trajd_live_left_out(const struct trajd_window_plan *plan, uint32_t o
         return "role goal: it lies in the future of the episode";
     if (output->returns.is_given)
         return "a return adds rows of the future";
+    grid = trajd_live_grid(plan, output_index);
+    if (grid->from + grid->step_count > 1)
+        return "at: its steps reach beyond the anchor (lookahead), to rows that a robot does not "
+               "have yet: end at 0";
     return why_no_frames(plan, output_index);
 }
 
@@ -67,16 +82,6 @@ static enum trajd_status add_streams(struct trajd_live_choice *choice, uint32_t 
     return TRAJD_OK;
 }
 
-const struct trajd_plan_grid *trajd_live_grid(const struct trajd_window_plan *plan,
-                                              uint32_t output_index)
-{
-    uint32_t t = 0;
-
-    while (plan->targets[t].output_index != output_index)
-        t++;
-    return &plan->grids[plan->brackets[plan->targets[t].bracket_index].grid_index];
-}
-
 /* Returns whether the steps lie at the stamps of other anchors than the window's. */
 static bool reads_anchors(const struct trajd_window_plan *plan, const struct trajd_plan_grid *grid)
 {
@@ -84,27 +89,32 @@ static bool reads_anchors(const struct trajd_window_plan *plan, const struct tra
            (grid->from != 0 || grid->step_count > 1);
 }
 
-/* Checks the steps of each target. On the robot the stamps of later anchors are not known. */
-static enum trajd_status check_steps(struct trajd_live_choice *choice, uint32_t o,
-                                     struct trajd_error *error)
+/* Returns whether a target of the output has steps at the stamps of earlier anchors. */
+static bool needs_ticks(const struct trajd_window_plan *plan, uint32_t output)
 {
-    const struct trajd_window_plan *plan = choice->plan;
-    const struct trajd_spec_output *output = &plan->spec->outputs[o];
-
     for (uint32_t t = 0; t < plan->target_count; t++) {
         const struct trajd_plan_bracket *bracket = &plan->brackets[plan->targets[t].bracket_index];
-        const struct trajd_plan_grid *grid = &plan->grids[bracket->grid_index];
-        if (plan->targets[t].output_index != o || !reads_anchors(plan, grid))
-            continue;
-        choice->needs_ticks = true;
-        if (grid->from + grid->step_count > 1)
-            return trajd_error_set(
-                error, TRAJD_ERR_UNSUPPORTED, 0,
-                "line %u: outputs.%s: a step after the anchor lies at a stamp of the anchor's "
-                "clock that is not known on the robot: end at 0, or give the steps a rate",
-                output->line, output->name);
+        if (plan->targets[t].output_index == output &&
+            reads_anchors(plan, &plan->grids[bracket->grid_index]))
+            return true;
     }
-    return TRAJD_OK;
+    return false;
+}
+
+/* Refuses a feed without an output for a robot. Names the first observation and why it is none. */
+static enum trajd_status no_outputs(const struct trajd_window_plan *plan, struct trajd_error *error)
+{
+    for (uint32_t o = 0; o < plan->visible_count; o++) {
+        const struct trajd_spec_output *output = &plan->spec->outputs[o];
+        if (output->role == TRAJD_ROLE_OBS)
+            return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                                   "feed %s has no output of role obs that can be built as rows "
+                                   "come: line %u: outputs.%s: %s",
+                                   plan->spec->feed_name, output->line, output->name,
+                                   trajd_live_left_out(plan, o));
+    }
+    return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "feed %s has no output of role obs",
+                           plan->spec->feed_name);
 }
 
 static bool has_stream_on(const struct trajd_live_choice *choice, int64_t clock)
@@ -126,9 +136,7 @@ enum trajd_status trajd_live_choose(const struct trajd_window_plan *plan,
         if (!trajd_live_left_out(plan, o))
             choice->outputs[choice->output_count++] = o;
     if (!choice->output_count)
-        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                               "feed %s has no output of role obs that can be built as rows come",
-                               plan->spec->feed_name);
+        return no_outputs(plan, error);
     for (uint32_t i = choice->output_count, n = 0; n < i; n++) {
         const struct trajd_plan_output *output = &plan->outputs[choice->outputs[n]];
         if (output->transform && output->transform->reference_count)
@@ -136,8 +144,7 @@ enum trajd_status trajd_live_choose(const struct trajd_window_plan *plan,
     }
     for (uint32_t i = 0; i < choice->output_count && !status; i++) {
         status = add_streams(choice, choice->outputs[i], error);
-        if (!status)
-            status = check_steps(choice, choice->outputs[i], error);
+        choice->needs_ticks = choice->needs_ticks || needs_ticks(plan, choice->outputs[i]);
     }
     if (plan->anchor_clock >= 0)
         find_or_add(choice->clocks, &choice->clock_count, TRAJD_LIVE_MAX_STREAMS + 1,

@@ -262,6 +262,42 @@ def test_the_demonstration_dataset(daemon, demo_file, name):
     assert live.left_out == {"actions": "an action is what the policy predicts"}
 
 
+AHEAD = """
+datasets: {{lab: {{path: {0}/lab.hdf5, layout: {0}/lab.yaml}}}}
+feeds:
+  some:
+    dataset: lab
+    global_batch: 16
+    rate: 20
+    anchor: {{clock: arm}}
+    outputs:
+      seen:  {{from: q, at: -1..0}}
+      ahead: {{from: q, at: 0..9, lookahead: 10s}}
+      timed: {{from: q, at: "0ms..100ms @ 40", lookahead: 1s}}
+  none:
+    dataset: lab
+    global_batch: 16
+    anchor: {{clock: arm}}
+    outputs:
+      ahead: {{from: q, at: 0..9, lookahead: 10s}}
+"""
+
+
+def test_observations_with_rows_after_the_anchor_are_left_out(daemon, lab):
+    one = daemon(AHEAD.format(lab[0]))
+    with trajd.connect(one.endpoint, feed="some") as feed:
+        with pytest.warns(trajd.DataWarning, match="observations have no output ahead: at: its steps reach beyond the anchor"):
+            live = trajd.Live(feed)
+    assert set(live.left_out) == {"ahead", "timed"} and set(live.streams) == {"q"}
+    assert live.left_out["ahead"].startswith("at: its steps reach beyond the anchor (lookahead), to rows that a robot does not have")
+    live.push("q", 10**9, lab[1][0]["q"][0])
+    with pytest.raises(trajd.ArgumentError, match="ahead is not part of an observation: see Live.left_out"):
+        live.observation(10**9).raw("ahead")
+    with trajd.connect(one.endpoint, feed="none") as feed:
+        with pytest.raises(trajd.Error, match="no output of role obs that can be built .*outputs.ahead: at: its steps reach beyond the anchor"):
+            trajd.Live(feed)
+
+
 RECORDED = sorted(path.name for path in RECORDINGS.glob("*.hdf5"))
 
 
@@ -760,6 +796,7 @@ def test_names_and_times_that_are_wrong(tmp_path):
     ({"outputs": [{**OUTPUT, "scale": [1.0], "offset": [0.0]}]}, "one number for each column"),
     ({"outputs": [{**OUTPUT, "sources": [{**SOURCE, "columns": 3}]}]}, "columns: the stream has another number"),
     ({"outputs": [{**OUTPUT, "sources": [{**SOURCE, "kind": "cubic"}]}]}, "cubic"),
+    ({"outputs": [{**OUTPUT, "from": 0}]}, "output obs/q: its steps reach beyond the anchor, to rows that a robot does not have yet"),
     ({"outputs": [{**OUTPUT, "from": -10**9}]}, "more than 2^24 rows"),
     ({"clocks": [{**DOCUMENT["clocks"][0], "interval_ns": 2**61}], "outputs": [{**OUTPUT, "from": -200, "rate": None}]},
      "steps beyond 2^61 ns"),

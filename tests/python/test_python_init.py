@@ -46,6 +46,14 @@ def test_a_feed_opens_with_the_style_of_the_preset(daemon, tmp_path, style):
             assert least - 1e-5 <= values.min() and values.max() <= most + 1e-5 and values.std() > 0, (key, values.min(), values.max())
 
 
+def test_robomimics_observations_are_said_to_need_rows_that_a_robot_does_not_have(tmp_path):
+    write_episodes(tmp_path / "arm", episodes=2, rows=12)
+    for style in STYLES:
+        text = init(style, tmp_path / "arm", tmp_path / f"{style}.yaml")
+        has_note = re.search(r"# As robomimic trains, observations have rows after the anchor .*\n +# have them: for trajd.Live end them at 0", text)
+        assert bool(has_note) == (style == "robomimic") == ("at: 0..9, lookahead: 10s" in text), text
+
+
 def test_act_has_the_pictures_of_its_trainer(daemon, tmp_path):
     frames = [random_frames(6, 24, 32, e) for e in range(2)]
     (tmp_path / "arm").mkdir()

@@ -53,7 +53,9 @@ static const struct config_preset presets[] = {
      .observations = "0..9, lookahead: 10s",
      .actions = "0..9",
      .pad = "{before: 0, after: any, with: edge}",
-     .image = "robomimic"},
+     .image = "robomimic",
+     .note = "As robomimic trains, observations have rows after the anchor (1..9). A robot cannot\n"
+             "    # have them: for trajd.Live end them at 0, for example at: -9..0."},
 };
 /* two observations and a horizon of 16 that begins with the first of them, as diffusion_policy */
 static const struct config_preset no_preset = {.name = "",

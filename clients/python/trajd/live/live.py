@@ -14,6 +14,7 @@ from .. import _core
 from ..connect import open as open_feed
 from ..errors import ArgumentError, DataWarning, Error, MissingFile, NotFound
 from ..feed import Feed
+from ..left_out import level_of_caller
 from ..styles import STYLES
 from . import description, encoded_frames
 from .observation import NUMPY, Frame, Observation, Stream
@@ -97,6 +98,9 @@ class Live:
               latency of the clock and 20 ms. Where the anchor is t_ns itself, the newest row of all streams. Default:
               three rows and the latency of the fastest stream that has rows, and 200 ms
 
+    `left_out` has the outputs of the feed that no observation has, with the reason of each: actions, and what needs
+    rows after the anchor. A DataWarning names those of role obs.
+
     All stamps are integers in ns of one clock, as the recorder would write them: the latencies and offsets of the
     layout are applied here. Memory is allocated once and does not grow (README.md of clients/live).
 
@@ -131,6 +135,10 @@ class Live:
                          for stream in document["streams"] if "encoded" in stream}
         roles = {output["name"]: output["role"] for output in document["outputs"]}
         self._frame = Frame(self._core.outputs(), roles, document["left_out"], style)
+        for one in document["left_out"]:
+            if one["role"] == "obs":
+                warnings.warn(f"{source}: observations have no output {one['name']}: {one['reason']}", DataWarning,
+                              stacklevel=level_of_caller())
         self._latency_ns = {one["name"]: _latency_ns(document["clocks"][one["clock"]]) for one in document["streams"]}
         self._told: Set[Tuple[str, str]] = set()
         self._looked_ns: Optional[int] = None
