@@ -12,7 +12,8 @@ bool doctor_run(const struct doctor_options *options)
     has_daemon = doctor_check_programs(&report, daemon, sizeof daemon);
     doctor_check_gpu(&report, uuid);
     doctor_check_machine(&report);
-    doctor_check_files(&report, options->config, runtime, sizeof runtime);
+    doctor_check_files(&report, has_daemon ? daemon : NULL, options->config, runtime,
+                       sizeof runtime);
     doctor_check_daemon(&report, options);
     if (has_daemon && options->seconds)
         doctor_check_feed(&report, daemon, runtime, uuid, options->seconds);

@@ -17,10 +17,10 @@ bool doctor_check_programs(struct doctor_report *report, char *daemon, size_t si
 void doctor_check_gpu(struct doctor_report *report, char uuid[DOCTOR_UUID_SIZE]);
 /* Processors, memory, limits of the process, shared memory. */
 void doctor_check_machine(struct doctor_report *report);
-/* The folders of private daemons and of indexes, and the datasets of the configuration. Writes the
- * folder for private daemons. */
-void doctor_check_files(struct doctor_report *report, const char *config, char *runtime,
-                        size_t size);
+/* The folders of private daemons and of indexes, and the datasets and feeds of the configuration;
+ * the feeds by the program `daemon`, if there is one. Writes the folder for private daemons. */
+void doctor_check_files(struct doctor_report *report, const char *daemon, const char *config,
+                        char *runtime, size_t size);
 /* The daemon at the endpoint. */
 void doctor_check_daemon(struct doctor_report *report, const struct doctor_options *options);
 /* Starts a daemon in a new folder below `runtime`, and reads a feed for that time. `uuid` "": no

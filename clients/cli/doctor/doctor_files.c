@@ -8,13 +8,17 @@
 #include <unistd.h>
 
 #include "clients/cli/doctor/doctor_checks.h"
+#include "clients/cli/doctor/doctor_process.h"
 #include "daemon/config/config.h"
 #include "proto/array_len.h"
 #include "proto/plural.h"
 
 #define GIB 1073741824.0
 
-enum { FOLDERS_MAX = 16 }; /* that are open at the same time while a tree is walked */
+enum {
+    FOLDERS_MAX = 16,      /* that are open at the same time while a tree is walked */
+    PLANS_BYTES = 1 << 18, /* of the output of --check */
+};
 
 struct filesystem {
     const char *name;
@@ -130,7 +134,8 @@ static int add_size(const char *path, const struct stat *found, int kind, struct
     return 0;
 }
 
-static void check_dataset(struct doctor_report *report, const struct trajd_config *config,
+/* Returns whether the dataset can be read. */
+static bool check_dataset(struct doctor_report *report, const struct trajd_config *config,
                           const struct trajd_config_dataset *dataset)
 {
     const struct filesystem *filesystem = find_filesystem(dataset->path);
@@ -140,7 +145,7 @@ static void check_dataset(struct doctor_report *report, const struct trajd_confi
     if (access(dataset->path, R_OK) || nftw(dataset->path, add_size, FOLDERS_MAX, 0)) {
         doctor_add(report, DOCTOR_FAIL, "data", "%s: %s: %s", dataset->name, dataset->path,
                    strerror(errno));
-        return;
+        return false;
     }
     doctor_add(report, tree_bytes > share ? DOCTOR_SLOW : DOCTOR_OK, "data",
                "%s: %.2f GiB on %s%s%s; memory.store holds %.2f GiB of its rows%s", dataset->name,
@@ -152,10 +157,29 @@ static void check_dataset(struct doctor_report *report, const struct trajd_confi
                    ? ". Rows that do not fit are read again in each epoch; only the streams of the "
                      "feeds count. `trajctl status` of a running daemon shows them as \"evicted\"."
                    : "");
+    return true;
 }
 
-static void check_config(struct doctor_report *report, const char *path)
+/* Plans all feeds as `trajctl check` does, and reports the error that it prints. */
+static void check_plans(struct doctor_report *report, const char *daemon, const char *config)
 {
+    static const char mark[] = " error: ";
+    static char output[PLANS_BYTES];
+    const char *const arguments[] = {daemon,        "--config", config, "--check",
+                                     "--log-level", "error",    NULL};
+
+    if (doctor_read_output(arguments, output, sizeof output)) {
+        doctor_add(report, DOCTOR_OK, "plans", "all feeds of %s can be made (trajctl check)",
+                   config);
+        return;
+    }
+    const char *found = strstr(output, mark), *text = found ? found + strlen(mark) : output;
+    doctor_add(report, DOCTOR_FAIL, "plans", "%s: %.*s", config, (int)strcspn(text, "\n"), text);
+}
+
+static void check_config(struct doctor_report *report, const char *daemon, const char *path)
+{
+    bool has_data = true;
     struct trajd_config *config = NULL;
     struct trajd_error error;
 
@@ -167,16 +191,18 @@ static void check_config(struct doctor_report *report, const char *path)
                config->dataset_count, trajd_plural(config->dataset_count), config->feed_count,
                trajd_plural(config->feed_count));
     for (uint32_t i = 0; i < config->dataset_count; i++)
-        check_dataset(report, config, &config->datasets[i]);
+        has_data &= check_dataset(report, config, &config->datasets[i]);
+    if (daemon && has_data)
+        check_plans(report, daemon, path);
     trajd_config_destroy(&config);
 }
 
-void doctor_check_files(struct doctor_report *report, const char *config, char *runtime,
-                        size_t size)
+void doctor_check_files(struct doctor_report *report, const char *daemon, const char *config,
+                        char *runtime, size_t size)
 {
     find_runtime(runtime, size);
     check_runtime(report, runtime);
     check_cache(report);
     if (config)
-        check_config(report, config);
+        check_config(report, daemon, config);
 }
