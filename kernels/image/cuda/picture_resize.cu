@@ -130,9 +130,9 @@ __device__ __forceinline__ void wait_for(ring_view &ring, uint32_t count)
     }
 }
 
-/* Gives the item's chunks below `count` back, also those between the rows of a tile and the next one: a
- * barrier that nobody waits for could go through two phases and hang the next one. Every lane arrives: racecheck does not follow one that
- * arrives for its warp. */
+/* Gives the item's chunks below `count` back, also those between the rows of a tile and the next one. It
+ * waits for each: a barrier that nobody waits for could go through two phases, and hang the next one.
+ * Every lane arrives: racecheck does not follow one that arrives for its warp. */
 __device__ __forceinline__ void release(ring_view &ring, uint32_t count)
 {
     while (ring.released.count < count) {
