@@ -245,3 +245,20 @@ def test_what_cannot_be(tmp_path):
         (tmp_path / "bad.json").write_text(text, errors="surrogateescape")
         with pytest.raises(ValueError, match=re.escape(f"{tmp_path}/bad.json: ") + message):
             Stats.load(tmp_path / "bad.json")
+
+
+def test_states_of_other_shapes_are_said():
+    part = {"kind": "plain", "relative": True, "first": 0, "count": 2, "output_first": 0, "output_count": 2, "reference_first": 0}
+    chain = {"id": "x", "columns": 2, "output_columns": 2, "reference_columns": 2, "frame": "anchor", "step": "anchor", "parts": [part]}
+    figures = {name: np.zeros(2) for name in ("mean", "std", "min", "max")}
+    stats = trajd.Stats({"actions": figures}, chains={"actions": chain}, fingerprints={"actions": "0"})
+    chunk, states = np.arange(48.0).reshape(3, 8, 2), np.arange(12.0).reshape(3, 2, 2)
+    made = stats.to_robot("actions", chunk, states[:, -1])
+    np.testing.assert_array_equal(made, chunk + states[:, -1:])
+    np.testing.assert_array_equal(stats.to_robot("actions", chunk[0], states[0, -1]), made[0])
+    np.testing.assert_array_equal(stats.to_robot("actions", chunk, states[0, -1]), chunk + states[0, -1])
+    np.testing.assert_array_equal(stats.to_policy("actions", made, states[:, -1]), chunk)
+    for steps, state in ((chunk, states), (chunk[:, 0], states[:, -1]), (chunk[0, 0], states[0, -1]), (chunk, states[:2, -1])):
+        for call in (stats.to_robot, stats.to_policy):
+            with pytest.raises(ValueError, match=r"their state is \[B, D\] at the anchor: take state\[:, -1\] of one \[B, T, D\], and chunk"):
+                call("actions", steps, state)

@@ -224,16 +224,22 @@ class Chain:
             raise ValueError(f"{what} needs {columns} columns, and has {array.shape[-1] if array.ndim else 'none'}")
         return array
 
-    def _origin(self, state: Any) -> dict[int, np.ndarray]:
+    def _origin(self, state: Any, x: np.ndarray) -> dict[int, np.ndarray]:
         if not self.reference_columns:
             return {}
         if state is None:
             raise ValueError(f"this output is relative to a state: pass its {self.reference_columns} columns")
-        return self._of_reference(self._check("the state", state, self.reference_columns)[..., None, :])
+        array = self._check("the state", state, self.reference_columns)
+        steps, states = x.shape[:-2], array.shape[:-1]
+        if x.ndim < 2 or len(states) > len(steps) or any(n not in (1, m) for n, m in zip(states[::-1], steps[::-1])):
+            raise ValueError(f"the steps are {list(x.shape)} and the state is {list(array.shape)}, but steps are [B, T, D] and their "
+                             "state is [B, D] at the anchor: take state[:, -1] of one [B, T, D], and chunk[..., None, :] of "
+                             "a single step")
+        return self._of_reference(array[..., None, :])
 
     def _steps(self, made: Callable[[np.ndarray, Mapping[int, np.ndarray]], np.ndarray], x: np.ndarray,
                state: Any, is_inverse: bool) -> np.ndarray:
-        origin = self._origin(state)
+        origin = self._origin(state, x)
         if not (self.before and origin):
             return made(x, origin)
         steps = []

@@ -353,7 +353,8 @@ class Stats(Mapping[str, Mapping[str, np.ndarray]]):
     def to_policy(self, name: str, rows: Any, state: Any = None) -> np.ndarray:
         """Makes what the feed delivers of recorded rows [..., T, columns]: the chain of the output, then its norm.
 
-        `state` is the row [..., columns] of `relative_to:` at the anchor, as recorded. Computes in float64. Returns
+        `state` is the row of `relative_to:` at the anchor, as recorded: [B, D] for rows [B, T, D], [D] for rows [T, D].
+        Computes in float64. Returns
         float64 for float64, and float32 for all other types. Raises ValueError for other widths."""
         chain = self._chains.get(name)
         made = chain.forward(rows, state) if chain else np.asarray(rows, dtype=np.float64)
@@ -362,7 +363,9 @@ class Stats(Mapping[str, Mapping[str, np.ndarray]]):
     def to_robot(self, name: str, chunk: Any, state: Any = None) -> np.ndarray:
         """The inverse of to_policy: returns rows [..., T, columns] as they were recorded, of what a policy gives.
 
-        `state` is that of the robot when the policy was asked. Quaternions have w >= 0."""
+        `state` is that of the robot when the policy was asked: [B, D] for a chunk [B, T, D], and [D] for [T, D]. Of
+        states [B, T, D] take state[:, -1], and of a single step chunk[..., None, :]. Raises ValueError for other
+        shapes. Quaternions have w >= 0."""
         chain = self._chains.get(name)
         made = np.asarray(chunk, dtype=np.float64)
         made = made if self._is_recorded(name) else self.unnormalize(name, made)
