@@ -38,8 +38,10 @@ static enum trajd_status take(struct trajd_live *live, struct trajd_live_input *
     if (stamp_ns <= newest_ns)
         return refuse(input, newest_ns - stamp_ns, error);
     if (newest_ns != INT64_MIN &&
-        is_off_rate(live->clocks[input->clock].rate, stamp_ns - newest_ns))
+        is_off_rate(live->clocks[input->clock].rate, stamp_ns - newest_ns)) {
         count(&input->off_rate);
+        __atomic_store_n(&input->off_rate_ns, stamp_ns - newest_ns, __ATOMIC_RELAXED);
+    }
     if (input->has_pictures &&
         (status = trajd_live_picture_take(live, (uint32_t)(input - live->inputs),
                                           trajd_live_ring_begin(&input->ring), row, error)))
@@ -79,13 +81,14 @@ void trajd_live_get_counts(const struct trajd_live *live, uint32_t stream,
 {
     const struct trajd_live_input *input = &live->inputs[stream];
 
-    *counts =
-        (struct trajd_live_counts){.taken = __atomic_load_n(&input->ring.pushed, __ATOMIC_RELAXED),
-                                   .late = __atomic_load_n(&input->late, __ATOMIC_RELAXED),
-                                   .repeated = __atomic_load_n(&input->repeated, __ATOMIC_RELAXED),
-                                   .busy = __atomic_load_n(&input->busy, __ATOMIC_RELAXED),
-                                   .off_rate = __atomic_load_n(&input->off_rate, __ATOMIC_RELAXED),
-                                   .newest_ns = trajd_live_ring_newest(&input->ring)};
+    *counts = (struct trajd_live_counts){
+        .taken = __atomic_load_n(&input->ring.pushed, __ATOMIC_RELAXED),
+        .late = __atomic_load_n(&input->late, __ATOMIC_RELAXED),
+        .repeated = __atomic_load_n(&input->repeated, __ATOMIC_RELAXED),
+        .busy = __atomic_load_n(&input->busy, __ATOMIC_RELAXED),
+        .off_rate = __atomic_load_n(&input->off_rate, __ATOMIC_RELAXED),
+        .off_rate_ns = __atomic_load_n(&input->off_rate_ns, __ATOMIC_RELAXED),
+        .newest_ns = trajd_live_ring_newest(&input->ring)};
 }
 
 void trajd_live_reset(struct trajd_live *live)

@@ -57,6 +57,7 @@ struct trajd_live_input {
     struct trajd_live_ring ring; /* [push] */
     uint32_t is_pushing;         /* [push] */
     uint64_t late, repeated, busy, off_rate; /* [push] */
+    int64_t off_rate_ns;                     /* [push] */
     /* [observe]: rows of the ring, and copies of [first, first + count) */
     struct trajd_live_rows seen;
     uint64_t anchor_row, earlier_row; /* of a lead */

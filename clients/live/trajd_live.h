@@ -95,7 +95,8 @@ struct trajd_live_counts {
     /* taken rows whose distance to the row before differs from the recording's rate by more than
      * half a row; 0 where the recordings have stamps */
     uint64_t off_rate;
-    int64_t newest_ns; /* the newest row, latency applied; INT64_MIN: none */
+    int64_t off_rate_ns; /* the distance of the last of these rows; 0: none */
+    int64_t newest_ns;   /* the newest row, latency applied; INT64_MIN: none */
 };
 
 /* Thread-safe at any time. */

@@ -706,12 +706,31 @@ def test_another_rate_than_recorded_is_said(tmp_path):
     assert live.state()["q"]["off_rate"] == 69
 
 
+@pytest.mark.parametrize("distance_ns, text", [
+    (2 * 10**8, "the last of them came after 200 ms. Steps that are rows then"),
+    (10**5, "the last of them came after 0.1 ms: stamps are in ns, are these in another unit? Steps that are rows then"),
+    (10**2, "the last of them came after 0.0001 ms: stamps are in ns, are these in another unit?"),
+    (10**11, "the last of them came after 100000 ms: stamps are in ns, are these in another unit?"),
+])
+def test_the_distance_of_rows_at_another_rate_is_said(tmp_path, distance_ns, text):
+    """100, 0.1 and 0.0001 ms are 10 Hz in ns, us and ms."""
+    live = trajd.Live(by_hand(tmp_path / "a.live"))
+    for step in range(3):
+        for name in ("q", "p"):
+            live.push(name, distance_ns * step, [1, 2])
+    with pytest.warns(trajd.DataWarning, match=re.escape(text)):
+        live.observation(distance_ns * 2)
+
+
 @pytest.mark.parametrize("row, error, text", [
     ([1, 2, 3], ValueError, r"q: a row has the shape \[2\], not \[3\]"),
     (1.0, ValueError, r"not \[\]$"),
     ([[1], [2]], ValueError, r"not \[2, 1\]: pass numpy.reshape\(row, \[2\]\)"),
-    (["a", "b"], (TypeError, ValueError), "Cannot cast|could not convert"),
-    ([1j, 2], TypeError, "Cannot cast"),
+    (["a", "b"], TypeError, r"^q: a row is an array of numbers, not \['a', 'b'\]$"),
+    ("abc", TypeError, "^q: a row is an array of numbers, not 'abc'$"),
+    (None, TypeError, "^q: a row is an array of numbers, not None$"),
+    ([[1], [1, 2]], ValueError, "^q: the row is no array: "),
+    ([1j, 2], TypeError, "^q: Cannot cast"),
 ])
 def test_rows_of_another_shape_or_type(tmp_path, row, error, text):
     live = trajd.Live(by_hand(tmp_path / "a.live"))

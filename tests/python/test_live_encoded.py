@@ -119,6 +119,17 @@ def test_bytes_come_as_any_buffer(live):
         assert live.push("rgb", row * ROW_NS, kind(golden("420.jpg")))
 
 
+def test_an_array_of_the_bytes_of_a_file_is_decoded(live):
+    """cv2.imencode gives one, and np.frombuffer."""
+    pytest.importorskip("PIL")
+    for row, kind in enumerate((bytes, lambda data: np.frombuffer(data, np.uint8))):
+        for name, data in (("rgb", golden("420.jpg")), ("depth", golden("depth.png"))):
+            assert live.push(name, row * ROW_NS, kind(data))
+    assert live.state()["rgb"]["taken"] == live.state()["depth"]["taken"] == 2
+    with pytest.raises(trajd.DataError, match="^rgb: the frame cannot be decoded: "):
+        live.push("rgb", 2 * ROW_NS, np.frombuffer(golden("420.jpg")[:500], np.uint8))
+
+
 def test_frames_of_another_kind(live):
     with pytest.raises(ValueError, match=re.escape("rgb: a frame has the shape [29, 42, 3] and 8 bits a value, not [20, 30, 3] and 8")):
         live.push("rgb", 0, png(random_frames(1, 20, 30, 2)[0]))
@@ -142,8 +153,10 @@ def test_frames_of_another_kind(live):
     with pytest.raises(TypeError, match=f"pixels: the recordings hold pixels, so frames come as arrays of uint8 .20, 30, 3., upright and "
                                         f"with red first, {line}$"):
         live.push("pixels", 0, golden("rgb.png"))
+    with pytest.raises(TypeError, match=f"pixels: the recordings hold pixels, .*{line}$"):
+        live.push("pixels", 0, np.frombuffer(golden("rgb.png"), np.uint8))
     with pytest.raises(ValueError, match="encoded frames come as bytes"):
-        live.push("rgb", 0, np.frombuffer(golden("420.jpg"), np.uint8))
+        live.push("rgb", 0, list(golden("420.jpg")))
     assert all(counts["newest_ns"] is None for counts in live.state().values())
 
 

@@ -200,10 +200,10 @@ static PyObject *live_counts(PyObject *object, PyObject *argument)
     if (stream >= trajd_live_stream_count(live))
         return PyErr_Format(PyExc_IndexError, "there is no stream with the number %lu", stream);
     trajd_live_get_counts(live, (uint32_t)stream, &counts);
-    return Py_BuildValue("(KKKKKL)", (unsigned long long)counts.taken,
+    return Py_BuildValue("(KKKKKLL)", (unsigned long long)counts.taken,
                          (unsigned long long)counts.late, (unsigned long long)counts.repeated,
                          (unsigned long long)counts.busy, (unsigned long long)counts.off_rate,
-                         (long long)counts.newest_ns);
+                         (long long)counts.newest_ns, (long long)counts.off_rate_ns);
 }
 
 static PyObject *live_reset(PyObject *object, PyObject *unused)
@@ -224,7 +224,7 @@ static PyMethodDef live_methods[] = {
     {"observe", live_observe, METH_VARARGS,
      "observe(t_ns, is_partial): returns the anchor's time and the bytes of an observation."},
     {"counts", live_counts, METH_O,
-     "Returns (taken, late, repeated, busy, off_rate, newest_ns) of a stream."},
+     "Returns (taken, late, repeated, busy, off_rate, newest_ns, off_rate_ns) of a stream."},
     {"reset", live_reset, METH_NOARGS, "Begins a new episode."},
     {NULL, NULL, 0, NULL},
 };

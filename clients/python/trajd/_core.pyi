@@ -107,7 +107,7 @@ class Live:
         """Takes the bytes of a row. Returns False where it is late, repeated or pushed by two threads."""
     def observe(self, t_ns: int, is_partial: bool) -> Tuple[int, bytearray]:
         """Returns the anchor's time and the bytes of an observation. Raises Timeout, DataError and NotFound."""
-    def counts(self, stream: int) -> Tuple[int, int, int, int, int, int]:
+    def counts(self, stream: int) -> Tuple[int, int, int, int, int, int, int]:
         """Returns (taken, late, repeated, busy, off_rate, newest_ns) of a stream."""
     def reset(self) -> None:
         """Begins a new episode."""

@@ -5,6 +5,7 @@ import difflib
 import operator
 import os
 import re
+import reprlib
 import warnings
 from typing import Any, Dict, Mapping, Optional, Set, Tuple, Union
 
@@ -19,7 +20,7 @@ from ..styles import STYLES
 from . import description, encoded_frames
 from .observation import NUMPY, Frame, Observation, Stream
 
-_COUNTS = ("taken", "late", "repeated", "busy", "off_rate", "newest_ns")
+_COUNTS = ("taken", "late", "repeated", "busy", "off_rate", "newest_ns", "off_rate_ns")
 _LOOK_NS = 10**9  # between two looks at the streams, of the observations' times
 _STOPPED_NS = 10**9  # a stream without a row for so long, and for ten of its intervals, is said to have stopped
 _NO_STAMP = -2**63
@@ -47,6 +48,17 @@ def _latency_ns(clock: Mapping[str, Any]) -> int:
     return max(0, int(clock.get("latency_ns", -clock["shift_ns"])))
 
 
+def _numbers(name: str, row: Any) -> "np.ndarray[Any, Any]":
+    """Returns a row as an array. Raises ValueError for lists of different lengths, and TypeError for what has no numbers."""
+    try:
+        array = np.asarray(row)
+    except ValueError as error:
+        raise ValueError(f"{name}: the row is no array: {error}") from None
+    if array.dtype.kind not in "biufcV":  # V: ml_dtypes
+        raise TypeError(f"{name}: a row is an array of numbers, not {reprlib.repr(row)}")
+    return array
+
+
 def _convert(name: str, array: "np.ndarray[Any, Any]", stream: Stream, dtype: "np.dtype[Any]") -> "np.ndarray[Any, Any]":
     """Returns a row in the type of the stream. Raises ValueError for numbers that it does not hold, and TypeError for
     a kind of numbers that it does not take."""
@@ -61,8 +73,11 @@ def _convert(name: str, array: "np.ndarray[Any, Any]", stream: Stream, dtype: "n
         if int(array.min()) < low or int(array.max()) > high:
             raise ValueError(f"{name}: a row of {dtype} has numbers from {low} to {high}, not {array.min()} to {array.max()}")
         return array.astype(dtype)
-    with np.errstate(over="ignore"):
-        made = array.astype(dtype, casting="same_kind")
+    try:
+        with np.errstate(over="ignore"):
+            made = array.astype(dtype, casting="same_kind")
+    except TypeError as error:
+        raise TypeError(f"{name}: {error}") from None
     if (np.isinf(made) & np.isfinite(array)).any():
         raise ValueError(f"{name}: {dtype} does not hold a number of the row: it would become infinite")
     return made
@@ -173,7 +188,7 @@ class Live:
         are rounded to the float type of the stream. bf16 takes ml_dtypes.bfloat16, or uint16 with the bits.
 
         A frame of a camera is an array of pixels, upright and with red first. Where the recordings hold JPEG or PNG
-        files, it may come as the bytes that the recorder would write: this thread decodes them with Pillow or OpenCV,
+        files, it may come as the bytes that the recorder would write, or as a uint8 array [N] of them: this thread decodes them with Pillow or OpenCV,
         while others run, and turns the pixels as the layout says. A JPEG whose compressed data are damaged, with headers
         and end marker intact, is not noticed by these libraries.
 
@@ -183,7 +198,9 @@ class Live:
         place, dtype, shape = self._place(name)
         if isinstance(row, (bytes, bytearray, memoryview)) and shape != (0,):
             row = self._decode(name, bytes(row))
-        array = np.asarray(row)
+        array = _numbers(name, row)
+        if array.dtype == np.uint8 and array.ndim == 1 and len(shape) == 3:  # np.frombuffer of a file, or cv2.imencode
+            array = self._decode(name, array.tobytes())
         if array.dtype != dtype:
             array = _convert(name, array, self.streams[name], dtype)
         if array.shape != shape:
@@ -194,7 +211,7 @@ class Live:
         t_ns = _stamp(t_ns)
         taken: bool = self._core.push(place, t_ns, array.tobytes())
         if not taken:
-            self._tell_refused(name, self._core.counts(place)[-1] + self.streams[name].latency_ns - t_ns)
+            self._tell_refused(name, self._core.counts(place)[_COUNTS.index("newest_ns")] + self.streams[name].latency_ns - t_ns)
         return taken
 
     def observation(self, t_ns: int, *, partial: bool = False) -> Observation:
@@ -221,7 +238,7 @@ class Live:
         before the first row of an episode."""
         found: Dict[str, Dict[str, Optional[int]]] = {}
         for name, (place, _, _) in self._places.items():
-            found[name] = dict(zip(_COUNTS, self._core.counts(place)))
+            found[name] = dict(zip(_COUNTS[:-1], self._core.counts(place)))
             if found[name]["newest_ns"] == _NO_STAMP:
                 found[name]["newest_ns"] = None
         return found
@@ -241,9 +258,12 @@ class Live:
         for name, counts in state.items():
             interval_ns, newest_ns = self.streams[name].interval_ns, counts["newest_ns"]
             if counts["off_rate"]:
+                distance_ns = self._core.counts(self._places[name][0])[_COUNTS.index("off_rate_ns")]
+                ask = "" if interval_ns / 500 < distance_ns < interval_ns * 500 else ": stamps are in ns, are these in another unit?"
                 self._tell(name, "rate", f"{counts['off_rate']} of {counts['taken']} rows came at another distance than "
-                                         f"{interval_ns / 1e6:.6g} ms, the rate of the recordings. Steps that are "
-                                         "rows then lie at other times than in training")
+                                         f"{interval_ns / 1e6:.6g} ms, the rate of the recordings; the last of them came after "
+                                         f"{distance_ns / 1e6:.6g} ms{ask or '.'} Steps that are rows then lie at other times than "
+                                         "in training")
             if newest_ns is None:
                 continue
             if newest_ns - t_ns > self._history_ns and not is_past:

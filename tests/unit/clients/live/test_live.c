@@ -173,7 +173,8 @@ static void minutes_allocate_nothing(void **state)
     assert_int_equal(allocations, before);
     trajd_live_get_counts(live, LIVE_ROBOT_FORCE, &counts);
     assert_int_equal(counts.taken, RUN_MS);
-    assert_true(!counts.late && !counts.repeated && !counts.busy && !counts.off_rate);
+    assert_true(!counts.late && !counts.repeated && !counts.busy && !counts.off_rate &&
+                !counts.off_rate_ns);
     free(out);
     trajd_live_close(&live);
 }
