@@ -459,6 +459,20 @@ def test_two_streams_that_lost_different_rows_are_both_masked(tmp_path):
     assert seen.mask("obs/q").tolist() == [[3, 3, 3, 0]] and seen.mask("obs/p").tolist() == [[3, 3, 0, 0]]
 
 
+@pytest.mark.parametrize("source, is_said", [({"kind": "linear"}, True), ({"kind": "nearest"}, True), ({"kind": "previous"}, False),
+                                             ({"kind": "linear", "lookahead_ns": 0}, False), ({"kind": "linear", "rule": "rows"}, False)])
+def test_a_lookahead_of_steps_before_the_anchor_is_said(tmp_path, source, is_said):
+    """A robot that asks for now has no row after the anchor."""
+    output = {**OUTPUT, "sources": [{**SOURCE, "rule": "times", "lookahead_ns": 30_000_000, **source}]}
+    by_hand(tmp_path / "a.live", outputs=[output], streams=[STREAM])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        trajd.Live(tmp_path / "a.live")
+    texts = [str(one.message) for one in caught if one.category is trajd.DataWarning]
+    assert len(texts) == is_said and all("output obs/q reads rows up to 30 ms after the anchor (lookahead)" in one for one in texts)
+    assert all(one.filename == __file__ for one in caught)
+
+
 def test_streams_that_do_not_come(tmp_path):
     live = trajd.Live(by_hand(tmp_path / "a.live"))
     with pytest.raises(trajd.Timeout, match="q: no row at or before"):

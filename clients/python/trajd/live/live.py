@@ -24,6 +24,7 @@ _COUNTS = ("taken", "late", "repeated", "busy", "off_rate", "newest_ns", "off_ra
 _LOOK_NS = 10**9  # between two looks at the streams, of the observations' times
 _STOPPED_NS = 10**9  # a stream without a row for so long, and for ten of its intervals, is said to have stopped
 _NO_STAMP = -2**63
+_LOOK_BACK = ("previous", "mean")  # kinds that read nothing after a step
 # How OpenCV, which gives blue first, decodes a frame of so many channels
 _DECODE = {(3,): "cv2.imdecode(numpy.frombuffer(row, numpy.uint8), cv2.IMREAD_COLOR)[..., ::-1]",
            (1,): "cv2.imdecode(numpy.frombuffer(row, numpy.uint8), cv2.IMREAD_UNCHANGED)[..., None]"}
@@ -83,6 +84,19 @@ def _convert(name: str, array: "np.ndarray[Any, Any]", stream: Stream, dtype: "n
     return made
 
 
+def _warn(source: str, document: Mapping[str, Any]) -> None:
+    """Warns of observations that differ from those of training: what is left out, and what reads rows after the anchor."""
+    said = [f"observations have no output {one['name']}: {one['reason']}" for one in document["left_out"] if one["role"] == "obs"]
+    for output in document["outputs"]:
+        ahead_ns = max([one["lookahead_ns"] for one in output["sources"] if one["rule"] != "rows" and one["kind"] not in _LOOK_BACK],
+                       default=0)
+        if ahead_ns > 0:
+            said.append(f"output {output['name']} reads rows up to {ahead_ns / 1e6:.6g} ms after the anchor (lookahead): it is as in "
+                        f"training where t_ns is so long ago that these rows have come; until then it repeats the last row")
+    for text in said:
+        warnings.warn(f"{source}: {text}", DataWarning, stacklevel=level_of_caller())
+
+
 def _open(text: str, source: str, history_ns: int, max_anchor_age_ns: int) -> "_core.Live":
     """Opens a description. Its errors name the source."""
     try:
@@ -114,7 +128,8 @@ class Live:
               three rows and the latency of the fastest stream that has rows, and 200 ms
 
     `left_out` has the outputs of the feed that no observation has, with the reason of each: actions, and what needs
-    rows after the anchor. A DataWarning names those of role obs.
+    rows after the anchor. A DataWarning names those of role obs, and outputs with steps up to the anchor whose
+    `lookahead` reads rows after it.
 
     All stamps are integers in ns of one clock, as the recorder would write them: the latencies and offsets of the
     layout are applied here. Memory is allocated once and does not grow (README.md of clients/live).
@@ -150,10 +165,7 @@ class Live:
                          for stream in document["streams"] if "encoded" in stream}
         roles = {output["name"]: output["role"] for output in document["outputs"]}
         self._frame = Frame(self._core.outputs(), roles, document["left_out"], style)
-        for one in document["left_out"]:
-            if one["role"] == "obs":
-                warnings.warn(f"{source}: observations have no output {one['name']}: {one['reason']}", DataWarning,
-                              stacklevel=level_of_caller())
+        _warn(source, document)
         self._latency_ns = {one["name"]: _latency_ns(document["clocks"][one["clock"]]) for one in document["streams"]}
         self._told: Set[Tuple[str, str]] = set()
         self._looked_ns: Optional[int] = None
