@@ -40,7 +40,7 @@ static void decode(const uint8_t *token, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    uint8_t *token = malloc(size ? size : 1);
+    uint8_t *token = calloc(1, size ? size : 1);
 
     if (!token)
         return 0;

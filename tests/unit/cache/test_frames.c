@@ -130,10 +130,12 @@ static void store_chunk(const uint8_t *bytes, uint8_t *stored)
 static void write_file(struct world *world, uint32_t f)
 {
     uint8_t frames[ROWS * FRAME_BYTES], stored[STORED_BYTES];
+    char path[sizeof world->paths[f]];
     struct stat about;
     int fd;
 
-    snprintf(world->paths[f], sizeof world->paths[f], "%s/%u.h5", world->folder, f);
+    snprintf(path, sizeof path, "%s/%u.h5", world->folder, f);
+    strcpy(world->paths[f], path);
     fd = open(world->paths[f], O_RDWR | O_CREAT, 0600);
     assert_true(fd >= 0);
     for (uint32_t i = 0; i < sizeof frames; i++)

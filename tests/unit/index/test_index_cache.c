@@ -52,7 +52,7 @@ static void the_fingerprint_depends_on_the_content(void **state)
  * files. */
 static void files_of_several_names_are_taken_once(void **state)
 {
-    char path[512];
+    char path[512] = "";
     struct trajd_index_options options = options_for(path, "robomimic");
     struct trajd_file_changes file_changes;
     struct trajd_index *index, *plain;
@@ -97,7 +97,7 @@ static void files_of_several_names_are_taken_once(void **state)
 
 static void the_cache_gives_the_same_index(void **state)
 {
-    char path[512], cache[512];
+    char path[512] = "", cache[512];
     struct trajd_index_options options = options_for(path, "robosuite_raw");
     struct trajd_index *first, *second;
 
@@ -133,7 +133,7 @@ static void the_cache_gives_the_same_index(void **state)
 
 static void changed_files_and_damaged_caches_are_indexed_anew(void **state)
 {
-    char path[512], cache[512];
+    char path[512] = "", cache[512];
     struct trajd_index_options options = options_for(path, "robosuite_raw");
     struct trajd_index *index;
 
@@ -174,7 +174,7 @@ static struct trajd_file_changes must_find_changes(const struct trajd_index_opti
 
 static void changed_files_are_counted(void **state)
 {
-    char path[512];
+    char path[512] = "";
     struct trajd_index_options options = options_for(path, "robomimic");
     struct trajd_file_changes file_changes;
     struct trajd_error error;
@@ -204,7 +204,7 @@ static void changed_files_are_counted(void **state)
 /* The checksum of the cache is right, but its content is damaged: the decoder has to notice. */
 static void forged_caches_are_indexed_anew(void **state)
 {
-    char path[512], cache[512], command[1200];
+    char path[512] = "", cache[512], command[1200];
     struct trajd_index_options options = options_for(path, "robosuite_raw");
     FILE *found;
     char file[512];

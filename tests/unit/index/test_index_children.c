@@ -126,7 +126,7 @@ static void *kill_children(void *context)
 static void a_lost_child_costs_its_file_only(int signal_number, uint32_t timeout_ms,
                                              const char *reason)
 {
-    char path[512];
+    char path[512] = "";
     struct trajd_index_options options = options_for(path, "robomimic");
     struct killer killer = {.signal = signal_number, .times = 1};
     struct trajd_index *index;
@@ -167,7 +167,7 @@ static void crashed_stopped_and_slow_children_are_replaced(void **state)
 static enum trajd_status open_while_killing(struct killer *killer, struct trajd_index **index,
                                             struct trajd_error *error)
 {
-    char path[512];
+    char path[512] = "";
     const struct trajd_index_options options = options_for(path, "robomimic");
     enum trajd_status status;
     pthread_t thread;
@@ -221,7 +221,7 @@ static void index_with_helper(const char *body, uint32_t timeout_ms, struct traj
     struct trajd_helper_header ready = {TRAJD_HELPER_MAGIC, TRAJD_HELPER_READY, 0},
                                header = {TRAJD_HELPER_MAGIC, TRAJD_HELPER_RECORD, 0};
     struct trajd_bytes bytes = {0};
-    char path[512];
+    char path[512] = "";
     struct trajd_index_options options = options_for(path, "robomimic");
     struct trajd_index *index;
     char helper[512];
@@ -292,7 +292,7 @@ static void a_broken_helper_is_an_error(void **state)
 {
     static const char *const bodies[] = {"exit 3",
                                          "printf 'no frame at all, but some bytes' >&3; sleep 1"};
-    char helper[512], path[512];
+    char helper[512], path[512] = "";
     struct trajd_index_options options = options_for(path, "robomimic");
     struct trajd_index *index;
     struct trajd_error error;
