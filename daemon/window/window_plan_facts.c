@@ -175,21 +175,21 @@ const char *trajd_window_plan_quarantine(const struct trajd_window_plan *plan,
 
 /* Returns how long the longest episode is, in rows of the anchors' clock or in ns of the target's:
  * of the episodes that have windows, or of all usable ones where none has. */
-static int64_t longest_episode(const struct trajd_window_plan *plan, uint32_t clock, bool in_rows)
+static double longest_episode(const struct trajd_window_plan *plan, uint32_t clock, bool in_rows)
 {
     const struct trajd_index *index = plan->dataset->index;
     const uint32_t count = plan->episode_count ? plan->episode_count : index->episode_count;
-    int64_t longest = 0;
+    double longest = 0;
 
     for (uint32_t i = 0; i < count; i++) {
         const struct trajd_episode *episode =
             &index->episodes[plan->episode_count ? plan->episodes[i] : i];
         const struct trajd_episode_clock *view = &episode->clocks[clock];
-        int64_t length = 0;
+        double length = 0;
         if (!trajd_window_plan_quarantine(plan, episode) && view->row_count > 0)
-            length = in_rows ? view->row_count
-                             : trajd_clock_row_ns(view, view->row_count - 1) -
-                                   trajd_clock_row_ns(view, 0);
+            length = in_rows ? (double)view->row_count
+                             : (double)trajd_clock_row_ns(view, view->row_count - 1) -
+                                   (double)trajd_clock_row_ns(view, 0);
         longest = length > longest ? length : longest;
     }
     return longest;
@@ -202,23 +202,23 @@ bool trajd_plan_reaches_out(const struct trajd_window_plan *plan,
     const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
     const struct trajd_plan_grid *grid = &plan->grids[bracket->grid_index];
     const bool in_rows = grid->rule != TRAJD_TARGET_OFFSETS && plan->anchor_clock >= 0;
-    const int64_t from = in_rows ? grid->from : grid->step_ns[0],
-                  to = in_rows ? grid->from + grid->step_count - 1
-                               : grid->step_ns[grid->step_count - 1],
-                  reach = (to > 0 ? to : 0) - (from < 0 ? from : 0) + in_rows,
-                  longest = longest_episode(
-                      plan, in_rows ? (uint32_t)plan->anchor_clock : bracket->clock_index, in_rows);
+    /* in double: a difference of two times of int64 may be no int64 */
+    const double from = (double)(in_rows ? grid->from : grid->step_ns[0]),
+                 to = (double)(in_rows ? grid->from + grid->step_count - 1
+                                       : grid->step_ns[grid->step_count - 1]),
+                 reach = (to > 0 ? to : 0) - (from < 0 ? from : 0) + in_rows,
+                 longest = longest_episode(
+                     plan, in_rows ? (uint32_t)plan->anchor_clock : bracket->clock_index, in_rows);
 
-    if (grid->goal || !longest || reach <= longest)
+    if (grid->goal || longest <= 0 || reach <= longest)
         return false;
     if (in_rows)
         snprintf(text, TRAJD_PLAN_REACH_SIZE,
-                 "reach over %lld rows, and the longest episode has %lld rows", (long long)reach,
-                 (long long)longest);
+                 "reach over %.0f rows, and the longest episode has %.0f rows", reach, longest);
     else
         snprintf(text, TRAJD_PLAN_REACH_SIZE,
-                 "reach over %.4g s, and the longest episode lasts %.4g s", (double)reach / 1e9,
-                 (double)longest / 1e9);
+                 "reach over %.4g s, and the longest episode lasts %.4g s", reach / 1e9,
+                 longest / 1e9);
     return true;
 }
 

@@ -663,6 +663,8 @@ static void test_steps_that_reach_too_far(void **state)
         {"anchor: {clock: camera}, outputs: {x: {from: arm, at: -3s..0s @ 50}}", 1},
         {"anchor: {rate: 10}, outputs: {x: {from: arm, at: -29..0}}", 0},
         {"anchor: {rate: 10}, outputs: {x: {from: arm, at: -30..0}}", 1},
+        /* 317 years, more ns than 64 bits hold with a sign */
+        {"anchor: {clock: camera}, outputs: {action: {from: cam, at: -5000..5000 @ 0.000001}}", 1},
     };
     struct fixture *f = *state;
 
