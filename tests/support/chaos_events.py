@@ -79,7 +79,10 @@ class SmallDisk:
 
     def cut_journal(self, daemon, random):
         """Cuts off a journal that the daemon has open, which writes it again. Returns False if there is none."""
-        opened = {os.path.realpath(path) for path in pathlib.Path(f"/proc/{daemon.process.pid}/fd").iterdir()}
+        opened = set()
+        for path in pathlib.Path(f"/proc/{daemon.process.pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                opened.add(os.readlink(path))
         journals = [path for path in sorted(self.journals()) if os.path.realpath(path) in opened]
         if journals:
             os.truncate(random.choice(journals), 0)

@@ -56,7 +56,9 @@ static enum trajd_status open_router(struct trajd_transport *transport,
         {ZMQ_ROUTER_MANDATORY, 1}, /* a send to an unreachable peer fails */
         {ZMQ_ROUTER_HANDOVER, 0},  /* no connection takes over another's routing id */
         {ZMQ_SNDHWM, (int)options->send_limit},
-        {ZMQ_RCVHWM, 256},
+        /* connections.c limits what waits. At a limit of its own libzmq would stop reading, and a
+         * heartbeat after the peer's end would end this process (README.md) */
+        {ZMQ_RCVHWM, 0},
         {ZMQ_HANDSHAKE_IVL, 2000},
         {ZMQ_LINGER, 0},
         {ZMQ_BACKLOG, BACKLOG},
@@ -232,12 +234,15 @@ static enum trajd_status set_remote_options(struct trajd_transport *transport, b
 {
     void *router = transport->listeners[TRAJD_LISTENER_REMOTE].router;
     const int silence_ms = (int)transport->remote.silence_ms;
+    const int probe_s = silence_ms / 4000 > 0 ? silence_ms / 4000 : 1;
+    /* TCP's own probes find hosts that are gone. No heartbeats, for the same reason. */
     const int options[][2] = {
         {ZMQ_HANDSHAKE_IVL, REMOTE_HANDSHAKE_MS},
-        {ZMQ_HEARTBEAT_IVL, silence_ms / 4},
-        {ZMQ_HEARTBEAT_TIMEOUT, silence_ms},
-        /* while a peer's TCP window is full no heartbeat is sent, so this limits the time too */
-        {ZMQ_TCP_MAXRT, silence_ms},
+        {ZMQ_TCP_KEEPALIVE, 1},
+        {ZMQ_TCP_KEEPALIVE_IDLE, probe_s},
+        {ZMQ_TCP_KEEPALIVE_INTVL, probe_s},
+        {ZMQ_TCP_KEEPALIVE_CNT, 3},
+        {ZMQ_TCP_MAXRT, silence_ms}, /* a peer that does not read */
         {ZMQ_IPV6, is_v6},
     };
     const int curve[][2] = {{ZMQ_CURVE_SERVER, 1}};
