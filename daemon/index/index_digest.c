@@ -2,7 +2,7 @@
 #include "daemon/base/digest.h"
 #include "daemon/index/index_internal.h"
 
-/* Returns a digest of the episode alone, whatever else the dataset holds. Where two fingerprints
+/* Returns a digest of the episode. Other episodes do not change it. Where two fingerprints
  * differ, the digests tell which episodes do. */
 static uint64_t digest_episode(const struct trajd_index *index, const struct trajd_episode *episode)
 {

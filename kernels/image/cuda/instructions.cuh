@@ -51,7 +51,7 @@ __device__ __forceinline__ void multiply(float (&d)[4], uint32_t a0, uint32_t a1
                  : "r"(a0), "r"(a1), "r"(b));
 }
 
-/* Stands in a branch, so that the compiler does not make one code of it and of branches like it. */
+/* Marks a branch, so that the compiler does not merge it with branches that look alike. */
 template <int BRANCH> __device__ __forceinline__ void keep_apart()
 {
     asm volatile("// branch %0" ::"n"(BRANCH));

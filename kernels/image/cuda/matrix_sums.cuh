@@ -12,11 +12,6 @@
 #define TILE_ROWS 8  /* output rows of a product */
 #define TILE_PIXELS 4
 #define BLOCKS 2 /* of a multiprocessor */
-/* Lanes that give a block of rows back. racecheck does not follow one that arrives for its warp: build
- * with 32 for it. */
-#ifndef ARRIVALS
-#define ARRIVALS 1
-#endif
 
 struct matrix_problem {
     struct trajd_image_program program;
@@ -304,7 +299,7 @@ __device__ __forceinline__ void finish_tile(const matrix_tensor<T> &t,
 __device__ __forceinline__ void release(matrix_head *head, const ring_place &at, uint32_t lane)
 {
     __syncwarp();
-    if (lane < ARRIVALS)
+    if (lane == 0)
         barrier_arrive(&head->empty[at.slot]);
 }
 
@@ -339,7 +334,7 @@ __device__ __forceinline__ matrix_memory open_memory(const matrix_problem &probl
     if (threadIdx.x == 0) {
         for (uint32_t i = 0; i < m.chunks; i++) {
             barrier_init(&head->full[i], 1);
-            barrier_init(&head->empty[i], m.warps * ARRIVALS);
+            barrier_init(&head->empty[i], m.warps);
         }
         bulk_fence();
     }

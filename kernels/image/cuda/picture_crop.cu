@@ -273,24 +273,13 @@ static crop_kernel *kernel_of(const struct trajd_image_program *program, uint32_
     return steps == 1 ? picture_crop<T, false, 1> : picture_crop<T, false, 2>;
 }
 
-static crop_kernel *typed_kernel(const struct trajd_image_program *program, uint32_t steps)
-{
-    switch (program->type) {
-    case TRAJD_U8:
-        return kernel_of<uint8_t>(program, steps);
-    case TRAJD_F16:
-        return kernel_of<__half>(program, steps);
-    case TRAJD_BF16:
-        return kernel_of<__nv_bfloat16>(program, steps);
-    default:
-        return kernel_of<float>(program, steps);
-    }
-}
-
 extern "C" int trajd_image_launch_crop(const struct trajd_image_program *program,
                                        const struct trajd_image_matrix *matrix,
                                        const struct trajd_image_launch *launch, void *stream)
 {
-    return launch_matrix(typed_kernel(program, matrix->steps), program, matrix, launch->own_tables,
-                         launch, stream);
+    return launch_matrix(kernel_for(program,
+                                    [&](auto element) {
+                                        return kernel_of<decltype(element)>(program, matrix->steps);
+                                    }),
+                         program, matrix, launch->own_tables, launch, stream);
 }

@@ -9,9 +9,9 @@
  *           and the columns that two bands share; the output once.
  * Threads   a persistent block has one thread that loads and warps that sum. It brings
  *           blocks of 8 source rows into a ring in shared memory. A summing warp has some output
- *           columns for itself, from the first source row to the last one, so it waits for nobody but
- *           the loading warp. 4 pixels are a tile of 16 sums along x: 3 channels each, and 4 sums that
- *           nobody uses. Its weights stay in registers; those along y are in shared memory.
+ *           columns for itself, from the first source row to the last one, so it waits for the
+ *           loading thread alone. 4 pixels are a tile of 16 sums along x: 3 channels each, and 4
+ *           unused sums. Its weights stay in registers; those along y are in shared memory.
  *           For each block of 8 source rows and each tile: [weights 16 x bytes] * [bytes x 8 rows]; the
  *           result, as float16, is the left operand of [16 x 8 rows] * [weights 8 rows x 8 output rows].
  *           Nothing goes through shared memory between the axes. A finished tile of 8 output rows goes
@@ -172,26 +172,13 @@ static matrix_kernel *kernel_of(const struct trajd_image_program *program,
                                               : kernel_of<T, false>(matrix);
 }
 
-static matrix_kernel *typed_kernel(const struct trajd_image_program *program,
-                                   const struct trajd_image_matrix *matrix)
-{
-    switch (program->type) {
-    case TRAJD_U8:
-        return kernel_of<uint8_t>(program, matrix);
-    case TRAJD_F16:
-        return kernel_of<__half>(program, matrix);
-    case TRAJD_BF16:
-        return kernel_of<__nv_bfloat16>(program, matrix);
-    default:
-        return kernel_of<float>(program, matrix);
-    }
-}
-
 extern "C" int trajd_image_launch_matrix(const struct trajd_image_program *program,
                                          const struct trajd_image_matrix *matrix,
                                          const void *tables,
                                          const struct trajd_image_launch *launch, void *stream)
 {
-    return launch_matrix(typed_kernel(program, matrix), program, matrix, (const uint32_t *)tables,
-                         launch, stream);
+    return launch_matrix(
+        kernel_for(program,
+                   [&](auto element) { return kernel_of<decltype(element)>(program, matrix); }),
+        program, matrix, (const uint32_t *)tables, launch, stream);
 }

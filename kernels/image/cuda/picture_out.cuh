@@ -130,4 +130,20 @@ __device__ __forceinline__ void store_pixels(const out_tensor<T> &t, uint32_t y,
                     made<T>(t.channels[c], lifted[i][c]);
 }
 
+/* Returns the kernel that `choose` returns for an element of the type of a program's tensors. */
+template <typename Choose>
+static auto kernel_for(const struct trajd_image_program *program, const Choose &choose)
+{
+    switch (program->type) {
+    case TRAJD_U8:
+        return choose(uint8_t());
+    case TRAJD_F16:
+        return choose(__half());
+    case TRAJD_BF16:
+        return choose(__nv_bfloat16());
+    default:
+        return choose(float());
+    }
+}
+
 #endif

@@ -131,7 +131,7 @@ __device__ __forceinline__ void wait_for(ring_view &ring, uint32_t count)
 }
 
 /* Gives the item's chunks below `count` back, also those between the rows of a tile and the next one. It
- * waits for each: a barrier that nobody waits for could go through two phases, and hang the next one.
+ * waits for each: a barrier without a waiting thread could pass two phases, and hang the next wait.
  * Every lane arrives: racecheck does not follow one that arrives for its warp. */
 __device__ __forceinline__ void release(ring_view &ring, uint32_t count)
 {
@@ -374,20 +374,6 @@ template <typename T> static resize_kernel *kernel_of(const struct trajd_image_p
     return program->layout == TRAJD_IMAGE_CHW ? picture_resize<T, true> : picture_resize<T, false>;
 }
 
-static resize_kernel *typed_kernel(const struct trajd_image_program *program)
-{
-    switch (program->type) {
-    case TRAJD_U8:
-        return kernel_of<uint8_t>(program);
-    case TRAJD_F16:
-        return kernel_of<__half>(program);
-    case TRAJD_BF16:
-        return kernel_of<__nv_bfloat16>(program);
-    default:
-        return kernel_of<float>(program);
-    }
-}
-
 extern "C" int trajd_image_launch_resize(const struct trajd_image_program *program,
                                          const struct trajd_image_resize *resize,
                                          const void *tables,
@@ -399,7 +385,8 @@ extern "C" int trajd_image_launch_resize(const struct trajd_image_program *progr
                                     (const uint32_t *)tables,
                                     launch->record_bytes,
                                     launch->count * resize->strips};
-    resize_kernel *kernel = typed_kernel(program);
+    resize_kernel *kernel =
+        kernel_for(program, [&](auto element) { return kernel_of<decltype(element)>(program); });
     const cudaError_t code = cudaFuncSetAttribute(
         kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)launch->block_shared_bytes);
     const uint32_t blocks =

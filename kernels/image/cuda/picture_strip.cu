@@ -491,28 +491,15 @@ static strip_kernel *kernel_of(const struct trajd_image_program *program,
                                               : colored_kernel<T, false>(colors);
 }
 
-static strip_kernel *typed_kernel(const struct trajd_image_program *program,
-                                  enum trajd_image_strip_colors colors)
-{
-    switch (program->type) {
-    case TRAJD_U8:
-        return kernel_of<uint8_t>(program, colors);
-    case TRAJD_F16:
-        return kernel_of<__half>(program, colors);
-    case TRAJD_BF16:
-        return kernel_of<__nv_bfloat16>(program, colors);
-    default:
-        return kernel_of<float>(program, colors);
-    }
-}
-
 extern "C" int trajd_image_launch_strip(const struct trajd_image_program *program,
                                         const struct trajd_image_strip *strip,
                                         const struct trajd_image_launch *launch, void *stream)
 {
     const strip_problem problem = {*program, *strip, launch->records, launch->record_bytes,
                                    (uint32_t)((UINT64_C(1) << 32) / strip->groups + 1)};
-    strip_kernel *kernel = typed_kernel(program, strip->colors);
+    strip_kernel *kernel = kernel_for(program, [&](auto element) {
+        return kernel_of<decltype(element)>(program, strip->colors);
+    });
     cudaLaunchAttribute cluster = {};
     cudaLaunchConfig_t config = {};
     cudaError_t code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
