@@ -7,8 +7,6 @@
 
 #include "clients/c/trajd.h"
 
-#define CLI_SERVICE_ENDPOINT "/run/trajd/main"
-
 struct cli_feed_arguments {
     const char
         *endpoint; /* NULL: $TRAJD_ENDPOINT, else the service, else the only private daemon */
@@ -26,7 +24,7 @@ bool cli_parse_feed(int argc, char **argv, const char *const *known,
 /* Returns whether an option or the environment names the daemon. */
 bool cli_has_endpoint(const struct cli_feed_arguments *arguments);
 
-/* Returns whether a daemon has, or has had, a socket at CLI_SERVICE_ENDPOINT. */
+/* Returns whether a daemon has, or has had, a socket at CLI_SERVICE_ENDPOINT (private_daemons.h). */
 bool cli_service_runs(void);
 struct private_daemons;
 /* Prints that no daemon runs, after private_daemons_find found none, and what starts one. Returns

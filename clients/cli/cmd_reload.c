@@ -12,6 +12,7 @@
 #include "clients/cli/cli.h"
 #include "clients/cli/cli_query.h"
 #include "clients/cli/cli_feed.h"
+#include "clients/cli/files/private_daemons.h"
 #include "daemon/base/clock.h"
 
 #define LOOK_NS 20000000L
@@ -35,7 +36,7 @@ static bool parse(int argc, char **argv, struct reload_arguments *arguments)
     arguments->directory =
         arguments->feed.endpoint ? arguments->feed.endpoint : getenv("TRAJD_ENDPOINT");
     if (!arguments->directory || !*arguments->directory)
-        arguments->directory = "/run/trajd/main";
+        arguments->directory = CLI_SERVICE_ENDPOINT;
     if (strncmp(arguments->directory, "tcp://", 6) == 0)
         return cli_fail("%s: only a daemon on this machine can be reloaded", arguments->directory),
                false;

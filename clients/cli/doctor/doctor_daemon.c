@@ -11,8 +11,6 @@
 #include "daemon/base/yaml.h"
 #include "proto/plural.h"
 
-#define DEFAULT_ENDPOINT "/run/trajd/main"
-
 enum { CONNECT_TIMEOUT_MS = 3000 };
 
 enum holder { HOLDER_NONE, HOLDER_ALIVE, HOLDER_DEAD, HOLDER_UNKNOWN };
@@ -128,21 +126,22 @@ static void add_private(struct doctor_report *report)
 
     private_daemons_find(&found);
     if (found.count)
-        doctor_add(report, DOCTOR_OK, "daemon",
-                   "none runs at " DEFAULT_ENDPOINT "; %u private daemon%s of yours run%s in %s "
-                   "(trajctl status)",
-                   found.count, trajd_plural(found.count), found.count == 1 ? "s" : "",
-                   found.folder);
+        doctor_add(
+            report, DOCTOR_OK, "daemon",
+            "none runs at " CLI_SERVICE_ENDPOINT "; %u private daemon%s of yours run%s in %s "
+            "(trajctl status)",
+            found.count, trajd_plural(found.count), found.count == 1 ? "s" : "", found.folder);
     else
         doctor_add(report, DOCTOR_OK, "daemon",
-                   "none runs at " DEFAULT_ENDPOINT ", and TRAJD_ENDPOINT is not set: trajd.open() "
+                   "none runs at " CLI_SERVICE_ENDPOINT
+                   ", and TRAJD_ENDPOINT is not set: trajd.open() "
                    "starts a private daemon");
 }
 
 void doctor_check_daemon(struct doctor_report *report, const struct doctor_options *options)
 {
     const char *given = options->endpoint ? options->endpoint : getenv("TRAJD_ENDPOINT"),
-               *endpoint = given && *given ? given : DEFAULT_ENDPOINT;
+               *endpoint = given && *given ? given : CLI_SERVICE_ENDPOINT;
     const struct trajd_connect_options connect = {.endpoint = endpoint,
                                                   .key_file = options->key_file,
                                                   .server_key = options->server_key,

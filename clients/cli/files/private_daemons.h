@@ -5,6 +5,9 @@
 
 #include <stdint.h>
 
+/* Where the daemon of the system serves. */
+#define CLI_SERVICE_ENDPOINT "/run/trajd/main"
+
 enum { PRIVATE_DAEMONS_MAX = 64, PRIVATE_PATH_SIZE = 512 };
 
 struct private_daemons {

@@ -200,8 +200,8 @@ class Live:
         are rounded to the float type of the stream. bf16 takes ml_dtypes.bfloat16, or uint16 with the bits.
 
         A frame of a camera is an array of pixels, upright and with red first. Where the recordings hold JPEG or PNG
-        files, it may come as the bytes that the recorder would write, or as a uint8 array [N] of them: this thread decodes them with Pillow or OpenCV,
-        while others run, and turns the pixels as the layout says. A JPEG whose compressed data are damaged, with headers
+        files, it may come as the bytes that the recorder would write, or as a uint8 array [N] of them: this thread
+        decodes them with Pillow or OpenCV, while others run, and turns the pixels as the layout says. A JPEG whose compressed data are damaged, with headers
         and end marker intact, is not noticed by these libraries.
 
         Raises NotFound for a name that is not in `streams`, ValueError or TypeError for a row of another shape or of
