@@ -45,5 +45,10 @@ int cli_metrics(int argc, char **argv);
 int cli_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Prints the usage of the subcommand on stderr, and returns CLI_USAGE. */
 int cli_usage(const char *command);
+/* Prints why the subcommand does not take an option: the option is the last word and lacks its
+ * value, or it is unknown, with the nearest option of the subcommand's usage. Returns CLI_USAGE. */
+int cli_refuse_option(const char *command, const char *option);
+/* Prints that a command is unknown, with the nearest one. Returns CLI_USAGE. */
+int cli_refuse_command(const char *name);
 
 #endif

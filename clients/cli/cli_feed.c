@@ -82,7 +82,7 @@ bool cli_parse_feed(int argc, char **argv, const char *const *known,
                 return cli_fail("unexpected argument: %s", argv[i]), false;
             arguments->feed = argv[i];
         } else if (!is_known(known, argv[i])) {
-            return cli_fail("unknown option: %s", argv[i]), false;
+            return cli_refuse_option(argv[0], argv[i]), false;
         } else if (strcmp(argv[i], "--json") == 0) {
             arguments->json = true;
         } else if (strcmp(argv[i], "--watch") == 0) {

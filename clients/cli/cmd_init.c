@@ -263,11 +263,10 @@ static int parse(int argc, char **argv, struct init *init)
             o++;
         if (o < ARRAY_LEN(options) && i + 1 < argc)
             *options[o].value = argv[++i];
-        else if (argv[i][0] == '-' || init->path)
-            return cli_fail(init->path && argv[i][0] != '-' ? "name one file or folder, not also %s"
-                                                            : "unknown option: %s",
-                            argv[i]),
-                   cli_usage("init");
+        else if (argv[i][0] == '-')
+            return cli_refuse_option(argv[0], argv[i]), cli_usage("init");
+        else if (init->path)
+            return cli_fail("name one file or folder, not also %s", argv[i]), cli_usage("init");
         else
             init->path = argv[i];
     }

@@ -98,6 +98,8 @@ int cli_keygen(int argc, char **argv)
             name = argv[++i];
         else if (argv[i][0] != '-' && !directory)
             directory = argv[i];
+        else if (argv[i][0] == '-')
+            return cli_refuse_option(argv[0], argv[i]), cli_usage("keygen");
         else
             return cli_usage("keygen");
     }

@@ -65,6 +65,7 @@ int cli_metrics(int argc, char **argv)
     size_t length;
     char *text;
 
+    argv[is_http] = argv[0];
     if (!cli_parse_feed(argc - is_http, argv + is_http, known, &arguments))
         return cli_usage("metrics");
     if (is_http)

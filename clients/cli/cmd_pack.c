@@ -130,7 +130,7 @@ static int parse(int argc, char **argv, struct packer *packer)
         else if (!strcmp(argv[i], "--resume"))
             packer->resume = true;
         else
-            return cli_fail("unknown option, or one without its value: %s", argv[i]), -1;
+            return cli_refuse_option(argv[0], argv[i]), -1;
     }
     if (!count || !packer->output)
         return cli_fail("name one or more files, and the output with -o"), -1;

@@ -82,7 +82,7 @@ static bool parse(int argc, char **argv, struct plotting *plotting)
         for (int k = 0; options[k]; k++)
             known = known || !strcmp(options[k], argv[i]);
         if (!known)
-            return cli_fail("unknown option: %s", argv[i]), false;
+            return cli_refuse_option(argv[0], argv[i]), false;
         if (i + 1 == argc)
             return cli_fail("%s needs a value", argv[i]), false;
         if (!parse_value(plotting, argv[i], argv[i + 1]))

@@ -61,7 +61,7 @@ static bool parse(int argc, char **argv, struct preprocessing *preprocessing)
             if (!parse_shard(preprocessing, argv[++i]))
                 return false;
         } else if (*argv[i] == '-')
-            return cli_fail("%s: unknown option, or its value is missing", argv[i]), false;
+            return cli_refuse_option(argv[0], argv[i]), false;
         else if (preprocessing->path)
             return cli_fail("unexpected argument: %s", argv[i]), false;
         else

@@ -30,8 +30,10 @@ static bool parse(int argc, char **argv, struct reload_arguments *arguments)
             arguments->wait = true;
         else if (strcmp(argv[i], "--endpoint") == 0 && i + 1 < argc)
             arguments->feed.endpoint = argv[++i];
+        else if (argv[i][0] == '-')
+            return cli_refuse_option(argv[0], argv[i]), false;
         else
-            return cli_fail("%s: unknown option, or its value is missing", argv[i]), false;
+            return cli_fail("unexpected argument: %s", argv[i]), false;
     }
     arguments->directory =
         arguments->feed.endpoint ? arguments->feed.endpoint : getenv("TRAJD_ENDPOINT");

@@ -222,7 +222,7 @@ static bool parse_switch(struct resampling *resampling, const char *option)
     else if (!strcmp(option, "--assume-rate") || !strncmp(option, "--assume-rate=", 14))
         return parse_assumed_rate(resampling, option);
     else
-        return cli_fail("unknown option: %s", option), false;
+        return cli_refuse_option("resample", option), false;
     return true;
 }
 

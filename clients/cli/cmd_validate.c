@@ -301,7 +301,7 @@ static int parse(int argc, char **argv, struct validation *validation)
             has_idle = true;
             i++;
         } else
-            return cli_fail("unknown option: %s", argv[i]), -1;
+            return cli_refuse_option(argv[0], argv[i]), -1;
     }
     if (!count)
         return cli_fail("name one or more files"), -1;

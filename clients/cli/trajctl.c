@@ -104,9 +104,9 @@ static int run(int argc, char **argv)
         printf("trajctl %s\n", TRAJD_VERSION);
         return CLI_OK;
     }
+    if (argc > 1 && !command)
+        return cli_refuse_command(argv[1]);
     if (!command) {
-        if (argc > 1)
-            cli_fail("unknown command: %s", argv[1]);
         print_help(stderr);
         return CLI_USAGE;
     }

@@ -28,7 +28,17 @@ expect 2 'trajctl recv FEED'
 expect 0 'trajctl inspect .*FILE' --help
 expect 0 'trajctl bench FEED' help
 expect 0 '^trajctl [0-9]+\.[0-9]' --version
-expect 2 'unknown command: nope' nope
+expect 2 'unknown command: nope; `trajctl --help` shows all$' nope
+expect 2 'unknown command: inpsect \(did you mean inspect\?\)' inpsect file
+expect 2 'unknown option: --jsn \(did you mean --json\?\)' inspect file --jsn
+expect 2 'unknown option: --assume-rat=5 \(did you mean --assume-rate 5\?\)' resample file --assume-rat=5
+expect 2 'unknown option: --rate=10 \(did you mean --rate 10\?\)' resample file --rate=10
+expect 2 'unknown option: --htpt \(did you mean --http\?\)' metrics --htpt
+expect 2 'unknown option: --secnds \(did you mean --seconds\?\)' doctor lab.yaml --secnds 1
+expect 2 'unknown option: --zzzz$' plot file stream --zzzz
+for command in 'init file --preset' 'pack file -o' 'preprocess file --shard' 'reload --endpoint' 'keygen keys --client'; do
+    expect 2 "^trajctl: ${command##* } needs a value" $command
+done
 for command in inspect status recv bench explain diff stats; do
     expect 2 "usage: trajctl $command" $command --nonsense
 done
