@@ -31,6 +31,13 @@ int cli_fail(const char *format, ...)
     return CLI_FAILED;
 }
 
+int cli_fail_at(const char *path, const struct trajd_error *error)
+{
+    const bool is_named = strstr(error->message, path);
+
+    return cli_fail("%s%s%s", is_named ? "" : path, is_named ? "" : ": ", error->message);
+}
+
 int cli_usage(const char *command)
 {
     const struct cli_command *found = cli_find_command(command);

@@ -43,6 +43,9 @@ int cli_metrics(int argc, char **argv);
 
 /* Prints "trajctl: MESSAGE" on stderr, and returns CLI_FAILED. */
 int cli_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+struct trajd_error;
+/* Prints the error of a file, with the file's path once, and returns CLI_FAILED. */
+int cli_fail_at(const char *path, const struct trajd_error *error);
 /* Prints the usage of the subcommand on stderr, and returns CLI_USAGE. */
 int cli_usage(const char *command);
 /* Prints why the subcommand does not take an option: the option is the last word and lacks its

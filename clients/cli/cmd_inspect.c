@@ -35,8 +35,7 @@ static int inspect_path(struct inspection *inspection, const char *path)
             trajd_json_string(&inspection->document, "error", error.message);
             trajd_json_close_object(&inspection->document);
         }
-        return cli_fail("%s%s%s", strstr(error.message, path) ? "" : path,
-                        strstr(error.message, path) ? "" : ": ", error.message);
+        return cli_fail_at(path, &error);
     }
     if (inspection->json)
         inspect_write(&inspection->document, path, index);

@@ -105,7 +105,7 @@ static int pack_one(struct packer *packer, const char *input)
     if (index)
         trajd_index_destroy(&index);
     if (status)
-        return cli_fail("%s: %s", input, error.message);
+        return cli_fail_at(input, &error);
     print_result(output, &result);
     return CLI_OK;
 }

@@ -258,7 +258,7 @@ int cli_plot(int argc, char **argv)
     if (cli_files_find(&plotting.files, &error))
         return cli_fail("%s", error.message);
     if (cli_files_open(&plotting.files, plotting.layout, plotting.path, &index, &error))
-        return cli_fail("%s: %s", plotting.path, error.message);
+        return cli_fail_at(plotting.path, &error);
     result = plot(&plotting, index);
     trajd_index_destroy(&index);
     return result;

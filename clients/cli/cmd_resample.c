@@ -279,7 +279,7 @@ static int open_inputs(struct resampling *resampling, char **paths, int count)
         if (!layout && i > 0) /* all files have the layout of the first one */
             layout = resampling->indexes[0]->layout->name;
         if (cli_files_open(&resampling->files, layout, paths[i], &resampling->indexes[i], &error))
-            return cli_fail("%s: %s", paths[i], error.message);
+            return cli_fail_at(paths[i], &error);
         resampling->index_count++;
         for (uint32_t n = 0; n < resampling->indexes[i]->note_count; n++)
             resample_print_note(&resampling->printer, resampling->indexes[i]->notes[n]);

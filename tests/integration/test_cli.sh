@@ -55,6 +55,14 @@ expect 1 '.' inspect "$folder/absent.hdf5"
 echo nothing >"$folder/text.hdf5"
 expect 1 '"error":' inspect "$folder/text.hdf5" --json
 
+# A configuration in place of a dataset: the message names the commands for it, and the file once.
+echo 'version: 1' >"$folder/lab.yaml"
+for command in inspect validate init; do
+    expect 1 "lab.yaml: a YAML file, not a dataset.*\`trajctl check $folder/lab.yaml\`" $command "$folder/lab.yaml"
+done
+expect 1 "^trajctl: $folder/lab.yaml: a YAML file" plot "$folder/lab.yaml" actions
+expect 1 "^trajctl: $folder/absent.hdf5: No such file" plot "$folder/absent.hdf5" actions
+
 mkfifo "$folder/ready" "$folder/input"
 exec 3<>"$folder/input" # stays open: the producer ends with its input
 "$producer" "$folder" length=80 batch=8 <"$folder/input" >"$folder/ready" &

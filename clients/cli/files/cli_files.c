@@ -3,6 +3,7 @@
 #include "clients/cli/files/guess.h"
 
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "daemon/base/paths.h"
@@ -43,10 +44,25 @@ static enum trajd_status open_with(const struct cli_files *files, const char *la
     return trajd_index_open(&options, index, error);
 }
 
+static bool is_yaml(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    struct stat about;
+
+    return dot && (!strcmp(dot, ".yaml") || !strcmp(dot, ".yml")) && !stat(path, &about) &&
+           S_ISREG(about.st_mode);
+}
+
 enum trajd_status cli_files_open(const struct cli_files *files, const char *layout,
                                  const char *path, struct trajd_index **index,
                                  struct trajd_error *error)
 {
+    if (is_yaml(path))
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "%s: a YAML file, not a dataset. If it is a configuration of trajd, "
+                               "`trajctl check %s` shows its outputs, and `trajctl doctor %s` "
+                               "tries it",
+                               path, path, path);
     return layout ? open_with(files, layout, path, false, index, error)
                   : cli_guess(files, open_with, path, index, error);
 }
