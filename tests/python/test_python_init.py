@@ -80,6 +80,29 @@ def test_actions_and_a_state_of_other_names(tmp_path):
     assert re.search(r"^ +actions: \{from: cmd, preset: act, at: 0\.\.99\}.*GUESS", text, re.M), text
 
 
+@pytest.mark.parametrize("style, key", [("act", "qpos"), ("lerobot", "observation.state"), ("openpi", "state")])
+def test_the_state_of_a_shipped_layout(daemon, tmp_path, style, key):
+    """A family of streams such as obs/* may lack in an episode. What no episode lacks is part of the state."""
+    with h5py.File(tmp_path / "lift.hdf5", "w") as file:
+        for e in range(3):
+            rows = np.sin(np.arange(120)[:, None] * 0.05 + np.arange(7, dtype=np.float32))
+            file[f"data/demo_{e}/actions"], file[f"data/demo_{e}/obs/robot0_eef_pos"], file[f"data/demo_{e}/obs/gripper"] = rows, rows[:, :3], rows[:, :2]
+            if e:
+                file[f"data/demo_{e}/obs/touch"] = rows
+            file[f"data/demo_{e}/obs/agentview_image"] = random_frames(120, 24, 32, e)
+    text = init(style, tmp_path / "lift.hdf5", tmp_path / "made.yaml")
+    one = daemon(text.replace("version: 1\n", ""), folder="daemon", rings="512MiB")
+    with trajd.connect(one.endpoint, feed="train", timeout=60, style=style) as feed:
+        assert np.asarray(next(iter(feed.epoch(0)))[key]).shape[-1] == 5
+
+
+def test_no_numbers_for_the_state(tmp_path):
+    with h5py.File(tmp_path / "lift.hdf5", "w") as file:
+        file["data/demo_0/actions"], file["data/demo_0/obs/agentview_image"] = np.zeros((20, 7), np.float32), random_frames(20, 24, 32, 0)
+    made = subprocess.run([TRAJCTL, "init", "--preset", "act", tmp_path / "lift.hdf5"], capture_output=True, text=True, timeout=60)
+    assert re.search(r"# Style act needs an output qpos.*\n +# qpos: \{from: STREAM, at: 0, missing: zero, norm: \{by", made.stdout), made.stdout + made.stderr
+
+
 FAMILIES = {  # paths in an episode: their numbers of columns, and the file's name for an episode
     "robosuite_raw": ({"states": 9, "actions": 7, "joint_torques": 7}, "data/demo_{}"),
     "robomimic": ({"actions": 7, "actions_abs": 7, "obs/eef_pos": 3, "obs/action": 2, "rewards": 1}, "data/demo_{}"),

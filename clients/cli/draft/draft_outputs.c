@@ -333,12 +333,12 @@ static bool is_number(const struct writer *w, const struct trajd_index_stream *s
            !is_command(w->index, stream) && stream->rank < PICTURE_RANK;
 }
 
-/* Returns the next stream from `from` on that is part of a state of several streams, or the end of
- * the parts. */
+/* Returns the next stream from `from` on that is part of a state of several streams, which each
+ * episode has, or the end of the parts. */
 static uint32_t next_part(const struct writer *w, uint32_t from)
 {
     while (from < w->parts_end &&
-           (!is_number(w, &w->index->streams[from]) || w->index->streams[from].optional))
+           (!is_number(w, &w->index->streams[from]) || is_lacking(w, &w->index->streams[from])))
         from++;
     return from;
 }
@@ -384,8 +384,10 @@ static void print_state(const struct writer *w)
         return;
     }
     if (first == count) {
-        fprintf(w->out, "      # style %s needs an output %s: no stream of numbers looks like it\n",
-                preset->name, preset->state);
+        fprintf(w->out,
+                "      # Style %s needs an output %s, and no stream of numbers is in all episodes. "
+                "Name one:\n      # %s: {from: STREAM, at: %s, missing: zero, norm: %s}\n",
+                preset->name, preset->state, preset->state, preset->observations, preset->norm);
         return;
     }
     fprintf(w->out,
