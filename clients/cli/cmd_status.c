@@ -11,6 +11,7 @@
 #include "daemon/base/json.h"
 #include "daemon/base/yaml.h"
 #include "proto/array_len.h"
+#include "proto/plural.h"
 
 #define MIB 1048576.0
 #define LEAST_WAIT_SECONDS 0.05 /* less is not worth a line */
@@ -199,6 +200,25 @@ static void print_wait(const struct trajd_yaml_node *worker)
         printf("  waited %.1f s for data, most for %s", sum, cause);
 }
 
+/* Returns whether a session only asks questions, such as this one. */
+static bool is_spectator(const struct trajd_yaml_node *session)
+{
+    return !strncmp(text_of(session, "client"), "trajctl", 7) && !number_of(session, "feed_id");
+}
+
+static unsigned count_workers(const struct trajd_yaml_node *root)
+{
+    const struct trajd_yaml_node *list = trajd_yaml_get(root, "sessions");
+    unsigned spectators = 0;
+    double count;
+
+    for (const struct trajd_yaml_node *item = list ? list->children : NULL; item; item = item->next)
+        spectators += is_spectator(item);
+    /* a long document may lack the session of this process */
+    count = number_of(root, "session_count") - (spectators ? spectators : 1);
+    return count > 0 && count < UINT32_MAX ? (unsigned)count : 0;
+}
+
 static void print_workers(const struct trajd_yaml_node *list, const struct trajd_yaml_node *feeds)
 {
     printf("\n%-20s %9s %-22s %5s %9s %12s %12s %12s\n", "worker", "pid", "feed", "rank", "holds",
@@ -206,6 +226,8 @@ static void print_workers(const struct trajd_yaml_node *list, const struct trajd
     for (const struct trajd_yaml_node *item = list->children; item; item = item->next) {
         char holds[32];
 
+        if (is_spectator(item))
+            continue;
         snprintf(holds, sizeof holds, "%s of %s", text_of(item, "held"), text_of(item, "credit"));
         printf("%-20s %9s %-22s %5s %9s %12s %10.1f s %10.1f s", text_of(item, "client"),
                text_of(item, "pid"),
@@ -257,20 +279,23 @@ static int print_readable(const char *json)
     const struct trajd_yaml_node *root, *datasets, *feeds, *producers, *workers, *latency;
     struct trajd_yaml *yaml;
     struct trajd_error error;
+    unsigned worker_count;
 
     if (trajd_yaml_parse("status", json, strlen(json), &yaml, &error))
         return cli_fail("%s", error.message);
     root = trajd_yaml_root(yaml);
+    worker_count = count_workers(root);
     latency = trajd_yaml_get(root, "ready_to_sent_us");
     datasets = trajd_yaml_get(root, "datasets");
     feeds = trajd_yaml_get(root, "feeds");
     producers = trajd_yaml_get(root, "producers");
     workers = trajd_yaml_get(root, "sessions");
-    printf("trajd %s, instance %s: %s workers, %s batches DONE, %s batches/s, %s windows/s; ready "
+    printf("trajd %s, instance %s: %u worker%s, %s batches DONE, %s batches/s, %s windows/s; ready "
            "to sent p50 %s us, p99 %s us\n",
-           text_of(root, "version"), text_of(root, "instance"), text_of(root, "session_count"),
-           text_of(root, "batches_done"), text_of(root, "batches_per_second"),
-           text_of(root, "windows_per_second"), text_of(latency, "p50"), text_of(latency, "p99"));
+           text_of(root, "version"), text_of(root, "instance"), worker_count,
+           trajd_plural(worker_count), text_of(root, "batches_done"),
+           text_of(root, "batches_per_second"), text_of(root, "windows_per_second"),
+           text_of(latency, "p50"), text_of(latency, "p99"));
     if (datasets)
         print_datasets(datasets);
     if (trajd_yaml_get(root, "gpus") && trajd_yaml_get(root, "gpus")->child_count)
@@ -322,8 +347,8 @@ static int print_line(const char *endpoint, const char *text)
         return cli_fail("%s", error.message);
     const struct trajd_yaml_node *root = trajd_yaml_root(yaml);
     const struct trajd_yaml_node *feeds = trajd_yaml_get(root, "feeds");
-    printf("%-60s %6u %8s %12s\n", endpoint, feeds ? (unsigned)feeds->child_count : 0,
-           text_of(root, "session_count"), text_of(root, "batches_per_second"));
+    printf("%-60s %6u %8u %12s\n", endpoint, feeds ? (unsigned)feeds->child_count : 0,
+           count_workers(root), text_of(root, "batches_per_second"));
     trajd_yaml_destroy(&yaml);
     return CLI_OK;
 }

@@ -71,6 +71,11 @@ read -r ready <"$folder/ready"
 [ "$ready" = READY ] || failed=1
 expect 0 '^\{.*"feeds":' status --json --endpoint "$folder"
 expect 0 '^feed +job' status --endpoint "$folder"
+expect 0 ': 0 workers,' status --endpoint "$folder" # this command is none
+if grep -q '^trajctl' "$folder/said"; then
+    echo "trajctl status lists itself:" && cat "$folder/said"
+    failed=1
+fi
 # A document that cannot be written completely is an error.
 if "$trajctl" status --json --endpoint "$folder" >/dev/full 2>"$folder/said" || ! grep -q 'standard output: No space' "$folder/said"; then
     echo "trajctl status onto a full disk:" && cat "$folder/said"

@@ -128,6 +128,7 @@ def test_a_worker_that_waits_for_the_slots_of_another(daemon, demo_file):
     wait_for(lambda: waited() > 0.2, what="a wait for slots")
     told = subprocess.run([TRAJCTL, "status", "--endpoint", one.endpoint], capture_output=True, text=True, env=clean_environment()).stdout
     assert re.search(r"^late .* waited [\d.]+ s for data, most for slots$", told, re.M), told
+    assert ": 2 workers, " in told, "trajctl itself is none"
     assert not re.search(r"^greedy .*most for slots", told, re.M), told
     for batch in held:
         batch.release()

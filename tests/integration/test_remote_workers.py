@@ -338,7 +338,7 @@ def test_the_command_line_takes_the_endpoint(daemon, demo_file, keys):
     where = ["--endpoint", remote_of(one), "--key", keys]
     result = trajctl("recv", "train", "--count", 2, *where)
     assert result.returncode == 0 and result.stdout.count("epoch 0 position") == 2, result.stderr
-    result = trajctl("status", *where)
+    result = trajctl("status", "--json", *where)
     assert result.returncode == 0 and "alice@127.0.0.1" in result.stdout, result.stderr
     result = trajctl("bench", "train", "--seconds", 1, *where)
     assert result.returncode == 0 and "batches/s" in result.stdout, result.stderr

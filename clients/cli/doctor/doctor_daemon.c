@@ -78,8 +78,7 @@ static void check_version(struct doctor_report *report, const char *endpoint,
     const char *version = text_of(root, "version");
 
     if (strcmp(version, TRAJD_VERSION) == 0)
-        doctor_add(report, DOCTOR_OK, "daemon", "trajd %s answers at %s, with %s workers", version,
-                   endpoint, text_of(root, "session_count"));
+        doctor_add(report, DOCTOR_OK, "daemon", "trajd %s answers at %s", version, endpoint);
     else
         doctor_add(
             report, DOCTOR_SLOW, "daemon",
