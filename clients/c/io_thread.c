@@ -10,9 +10,8 @@
 #include "clients/c/session/session.h"
 
 #define NAP_NS 1000000
-#define IDLE_MS 1000
-/* how soon to look again after next() had the lock: a remote daemon needs a PING in time */
-#define HANDED_OVER_MS 100
+/* libzmq receives without a limit meanwhile, and a remote daemon needs a PING in time */
+#define IDLE_MS 100
 
 /* Waits for further releases, so that one message carries them together. */
 static void nap(struct trajd_client *client)
@@ -67,7 +66,7 @@ static void *run(void *context)
         else if (client->ack.pending.released.count > 0)
             timeout_ms = (int)(trajd_release_burst_ns(client) / 1000000) + 1;
         pthread_mutex_unlock(&client->state_lock);
-        const int ping_ms = has_io_lock ? (int)(client->session.ping_ns / 1000000) : HANDED_OVER_MS;
+        const int ping_ms = has_io_lock ? (int)(client->session.ping_ns / 1000000) : IDLE_MS;
         timeout_ms = client->link.remote && ping_ms < timeout_ms ? ping_ms : timeout_ms;
         if (has_io_lock && polled) {
             int due_ms = trajd_session_timeout_ms(client, trajd_client_now_ns());

@@ -54,12 +54,20 @@ static void close_dealer(struct trajd_link *link)
     if (link->dealer)
         zmq_close(link->dealer);
     link->dealer = NULL;
+    link->dealer_fd = -1;
+    link->received_count = 0;
+    link->is_flooded = false;
+}
+
+void trajd_link_hang_up(struct trajd_link *link)
+{
+    trajd_link_detach(link);
+    close_dealer(link);
 }
 
 void trajd_link_destroy(struct trajd_link *link)
 {
-    trajd_link_detach(link);
-    close_dealer(link);
+    trajd_link_hang_up(link);
     if (link->context)
         zmq_ctx_term(link->context);
     free(link->feed_endpoint);
@@ -75,6 +83,9 @@ static int set_options(void *dealer)
         {ZMQ_RECONNECT_IVL, 20},
         {ZMQ_RECONNECT_IVL_MAX, 500},
         {ZMQ_LINGER, 0},
+        /* trajd_link_receive notices floods. At a limit of its own libzmq would stop reading, and a
+         * heartbeat after the daemon's end would end this process by an assertion */
+        {ZMQ_RCVHWM, 0},
     };
     const int64_t max_frame_bytes = TRAJD_WIRE_MAX_FRAME;
     for (size_t i = 0; i < ARRAY_LEN(options); i++)

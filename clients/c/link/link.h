@@ -19,6 +19,9 @@
 #include "proto/error.h"
 #include "proto/key_file.h"
 
+/* A daemon has sent at most 64 batches and a few answers that the worker has not received. */
+#define TRAJD_LINK_MAX_WAITING 1000u
+
 struct trajd_link {
     void *context, *dealer;
     int fd;              /* the connection to fd.sock; -1: none */
@@ -26,6 +29,8 @@ struct trajd_link {
     char *feed_endpoint; /* "ipc://DIRECTORY/feed.sock" or "tcp://HOST:PORT" */
     char *fd_path;       /* "DIRECTORY/fd.sock"; remote: NULL */
     bool remote;
+    uint32_t received_count; /* messages since the queue was last empty */
+    bool is_flooded;         /* more than TRAJD_LINK_MAX_WAITING */
 
     /* remote */
     bool curve;
@@ -69,11 +74,13 @@ void trajd_link_destroy(struct trajd_link *link);
 /* Makes a new DEALER socket; messages on the old one are dropped. ZeroMQ connects it in the
  * background, again and again until it succeeds. */
 enum trajd_status trajd_link_dial(struct trajd_link *link, struct trajd_error *error);
+/* Ends the connection. Nothing is received any more until the next dial. */
+void trajd_link_hang_up(struct trajd_link *link);
 /* TRAJD_ERR_TIMEOUT: not connected, or the socket's queue is full. */
 enum trajd_status trajd_link_send(struct trajd_link *link, const void *frame, size_t size_bytes);
 /* Receives the next message. Returns its bytes; 0: none has arrived. Drops messages that are longer
  * than `room`, and local ones of several frames. Remote: link->has_payload is true if a payload
- * follows. */
+ * follows. If the daemon floods, sets link->is_flooded and returns 0: the caller hangs up. */
 size_t trajd_link_receive(struct trajd_link *link, void *frame, size_t room);
 /* Receives the payload of the last message. Returns false if it does not have exactly size_bytes;
  * the payload is consumed in any case. */

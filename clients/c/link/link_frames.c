@@ -25,13 +25,22 @@ static void skip_frames(struct trajd_link *link)
             return;
 }
 
+/* Receives the first frame of a message. Returns -1 if there is none, or the daemon floods. */
+static int receive_first(struct trajd_link *link, void *frame, size_t room)
+{
+    const int size = zmq_recv(link->dealer, frame, room, ZMQ_DONTWAIT);
+    link->received_count = size < 0 ? 0 : link->received_count + 1;
+    link->is_flooded = link->is_flooded || link->received_count > TRAJD_LINK_MAX_WAITING;
+    return link->is_flooded ? -1 : size;
+}
+
 size_t trajd_link_receive(struct trajd_link *link, void *frame, size_t room)
 {
     if (link->has_payload) /* a payload that was not received */
         skip_frames(link);
     link->has_payload = false;
     for (;;) {
-        int size = zmq_recv(link->dealer, frame, room, ZMQ_DONTWAIT);
+        const int size = receive_first(link, frame, room);
         if (size < 0)
             return 0;
         const bool whole = size > 0 && (size_t)size <= room;

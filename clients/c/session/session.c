@@ -84,6 +84,10 @@ static void receive_all(struct trajd_client *client, uint64_t now_ns)
         client->session.last_received_ns = now_ns;
         trajd_session_handle(client, client->session.frame, size);
     }
+    if (client->link.is_flooded) {
+        trajd_session_fail_protocol(client, "it sends more messages than a worker requests");
+        trajd_link_hang_up(&client->link);
+    }
 }
 
 static void turn(struct trajd_client *client, bool read_fd)

@@ -113,12 +113,41 @@ static void test_a_payload_of_another_size(void **state)
     assert_true(trajd_link_receive_payload(&link, payload, 0));
 }
 
+static void send_many(uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        send_frames("many");
+}
+
+static void receive_many(uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        expect("many");
+}
+
+static void test_a_flood_is_noticed(void **state)
+{
+    (void)state;
+    link.remote = false;
+    send_many(TRAJD_LINK_MAX_WAITING);
+    receive_many(TRAJD_LINK_MAX_WAITING);
+    expect("");
+    assert_false(link.is_flooded);
+    send_many(TRAJD_LINK_MAX_WAITING);
+    send_frames("two frames"); /* counts too, although it is dropped */
+    receive_many(TRAJD_LINK_MAX_WAITING);
+    expect("");
+    assert_true(link.is_flooded);
+    expect("");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_a_local_message_is_one_frame, open_link, close_link),
         cmocka_unit_test_setup_teardown(test_a_payload_follows, open_link, close_link),
         cmocka_unit_test_setup_teardown(test_a_payload_of_another_size, open_link, close_link),
+        cmocka_unit_test_setup_teardown(test_a_flood_is_noticed, open_link, close_link),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
