@@ -5,6 +5,7 @@
 #include "clients/cli/cli.h"
 #include "clients/cli/cli_feed.h"
 #include "daemon/base/json.h"
+#include "daemon/window/window_report.h"
 #include "kernels/resample.h"
 
 #define SHOWN_VALUES 4u
@@ -117,6 +118,22 @@ static void print_counts(const uint64_t *counts, uint32_t count)
     printf("]");
 }
 
+/* Prints how many steps are valid, or have a reason why not: "60 valid, 4 after end". */
+static void print_reasons(const struct trajd_tensor *tensor)
+{
+    uint64_t counts[MASK_CODES];
+    const char *before = "";
+
+    count_codes(tensor, counts);
+    for (uint32_t code = 0; code < MASK_CODES; code++) {
+        if (!counts[code])
+            continue;
+        printf("%s%" PRIu64 " %s", before, counts[code],
+               trajd_window_mask_name((enum trajd_mask)code));
+        before = ", ";
+    }
+}
+
 static void print_values(const struct trajd_tensor *tensor)
 {
     const uint64_t count = count_values(tensor);
@@ -131,17 +148,13 @@ static void print_values(const struct trajd_tensor *tensor)
 
 static void print_tensor(const struct trajd_tensor *tensor)
 {
-    uint64_t counts[MASK_CODES];
     printf("  %-32s %-4s ", tensor->name, trajd_dtype_name(tensor->dtype));
     print_counts(tensor->shape, tensor->rank);
     printf("  ");
-    if (strcmp(tensor->role, "mask") == 0) {
-        count_codes(tensor, counts);
-        printf("steps by mask code ");
-        print_counts(counts, MASK_CODES);
-    } else {
+    if (strcmp(tensor->role, "mask") == 0)
+        print_reasons(tensor);
+    else
         print_values(tensor);
-    }
     printf("\n");
 }
 

@@ -1,17 +1,9 @@
 #include "daemon/control/query.h"
+#include "daemon/window/window_report.h"
 #include "proto/plural.h"
 
 #include <inttypes.h>
 #include <stdio.h>
-
-const char *trajd_mask_name(enum trajd_mask mask)
-{
-    static const char *const names[] = {"valid",   "before start", "after end",
-                                        "gap",     "bad stamp",    "NaN",
-                                        "missing", "too old",      "bad frame"};
-
-    return (unsigned)mask < sizeof names / sizeof names[0] ? names[mask] : "?";
-}
 
 /* Writes a duration with six digits: "83 ms", "1.5 s", "41.6667 ms". */
 static const char *duration(uint64_t ns, char *text, size_t size)
@@ -154,5 +146,5 @@ void trajd_reason_write(const struct trajd_reason_facts *facts, enum trajd_mask 
     case TRAJD_MASK_VALID:
         break;
     }
-    snprintf(text, TRAJD_REASON_SIZE, "%s", trajd_mask_name(mask));
+    snprintf(text, TRAJD_REASON_SIZE, "%s", trajd_window_mask_name(mask));
 }

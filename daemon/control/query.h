@@ -93,8 +93,6 @@ struct trajd_reason_facts {
     int64_t nan_feature;       /* index of a feature that is NaN; < 0: none */
 };
 
-/* Returns a short name for tables: "valid", "before start", ... Static. */
-const char *trajd_mask_name(enum trajd_mask mask);
 /* Writes the reason of `mask`, which is not VALID, to `text`, which has TRAJD_REASON_SIZE bytes. */
 void trajd_reason_write(const struct trajd_reason_facts *facts, enum trajd_mask mask, char *text);
 

@@ -4,6 +4,7 @@
 
 #include "daemon/window/picture/picture_preset.h"
 #include "daemon/window/transform/preset.h"
+#include "proto/array_len.h"
 #include "proto/plural.h"
 
 static const char *const kind_names[TRAJD_KIND_COUNT] = {
@@ -12,6 +13,15 @@ static const char *const kind_names[TRAJD_KIND_COUNT] = {
 const char *trajd_window_kind_name(enum trajd_kind kind)
 {
     return kind_names[kind];
+}
+
+const char *trajd_window_mask_name(enum trajd_mask mask)
+{
+    static const char *const names[] = {"valid",   "before start", "after end",
+                                        "gap",     "bad stamp",    "NaN",
+                                        "missing", "too old",      "bad frame"};
+
+    return (unsigned)mask < ARRAY_LEN(names) ? names[mask] : "?";
 }
 
 static void write_clock(const struct trajd_window_plan *plan, uint32_t clock, char *text,

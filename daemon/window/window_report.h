@@ -13,6 +13,8 @@ void trajd_window_report(const struct trajd_mixture_plan *plan, FILE *out);
 
 /* Returns "linear", "slerp xyzw", ... */
 const char *trajd_window_kind_name(enum trajd_kind kind);
+/* Returns "valid", "before start", ... */
+const char *trajd_window_mask_name(enum trajd_mask mask);
 /* Returns "return" or "sum" where a target adds rows, else the name of its kind. */
 const char *trajd_window_target_kind_name(const struct trajd_window_plan *plan,
                                           const struct trajd_plan_target *target);

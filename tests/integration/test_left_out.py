@@ -1,6 +1,7 @@
 """What a feed leaves out of its data reaches the one who trains: FeedInfo, a line, a warning, `trajctl check`, the status."""
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -112,6 +113,9 @@ def test_the_trainer_is_told_of_bad_frames_once(tmp_path):
     counts = [tensor["mask_counts"] for batch in map(json.loads, shown.stdout.splitlines()) for tensor in batch["tensors"]
               if tensor["name"] == "cam.mask"]
     assert sum(of_batch[8] for of_batch in counts) == 2 and not any(of_batch[7] for of_batch in counts)
+    read = subprocess.run([TRAJCTL, "recv", "pictures", "--count", "4", "--epoch", "1", "--endpoint", daemon.endpoint], text=True,
+                          capture_output=True, timeout=60)
+    assert sum(map(int, re.findall(r"cam\.mask .* (\d+) bad frame", read.stdout))) == 2 and "too old" not in read.stdout, read.stdout
     daemon.stop()
 
 

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "daemon/control/query.h"
+#include "daemon/window/window_report.h"
 
 #define MS INT64_C(1000000)
 
@@ -22,10 +23,10 @@ static void expect(const struct trajd_reason_facts *facts, enum trajd_mask mask,
 static void masks_have_names(void **state)
 {
     (void)state;
-    assert_string_equal(trajd_mask_name(TRAJD_MASK_VALID), "valid");
-    assert_string_equal(trajd_mask_name(TRAJD_MASK_GAP), "gap");
-    assert_string_equal(trajd_mask_name(TRAJD_MASK_MISSING), "missing");
-    assert_string_equal(trajd_mask_name((enum trajd_mask)99), "?");
+    assert_string_equal(trajd_window_mask_name(TRAJD_MASK_VALID), "valid");
+    assert_string_equal(trajd_window_mask_name(TRAJD_MASK_GAP), "gap");
+    assert_string_equal(trajd_window_mask_name(TRAJD_MASK_MISSING), "missing");
+    assert_string_equal(trajd_window_mask_name((enum trajd_mask)99), "?");
 }
 
 static void before_and_after_the_episode(void **state)
