@@ -124,29 +124,36 @@ int cli_fail_without_daemon(const struct private_daemons *found)
                     found->folder);
 }
 
-/* Returns the endpoint to connect to, and the private daemons that run if none is named. The only
- * one is meant if no service runs. */
+/* Returns the endpoint to connect to, and the private daemons that run if none is named. If no
+ * service runs, the only one is meant, or the newest of one configuration that was edited. */
 static const char *choose_endpoint(const struct cli_feed_arguments *arguments,
                                    struct private_daemons *found)
 {
+    char text[PRIVATE_TEXT_SIZE];
+
     found->count = 0;
     if (cli_has_endpoint(arguments))
         return arguments->endpoint;
     private_daemons_find(found);
-    if (found->count != 1 || cli_service_runs())
+    if (!private_daemons_are_alike(found) || cli_service_runs())
         return NULL;
-    fprintf(stderr, "trajctl: private daemon %s\n", found->endpoints[0]);
-    return found->endpoints[0];
+    private_daemon_describe(found->list, text);
+    fprintf(stderr, "trajctl: private daemon %s %s%s\n", found->list[0].endpoint, text,
+            found->count > 1 ? ", the newest of several" : "");
+    return found->list[0].endpoint;
 }
 
 /* Prints why no daemon answers, and the private daemons of which one may be meant. */
 static void fail_to_connect(const struct private_daemons *found, const struct trajd_error *error)
 {
+    char text[PRIVATE_TEXT_SIZE];
+
     cli_fail("%s", error->message);
-    for (uint32_t i = 0; i < found->count; i++)
-        fprintf(
-            stderr, "%s--endpoint %s\n",
-            i ? "                         " : "private daemons that run: ", found->endpoints[i]);
+    for (uint32_t i = 0; i < found->count; i++) {
+        private_daemon_describe(&found->list[i], text);
+        fprintf(stderr, "%s  --endpoint %s\n    %s\n", i ? "" : "private daemons that run:\n",
+                found->list[i].endpoint, text);
+    }
 }
 
 struct trajd_client *cli_connect(const struct cli_feed_arguments *arguments, bool reconnect)

@@ -8,8 +8,7 @@
 #include "clients/c/trajd.h"
 
 struct cli_feed_arguments {
-    const char
-        *endpoint; /* NULL: $TRAJD_ENDPOINT, else the service, else the only private daemon */
+    const char *endpoint; /* NULL: $TRAJD_ENDPOINT, else the service, else a private daemon */
     const char *key_file, *server_key; /* for a tcp:// endpoint */
     const char *feed, *job, *output;
     const char *out, *format; /* a file to write, and its format */
@@ -31,7 +30,8 @@ struct private_daemons;
  * CLI_FAILED. */
 int cli_fail_without_daemon(const struct private_daemons *found);
 /* Connects to the daemon. If none is named and no service runs, it is the private daemon of this
- * user if only one runs, which a line on stderr says. Returns NULL after it printed an error. */
+ * user, or of several alike the newest, which a line on stderr says. Returns NULL after it printed
+ * an error. */
 struct trajd_client *cli_connect(const struct cli_feed_arguments *arguments, bool reconnect);
 enum trajd_status cli_open(struct trajd_client *client, const struct cli_feed_arguments *arguments,
                            struct trajd_error *error);

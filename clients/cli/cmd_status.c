@@ -338,7 +338,17 @@ static int show_one(const struct cli_feed_arguments *arguments)
     return result;
 }
 
-static int print_line(const char *endpoint, const char *text)
+/* Prints what a private daemon serves. */
+static void print_private(const struct private_daemon *daemon)
+{
+    char text[PRIVATE_TEXT_SIZE];
+
+    private_daemon_describe(daemon, text);
+    if (strcmp(daemon->endpoint, CLI_SERVICE_ENDPOINT))
+        printf("  %s\n", text);
+}
+
+static int print_line(const struct private_daemon *daemon, const char *text)
 {
     struct trajd_yaml *yaml;
     struct trajd_error error;
@@ -347,15 +357,16 @@ static int print_line(const char *endpoint, const char *text)
         return cli_fail("%s", error.message);
     const struct trajd_yaml_node *root = trajd_yaml_root(yaml);
     const struct trajd_yaml_node *feeds = trajd_yaml_get(root, "feeds");
-    printf("%-60s %6u %8u %12s\n", endpoint, feeds ? (unsigned)feeds->child_count : 0,
+    printf("%-60s %6u %8u %12s\n", daemon->endpoint, feeds ? (unsigned)feeds->child_count : 0,
            count_workers(root), text_of(root, "batches_per_second"));
+    print_private(daemon);
     trajd_yaml_destroy(&yaml);
     return CLI_OK;
 }
 
 /* Shows a line for each daemon, or with --json an array of their documents. */
-static int show_list(const struct cli_feed_arguments *arguments, const char *const *endpoints,
-                     uint32_t count)
+static int show_list(const struct cli_feed_arguments *arguments,
+                     const struct private_daemon *const *daemons, uint32_t count)
 {
     struct trajd_json json = {.out = stdout};
     int result = CLI_OK;
@@ -368,17 +379,17 @@ static int show_list(const struct cli_feed_arguments *arguments, const char *con
     for (uint32_t i = 0; i < count; i++) {
         struct cli_feed_arguments one = *arguments;
         char *text;
-        one.endpoint = endpoints[i];
+        one.endpoint = daemons[i]->endpoint;
         if (fetch(&one, &text)) {
             result = CLI_FAILED;
             continue;
         }
         if (arguments->json) {
             trajd_json_open_object(&json, NULL);
-            trajd_json_string(&json, "endpoint", endpoints[i]);
+            trajd_json_string(&json, "endpoint", one.endpoint);
             trajd_json_raw(&json, "status", text);
             trajd_json_close_object(&json);
-        } else if (print_line(endpoints[i], text)) {
+        } else if (print_line(daemons[i], text)) {
             result = CLI_FAILED;
         }
         free(text);
@@ -395,22 +406,25 @@ static int show_list(const struct cli_feed_arguments *arguments, const char *con
 static int show_found(const struct cli_feed_arguments *arguments)
 {
     static struct private_daemons found;
-    const char *endpoints[PRIVATE_DAEMONS_MAX + 1];
+    static const struct private_daemon service = {.endpoint = CLI_SERVICE_ENDPOINT};
+    const struct private_daemon *daemons[PRIVATE_DAEMONS_MAX + 1];
     uint32_t count = 0;
 
     private_daemons_find(&found);
     if (cli_service_runs())
-        endpoints[count++] = CLI_SERVICE_ENDPOINT;
+        daemons[count++] = &service;
     for (uint32_t i = 0; i < found.count; i++)
-        endpoints[count++] = found.endpoints[i];
+        daemons[count++] = &found.list[i];
     if (!count)
         return cli_fail_without_daemon(&found);
     if (count > 1)
-        return show_list(arguments, endpoints, count);
+        return show_list(arguments, daemons, count);
     struct cli_feed_arguments one = *arguments;
-    one.endpoint = endpoints[0];
-    if (!arguments->json)
+    one.endpoint = daemons[0]->endpoint;
+    if (!arguments->json) {
         printf("%s\n", one.endpoint);
+        print_private(daemons[0]);
+    }
     return show_one(&one);
 }
 

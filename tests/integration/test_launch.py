@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import stat
 import subprocess
@@ -495,11 +496,12 @@ def test_status_and_stats_find_private_daemons(node):
         assert done.returncode == 1 and done.stderr == none.stderr and "run `trajd --config CONFIG`" in done.stderr, done.stderr
     first = node.ensure()[0]
     one = status()
-    assert one.returncode == 0 and one.stdout.startswith(f"{first}\ntrajd ") and "feed " in one.stdout, one.stderr
+    about = rf"for {re.escape(str(node.config))}, job a, since 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d"
+    assert one.returncode == 0 and re.match(rf"{re.escape(first)}\n  {about}\ntrajd ", one.stdout) and "feed " in one.stdout, one.stderr
     assert json.loads(status("--json").stdout)["feeds"]
     for command in (("stats", "train", "--json"), ("explain", "train", "--window", "0", "--json"), ("metrics",)):  # the only one is meant
         done = subprocess.run([TRAJCTL, *command], env=node.env, capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0 and done.stdout and done.stderr == f"trajctl: private daemon {first}\n", done.stderr
+        assert done.returncode == 0 and done.stdout and re.fullmatch(rf"trajctl: private daemon {re.escape(first)} {about}\n", done.stderr), done.stderr
     private = node.runtime / f"trajd-{os.geteuid()}"
     done = subprocess.run([TRAJCTL, "doctor", "--seconds", "0", "--json"], env=node.env, capture_output=True, text=True, timeout=60)
     (text,) = [one["text"] for one in json.loads(done.stdout)["findings"] if one["topic"] == "daemon"]
@@ -512,16 +514,33 @@ def test_status_and_stats_find_private_daemons(node):
     assert "no daemon runs" in status(TRAJD_RUNTIME_DIR=str(node.folder / "link")).stderr
     second = node.ensure(TRAJD_JOB="b")[0]
     several = status()
-    assert several.returncode == 0 and [line.split()[0] for line in several.stdout.splitlines()[1:]] == sorted([first, second])
-    assert [one["endpoint"] for one in json.loads(status("--json").stdout)] == sorted([first, second])
+    lines = several.stdout.splitlines()[1:]
+    assert several.returncode == 0 and [line.split()[0] for line in lines[::2]] == [second, first], "the newest first"
+    assert re.fullmatch(" +" + about.replace("job a", "job b"), lines[1]) and re.fullmatch(" +" + about, lines[3]), lines
+    assert [one["endpoint"] for one in json.loads(status("--json").stdout)] == [second, first]
     unclear = subprocess.run([TRAJCTL, "stats", "train"], env=node.env, capture_output=True, text=True, timeout=60)
     listed = [line.split("--endpoint ")[1] for line in unclear.stderr.splitlines() if "--endpoint " in line]
-    assert unclear.returncode == 1 and "private daemons that run: " in unclear.stderr and listed == sorted([first, second]), unclear.stderr
+    assert unclear.returncode == 1 and "private daemons that run:\n" in unclear.stderr and listed == [second, first], unclear.stderr
+    assert len(re.findall(about.replace("job a", "job [ab]"), unclear.stderr)) == 2, unclear.stderr
     assert status(TRAJD_ENDPOINT=second).stdout.startswith("trajd "), "an endpoint that is given is the one"
     for pid in node.daemons():
         os.kill(pid, signal.SIGKILL)
     wait_for(lambda: not node.daemons(), 60, "their end")
     assert "no daemon runs" in status().stderr
+
+
+def test_the_newest_private_daemon_of_an_edited_configuration_is_meant(node):
+    endpoints = [node.ensure()[0]]
+    node.config.write_text(node.config.read_text().replace("global_batch: 8", "global_batch: 16"))
+    endpoints.append(node.ensure()[0])
+    assert len(node.daemons()) == 2
+    explain = [TRAJCTL, "explain", "train", "--window", "0", "--json"]
+    done = subprocess.run(explain, env=node.env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and done.stderr.startswith(f"trajctl: private daemon {endpoints[1]} for {node.config}, job a, since "), done.stderr
+    assert done.stderr.endswith(", the newest of several\n")
+    (pathlib.Path(endpoints[0]).parent / "datasets").write_text("")  # what that daemon serves is unknown
+    unclear = subprocess.run(explain, env=node.env, capture_output=True, text=True, timeout=60)
+    assert unclear.returncode == 1 and "for an unknown configuration" in unclear.stderr and f"for {node.config}, job a" in unclear.stderr, unclear.stderr
 
 
 def test_status_is_watched_until_the_daemon_ends(node):

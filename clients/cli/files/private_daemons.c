@@ -3,13 +3,14 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "daemon/base/yaml.h"
 
 /* Finds the folder as private_folder() of folders.py does. */
 static void find_folder(char path[PRIVATE_PATH_SIZE])
@@ -72,16 +73,56 @@ static bool is_running(const char *folder, const char *name)
     return is_held;
 }
 
+static void copy_text(const struct trajd_yaml_node *note, const char *key,
+                      char text[PRIVATE_PATH_SIZE])
+{
+    const struct trajd_yaml_node *node = trajd_yaml_get(note, key);
+
+    if (node && node->value && strlen(node->value) < PRIVATE_PATH_SIZE)
+        strcpy(text, node->value);
+}
+
+/* Reads the note that trajd.open writes just before it starts the daemon (note_datasets of
+ * folders.py). JSON is YAML. */
+static void read_note(const char *folder, const char *name, struct private_daemon *daemon)
+{
+    char path[PRIVATE_PATH_SIZE];
+    struct trajd_yaml *note;
+    struct trajd_error error;
+    struct stat found;
+
+    if (snprintf(path, sizeof path, "%s/%s/datasets", folder, name) >= (int)sizeof path ||
+        stat(path, &found) || trajd_yaml_load(path, &note, &error))
+        return;
+    daemon->start = found.st_mtim;
+    copy_text(trajd_yaml_root(note), "config", daemon->config);
+    copy_text(trajd_yaml_root(note), "job", daemon->job);
+    trajd_yaml_destroy(&note);
+}
+
 /* Adds a daemon that runs, if there is room for it and for its path. */
 static void add_running(struct private_daemons *daemons, const char *name)
 {
-    char endpoint[PRIVATE_PATH_SIZE];
+    struct private_daemon daemon = {.config = ""};
 
     if (daemons->count == PRIVATE_DAEMONS_MAX || !is_running(daemons->folder, name) ||
-        snprintf(endpoint, sizeof endpoint, "%s/%s/run", daemons->folder, name) >=
-            (int)sizeof endpoint)
+        snprintf(daemon.endpoint, sizeof daemon.endpoint, "%s/%s/run", daemons->folder, name) >=
+            (int)sizeof daemon.endpoint)
         return;
-    strcpy(daemons->endpoints[daemons->count++], endpoint);
+    read_note(daemons->folder, name, &daemon);
+    daemons->list[daemons->count++] = daemon;
+}
+
+static int compare_starts(const void *a, const void *b)
+{
+    const struct private_daemon *one = a, *other = b;
+    const struct timespec *first = &one->start, *second = &other->start;
+
+    if (first->tv_sec != second->tv_sec)
+        return first->tv_sec < second->tv_sec ? 1 : -1;
+    if (first->tv_nsec != second->tv_nsec)
+        return first->tv_nsec < second->tv_nsec ? 1 : -1;
+    return strcmp(one->endpoint, other->endpoint);
 }
 
 void private_daemons_find(struct private_daemons *daemons)
@@ -99,4 +140,28 @@ void private_daemons_find(struct private_daemons *daemons)
     }
     if (found >= 0)
         free(entries);
+    qsort(daemons->list, daemons->count, sizeof *daemons->list, compare_starts);
+}
+
+bool private_daemons_are_alike(const struct private_daemons *daemons)
+{
+    const struct private_daemon *first = daemons->list;
+    bool are_alike = daemons->count > 0 && *first->config;
+
+    for (uint32_t i = 1; i < daemons->count; i++)
+        are_alike = are_alike && !strcmp(daemons->list[i].config, first->config) &&
+                    !strcmp(daemons->list[i].job, first->job);
+    return are_alike || daemons->count == 1;
+}
+
+void private_daemon_describe(const struct private_daemon *daemon, char text[PRIVATE_TEXT_SIZE])
+{
+    char start[32] = "an unknown time";
+    struct tm local;
+
+    if (daemon->start.tv_sec && localtime_r(&daemon->start.tv_sec, &local))
+        strftime(start, sizeof start, "%F %T", &local);
+    snprintf(text, PRIVATE_TEXT_SIZE, "for %s, %s, since %s",
+             *daemon->config ? daemon->config : "an unknown configuration",
+             *daemon->job ? daemon->job : "an unknown job", start);
 }

@@ -3,20 +3,38 @@
 #ifndef TRAJD_CLI_PRIVATE_DAEMONS_H
 #define TRAJD_CLI_PRIVATE_DAEMONS_H
 
+#include <stdbool.h>
 #include <stdint.h>
+#include <time.h>
 
 /* Where the daemon of the system serves. */
 #define CLI_SERVICE_ENDPOINT "/run/trajd/main"
 
-enum { PRIVATE_DAEMONS_MAX = 64, PRIVATE_PATH_SIZE = 512 };
+enum {
+    PRIVATE_DAEMONS_MAX = 64,
+    PRIVATE_PATH_SIZE = 512,
+    PRIVATE_TEXT_SIZE = 2 * PRIVATE_PATH_SIZE + 64
+};
+
+struct private_daemon {
+    char endpoint[PRIVATE_PATH_SIZE];
+    char config[PRIVATE_PATH_SIZE]; /* path of its configuration; "" where none is known */
+    char job[PRIVATE_PATH_SIZE];
+    struct timespec start;
+};
 
 struct private_daemons {
     char folder[PRIVATE_PATH_SIZE]; /* that has their folders */
     uint32_t count;
-    char endpoints[PRIVATE_DAEMONS_MAX][PRIVATE_PATH_SIZE]; /* in the order of their names */
+    struct private_daemon list[PRIVATE_DAEMONS_MAX]; /* the newest first */
 };
 
-/* Finds the daemons that run, the first PRIVATE_DAEMONS_MAX. Waits for nothing. */
+/* Finds the daemons that run, PRIVATE_DAEMONS_MAX at most. Waits for nothing. */
 void private_daemons_find(struct private_daemons *daemons);
+/* Returns whether all serve one job and one configuration, which then was edited meanwhile. The
+ * newest serves it as it is. */
+bool private_daemons_are_alike(const struct private_daemons *daemons);
+/* Writes "for CONFIG, JOB, since TIME". */
+void private_daemon_describe(const struct private_daemon *daemon, char text[PRIVATE_TEXT_SIZE]);
 
 #endif
