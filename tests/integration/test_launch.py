@@ -481,6 +481,31 @@ def test_why_one_dataset_is_in_memory_twice(node):
         assert process.returncode == 0
 
 
+def test_copies_are_told_once_for_all_feeds_and_datasets(node):
+    text = node.config.read_text()
+    more = text[text.index("  demo:"):].split("\n", 1)[0].replace("  demo:", "  more:").replace(str(node.demo_file), str(node.folder / "more.hdf5"))
+    (node.folder / "more.hdf5").write_bytes(node.demo_file.read_bytes())
+    feed = text[text.index("  train:"):]
+    node.config.write_text(text.replace("datasets:\n", f"datasets:\n{more}\n") + feed.replace("train:", "valid:").replace("dataset: demo", "dataset: more"))
+    node.ensure()
+    node.config.write_text(node.config.read_text().replace("global_batch: 8", "global_batch: 16"))
+    code = f"""
+        import trajd
+        from trajd import daemon_watcher
+        daemon_watcher.CHECK_INTERVAL_S = daemon_watcher.COPIES_INTERVAL_S = 0.05
+        looked, report = set(), launch.Private.report_copies
+        def count(private):
+            report(private)
+            looked.add(id(private))
+        launch.Private.report_copies = count
+        feeds = [trajd.open({str(node.config)!r}, feed=name) for name in ("train", "valid")]
+        while len(looked) < 2:
+            time.sleep(0.01)"""
+    status, _, err = node.run(code)
+    assert status == 0 and err.count("in memory twice") == 1, err
+    assert f" and 1 more are in memory twice: {node.config.name}, its data or trajd has changed" in err
+
+
 def test_status_and_stats_find_private_daemons(node):
     def status(*options, **changes):
         env = {**node.env, **changes}

@@ -8,7 +8,7 @@ import shutil
 import stat
 import tempfile
 import time
-from typing import Dict, Iterator, List, NamedTuple, Tuple
+from typing import Iterator, List, NamedTuple, Set
 
 from .errors import LaunchError
 
@@ -141,14 +141,15 @@ def _why_twice(own: Held, other: Held) -> str:
             "process has used it for some time")
 
 
-def held_twice(place: pathlib.Path) -> Dict[Tuple[str, str], str]:
-    """Returns a line for each dataset of this daemon that another running private daemon of this user also holds."""
-    own, lines = _read_datasets(place), {}
-    for file in sorted(place.parent.glob("*/datasets")):
+def held_twice(place: pathlib.Path) -> Set[str]:
+    """Returns a line for each reason why another running private daemon of this user holds datasets of this one, too."""
+    own, lines = _read_datasets(place), set()
+    for file in place.parent.glob("*/datasets"):
         other = _read_datasets(file.parent)
-        for path in set(own.paths) & set(other.paths) if file.parent != place else ():
-            if runs(file.parent):
-                lines[str(file.parent), path] = f"trajd: {path} is in memory twice{_why_twice(own, other)}"
+        paths = sorted(set(own.paths) & set(other.paths))
+        if paths and file.parent != place and runs(file.parent):
+            what = f"{paths[0]} is" if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more are"
+            lines.add(f"trajd: {what} in memory twice{_why_twice(own, other)}")
     return lines
 
 

@@ -44,6 +44,7 @@ DEFAULT_SESSIONS = 256  # of limits.sessions
 LOG_LINES = 12  # of the daemon's log, in messages
 
 _started: List["subprocess.Popen[bytes]"] = []  # children of this process, kept so that they are reaped
+_reported_copies: Set[str] = set()  # lines that this process has printed
 
 
 class Target(NamedTuple):
@@ -268,7 +269,6 @@ class Private:
         self._source = source
         name = re.sub(r"[^A-Za-z0-9_.-]", "_", source.path.stem[:20])
         self._place = make_private(private_folder() / f"{name}-{digest}")
-        self._reported: Set[Tuple[str, str]] = set()
 
     def ensure(self, timeout: Optional[float] = None, progress: Optional[str] = None) -> str:
         """Returns the daemon's endpoint when it can serve. Starts the daemon if no other process does.
@@ -297,10 +297,10 @@ class Private:
             raise _failure(source, place, process.returncode)
 
     def report_copies(self) -> None:
-        """Prints a line for each dataset that another private daemon of this user holds in memory, too. Each once."""
-        for key, line in held_twice(self._place).items():
-            if key not in self._reported:
-                self._reported.add(key)
+        """Says why other private daemons of this user hold the same datasets in memory, too. Once in a process."""
+        for line in held_twice(self._place):
+            if line not in _reported_copies:
+                _reported_copies.add(line)
                 print(line, file=sys.stderr, flush=True)
 
     def is_gone(self) -> bool:
