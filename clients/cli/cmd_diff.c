@@ -105,9 +105,9 @@ static void print_change(const struct side *a, const struct side *b)
         snprintf(what, sizeof what, "%s at %s, %s at %s", *left ? left : "kept", a->endpoint,
                  *right ? right : "kept", b->endpoint);
     else if (cli_number(a->item, "rows") != cli_number(b->item, "rows"))
-        snprintf(what, sizeof what, "%" PRId64 " rows at %s, %" PRId64 " at %s",
-                 cli_number(a->item, "rows"), a->endpoint, cli_number(b->item, "rows"),
-                 b->endpoint);
+        snprintf(what, sizeof what, "%" PRId64 " row%s at %s, %" PRId64 " at %s",
+                 cli_number(a->item, "rows"), cli_number(a->item, "rows") == 1 ? "" : "s",
+                 a->endpoint, cli_number(b->item, "rows"), b->endpoint);
     else
         snprintf(what, sizeof what, "the content differs (stamps, rows, shapes or texts)");
     print_difference(a, what);

@@ -149,10 +149,11 @@ static void print_output(const struct trajd_yaml_node *output, int64_t anchor_ns
          source = source->next) {
         const int64_t first = cli_number(source, "first_column");
         printf("  from %s: dataset %s, columns %" PRId64 " to %" PRId64
-               ", clock %s, %s, %s visible rows\n",
+               ", clock %s, %s, %s visible row%s\n",
                cli_text(source, "stream"), cli_text(source, "path"), first,
                first + cli_number(source, "columns") - 1, cli_text(source, "clock"),
-               cli_text(source, "kind"), cli_text(source, "visible_rows"));
+               cli_text(source, "kind"), cli_text(source, "visible_rows"),
+               cli_number(source, "visible_rows") == 1 ? "" : "s");
     }
     printf("  %5s %14s  %-32s %s\n", "step", "from anchor", "rows", "mask and reason");
     for (const struct trajd_yaml_node *step = cli_first(output, "items"); step; step = step->next)

@@ -98,8 +98,9 @@ static int pack_one(struct packer *packer, const char *input)
     options.index = index;
     options.output = output;
     if (!status && index->kept_count < index->episode_count)
-        fprintf(stderr, "note: %s: frames of %u quarantined episodes are copied as they are\n",
-                input, index->episode_count - index->kept_count);
+        fprintf(stderr, "note: %s: frames of %u quarantined episode%s are copied as they are\n",
+                input, index->episode_count - index->kept_count,
+                trajd_plural(index->episode_count - index->kept_count));
     if (!status)
         status = pack_file(&options, &result, &error);
     if (index)

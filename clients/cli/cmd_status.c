@@ -28,6 +28,11 @@ static double number_of(const struct trajd_yaml_node *mapping, const char *key)
     return node && node->value ? strtod(node->value, NULL) : 0;
 }
 
+static const char *plural_of(const struct trajd_yaml_node *mapping, const char *key)
+{
+    return number_of(mapping, key) == 1 ? "" : "s";
+}
+
 static const struct trajd_yaml_node *find_by(const struct trajd_yaml_node *list, const char *key,
                                              const char *value)
 {
@@ -41,11 +46,12 @@ static const struct trajd_yaml_node *find_by(const struct trajd_yaml_node *list,
 static void print_frames(const struct trajd_yaml_node *frames)
 {
     if (frames)
-        printf("  pictures: %s frames used: %s decoded, %s prepared in the files, %s reused; %s "
+        printf("  pictures: %s frame%s used: %s decoded, %s prepared in the files, %s reused; %s "
                "bad, %s evicted, %.1f MiB in memory, %.1f MiB read\n",
-               text_of(frames, "used"), text_of(frames, "decoded"), text_of(frames, "prepared"),
-               text_of(frames, "reused"), text_of(frames, "bad"), text_of(frames, "evicted"),
-               number_of(frames, "resident_bytes") / MIB, number_of(frames, "bytes_read") / MIB);
+               text_of(frames, "used"), plural_of(frames, "used"), text_of(frames, "decoded"),
+               text_of(frames, "prepared"), text_of(frames, "reused"), text_of(frames, "bad"),
+               text_of(frames, "evicted"), number_of(frames, "resident_bytes") / MIB,
+               number_of(frames, "bytes_read") / MIB);
 }
 
 static void print_datasets(const struct trajd_yaml_node *list)
@@ -67,9 +73,9 @@ static void print_datasets(const struct trajd_yaml_node *list)
 
 static void print_resident(const struct trajd_yaml_node *rows)
 {
-    printf("  %-40s %-24s %9.1f MiB on %s, %s feeds", text_of(rows, "dataset"),
+    printf("  %-40s %-24s %9.1f MiB on %s, %s feed%s", text_of(rows, "dataset"),
            text_of(rows, "path"), number_of(rows, "bytes") / MIB, text_of(rows, "place"),
-           text_of(rows, "feeds"));
+           text_of(rows, "feeds"), plural_of(rows, "feeds"));
     if (trajd_yaml_get(rows, "frames"))
         printf(", %s of %s frames are there", text_of(rows, "resident_frames"),
                text_of(rows, "frames"));
@@ -98,9 +104,9 @@ static void print_resampling(const struct trajd_yaml_node *node)
 {
     if (node && (number_of(node, "clients") > 0 || number_of(node, "pieces") > 0 ||
                  number_of(node, "refused") > 0))
-        printf("\nresampling: %s clients, %s pieces of %.1f MiB, %s refused\n",
-               text_of(node, "clients"), text_of(node, "pieces"), number_of(node, "bytes") / MIB,
-               text_of(node, "refused"));
+        printf("\nresampling: %s client%s, %s piece%s of %.1f MiB, %s refused\n",
+               text_of(node, "clients"), plural_of(node, "clients"), text_of(node, "pieces"),
+               plural_of(node, "pieces"), number_of(node, "bytes") / MIB, text_of(node, "refused"));
 }
 
 /* Prints a job's progress in its epoch. */
@@ -125,7 +131,8 @@ static void print_journal_failure(const struct trajd_yaml_node *job)
 static void print_failures(const struct trajd_yaml_node *producer)
 {
     if (producer && trajd_yaml_get(producer, "last_failure"))
-        printf("  %s failed batches, the last one: %s\n", text_of(producer, "failed_batches"),
+        printf("  %s failed batch%s, the last one: %s\n", text_of(producer, "failed_batches"),
+               number_of(producer, "failed_batches") == 1 ? "" : "es",
                text_of(producer, "last_failure"));
 }
 
@@ -269,7 +276,8 @@ static void print_reload(const struct trajd_yaml_node *reload)
     if (strcmp(text_of(reload, "running"), "true") == 0)
         printf("\na reload is running\n");
     else if (number_of(reload, "count") > 0)
-        printf("\nlast of %s reloads: %s: %s\n", text_of(reload, "count"),
+        printf("\nlast of %s reload%s: %s: %s\n", text_of(reload, "count"),
+               plural_of(reload, "count"),
                strcmp(text_of(reload, "applied"), "true") ? "refused" : "applied",
                text_of(reload, "message"));
 }

@@ -9,6 +9,7 @@
 
 #include "kernels/cuda/tuning.h"
 #include "proto/array_len.h"
+#include "proto/plural.h"
 
 static const char *const sections[] = {"memory", "gpu",    "threads", "index",
                                        "listen", "limits", NULL};
@@ -180,8 +181,8 @@ static enum trajd_status read_feeds(struct trajd_config *config, const struct tr
     if (node->kind != TRAJD_YAML_MAPPING || node->child_count > config->max_feeds ||
         node->child_count > TRAJD_CONFIG_MAX_FEEDS)
         return trajd_yaml_error(config->yaml, node, error,
-                                "must be a mapping of at most %u feeds (limits.feeds)",
-                                config->max_feeds);
+                                "must be a mapping of at most %u feed%s (limits.feeds)",
+                                config->max_feeds, trajd_plural(config->max_feeds));
     status = trajd_config_resolve_like(config, node, error);
     for (const struct trajd_yaml_node *child = node->children; child && !status;
          child = child->next)

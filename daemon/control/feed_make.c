@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "daemon/window/mixture_plan.h"
+#include "proto/plural.h"
 
 #define MOST_CHECK_VALUES 8000000 /* their statistics take less than a second */
 
@@ -38,9 +39,10 @@ static void log_data(const struct trajd_control *control, const struct trajd_pro
                                       *warnings = &member->warnings;
         if (quarantined->count)
             LOG(control->log, WARNING,
-                "feed %s: dataset %s: %u of %u episodes, %u quarantined, the first: %s",
+                "feed %s: dataset %s: %u of %u episode%s, %u quarantined, the first: %s",
                 trajd_producer_name(producer), member->dataset->name,
-                member->found_count - quarantined->count, member->found_count, quarantined->count,
+                member->found_count - quarantined->count, member->found_count,
+                trajd_plural(member->found_count), quarantined->count,
                 quarantined->list[0] ? quarantined->list[0] : "");
         for (uint32_t w = 0; w < TRAJD_PLAN_TEXTS_MAX && w < warnings->count; w++)
             if (warnings->list[w])
@@ -133,8 +135,9 @@ enum trajd_status trajd_control_add_producer(struct trajd_control *control,
         ;
     if (control->feeds.count >= control->now->config->max_feeds)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
-                               "feed %s: %u feeds are open, and limits.feeds is %u", source->name,
-                               control->feeds.count, control->now->config->max_feeds);
+                               "feed %s: %u feed%s open, and limits.feeds is %u", source->name,
+                               control->feeds.count, control->feeds.count == 1 ? " is" : "s are",
+                               control->now->config->max_feeds);
     do
         status = trajd_control_make_producer(control, control->now, source,
                                              trajd_control_rings_remaining_bytes(control), producer,

@@ -12,6 +12,7 @@
 #include "daemon/control/query.h"
 #include "daemon/window/mixture_plan.h"
 #include "daemon/window/window_report.h"
+#include "proto/plural.h"
 
 struct explanation {
     struct trajd_window_spec spec; /* of the window's dataset, for batches of one window */
@@ -402,8 +403,8 @@ static enum trajd_status write_steps(const struct explanation *e, const struct t
         total += e->plan->outputs[o].step_count;
     if (query->first >= total)
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
-                               "step %" PRIu64 " does not exist: there are %" PRIu64 " steps",
-                               query->first, total);
+                               "step %" PRIu64 " does not exist: there %s %" PRIu64 " step%s",
+                               query->first, total == 1 ? "is" : "are", total, trajd_plural(total));
     trajd_json_u64(json, "steps", total);
     trajd_json_u64(json, "first", query->first);
     trajd_json_open_array(json, "outputs");

@@ -3,6 +3,7 @@
 
 #include "daemon/feed/feed_internal.h"
 #include "daemon/feed/checkpoint_token.h"
+#include "proto/plural.h"
 
 /* Limits the credit to the number of slots. A session releases when its credit is used up: with
  * more credit it could hold all slots and wait forever. */
@@ -139,8 +140,9 @@ static bool check(struct trajd_core_feed *feed, struct session *session,
     else if (open->world > options->global_batch || open->world > TRAJD_CORE_MAX_WORLD)
         trajd_session_refuse(
             core, session, open->request, TRAJD_ERR_ARGUMENT,
-            "world: a batch of %u windows cannot be split among %u ranks (at most %u ranks)",
-            options->global_batch, open->world, TRAJD_CORE_MAX_WORLD);
+            "world: a batch of %u window%s cannot be split among %u ranks (at most %u ranks)",
+            options->global_batch, trajd_plural(options->global_batch), open->world,
+            TRAJD_CORE_MAX_WORLD);
     else if (other)
         trajd_session_refuse(
             core, session, open->request, TRAJD_ERR_BUSY,

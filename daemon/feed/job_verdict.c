@@ -3,6 +3,7 @@
 
 #include "daemon/feed/feed_internal.h"
 #include "daemon/feed/checkpoint_token.h"
+#include "proto/plural.h"
 
 #define RANKS_SHOWN 3 /* of a job, in an error */
 
@@ -113,9 +114,10 @@ static void refuse_other_job(const struct job *job, struct session *session,
     else
         trajd_session_refuse(
             feed->core, session, open->request, TRAJD_ERR_ARGUMENT,
-            "local: %u ranks (%u first), but the other ranks of job \"%s\" list %u (%u first)",
-            open->local.count, open->local.count ? open->local.list[0] : 0, job->name,
-            job->local.count, job->local.count ? job->local.list[0] : 0);
+            "local: %u rank%s (%u first), but the other ranks of job \"%s\" list %u (%u first)",
+            open->local.count, trajd_plural(open->local.count),
+            open->local.count ? open->local.list[0] : 0, job->name, job->local.count,
+            job->local.count ? job->local.list[0] : 0);
 }
 
 /* A checkpoint begins an epoch for the whole job. All sessions of the job have to open with the

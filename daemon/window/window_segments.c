@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "daemon/base/digest.h"
+#include "proto/plural.h"
 
 /* Finds the times of the first and last row of a target's stream. False: it has no rows. */
 static bool target_span(const struct trajd_window_plan *plan,
@@ -170,9 +171,10 @@ static enum trajd_status no_windows(const struct trajd_window_plan *plan, struct
         t++;
     return trajd_error_set(
         error, TRAJD_ERR_DATA, 0,
-        "filter, where, episodes, split, ranges and pad leave no window of %u usable episodes"
+        "filter, where, episodes, split, ranges and pad leave no window of %u usable episode%s"
         "%s%s%s%s%s%s",
-        plan->found_count - plan->quarantined.count, *reach ? "; the steps of " : "",
+        plan->found_count - plan->quarantined.count,
+        trajd_plural(plan->found_count - plan->quarantined.count), *reach ? "; the steps of " : "",
         *reach ? plan->outputs[plan->targets[t].output_index].name : "", *reach ? " " : "", reach,
         plan->quarantined.count ? "; others are quarantined, the first: " : "",
         plan->quarantined.count && plan->quarantined.list[0] ? plan->quarantined.list[0] : "");

@@ -5,6 +5,7 @@
 
 #include "daemon/window/window_plan_internal.h"
 #include "daemon/window/window_report.h"
+#include "proto/plural.h"
 
 /* Above two steps for each row, most steps are invented or repeated. Below it, as from 20 to 30 Hz,
  * most steps still have a row of their own. */
@@ -119,10 +120,11 @@ static void warn_of_disjoint_clocks(struct trajd_window_plan *plan, uint32_t clo
     if (count)
         trajd_window_plan_warn(
             plan,
-            "clock %s has no time in common with the anchors' clock %s in %u of %u episodes (the "
+            "clock %s has no time in common with the anchors' clock %s in %u of %u episode%s (the "
             "first: %s: %s): align them with `offset:` of the clock in the layout",
             index->clocks[clock].name, index->clocks[plan->anchor_clock].name, count,
-            plan->episode_count, index->files[index->episodes[first].file_index].relative_path,
+            plan->episode_count, trajd_plural(plan->episode_count),
+            index->files[index->episodes[first].file_index].relative_path,
             index->episodes[first].id);
 }
 

@@ -100,8 +100,9 @@ static void describe_cuda(struct trajd_plan *plan, const struct trajd_resample_r
 
     trajd_cuda_describe(shape, &plan->facts, plan->cuda_style, &cut, why, sizeof why);
     snprintf(plan->description, sizeof plan->description,
-             "%s: %u windows x %u streams, %u launch%s, %s of %u steps, %u threads, %s; %s",
-             plan->choice.variant, shape->window_count, shape->stream_count, launches,
+             "%s: %u window%s x %u stream%s, %u launch%s, %s of %u steps, %u threads, %s; %s",
+             plan->choice.variant, shape->window_count, trajd_plural(shape->window_count),
+             shape->stream_count, trajd_plural(shape->stream_count), launches,
              launches == 1 ? "" : "es", trajd_cuda_style_name(cut.style), cut.tile_steps,
              cut.thread_count, why, plan->choice.reason);
 }
@@ -109,10 +110,10 @@ static void describe_cuda(struct trajd_plan *plan, const struct trajd_resample_r
 static void describe(struct trajd_plan *plan, const struct trajd_problem *problem)
 {
     snprintf(plan->description, sizeof plan->description,
-             "%s: %u windows x %u streams (%u copied), %u thread%s, %s", plan->choice.variant,
-             problem->window_count, problem->stream_count, problem->copied_count,
-             plan->choice.thread_count, trajd_plural(plan->choice.thread_count),
-             plan->choice.reason);
+             "%s: %u window%s x %u stream%s (%u copied), %u thread%s, %s", plan->choice.variant,
+             problem->window_count, trajd_plural(problem->window_count), problem->stream_count,
+             trajd_plural(problem->stream_count), problem->copied_count, plan->choice.thread_count,
+             trajd_plural(plan->choice.thread_count), plan->choice.reason);
 }
 
 enum trajd_status trajd_plan_create_then(const struct trajd_resample_request *shape, double then_ns,

@@ -129,6 +129,7 @@ def test_dropped_rows_leave_a_gap(tmp_path):
     write(tmp_path / "one.hdf5", lambda group: replace(group, "t", repeat))
     status, found = validate(tmp_path)
     assert status == 1 and [(f["rule"], f["stream"], f["row"], f["count"]) for f in found] == [("stamps", "arm", 17, 1), ("gaps", "arm", 16, 1)]
+    assert found[1]["message"].startswith("1 gap, the first after row 16"), found
 
 
 def test_quarantined_and_left_out(tmp_path):

@@ -95,9 +95,10 @@ static void check_data(struct doctor_report *report, const struct trajd_yaml_nod
         if (strtoull(text_of(item, "quarantined"), NULL, 10) > 0)
             doctor_add(
                 report, DOCTOR_SLOW, "data",
-                "the daemon leaves out %s episodes of %s: `trajctl validate` and the daemon's "
+                "the daemon leaves out %s episode%s of %s: `trajctl validate` and the daemon's "
                 "log name them",
-                text_of(item, "quarantined"), text_of(item, "name"));
+                text_of(item, "quarantined"), strcmp(text_of(item, "quarantined"), "1") ? "s" : "",
+                text_of(item, "name"));
 }
 
 static void check_status(struct doctor_report *report, const char *endpoint,

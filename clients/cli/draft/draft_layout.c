@@ -8,6 +8,7 @@
 
 #include "daemon/base/json.h"
 #include "proto/array_len.h"
+#include "proto/plural.h"
 
 enum { OUTSIDE_MAX = 24 };
 
@@ -252,7 +253,8 @@ static void write_outside(FILE *out, const struct draft_facts *facts)
             fprintf(out, "  # left out: /%s: it is outside the episodes\n", object->path);
     }
     if (count > OUTSIDE_MAX)
-        fprintf(out, "  # left out: %u more datasets outside the episodes\n", count - OUTSIDE_MAX);
+        fprintf(out, "  # left out: %u more dataset%s outside the episodes\n", count - OUTSIDE_MAX,
+                trajd_plural(count - OUTSIDE_MAX));
     free(is_inside);
 }
 

@@ -140,18 +140,18 @@ static void report_episode(struct examiner *examiner, struct scan *scan,
         finding.row = scan->first_not_unit;
         finding.count = scan->not_unit;
         examine_report(examiner, &finding,
-                       "%" PRIu64 " quaternions not of unit length, the first in row %" PRId64
+                       "%" PRIu64 " quaternion%s not of unit length, the first in row %" PRId64
                        ", the worst of length %.6g",
-                       finding.count, finding.row, scan->worst_length);
+                       finding.count, trajd_plural(finding.count), finding.row, scan->worst_length);
     }
     if (scan->flips) {
         finding.rule = EXAMINE_SIGN_FLIPS;
         finding.row = scan->first_flip;
         finding.count = scan->flips;
         examine_report(examiner, &finding,
-                       "%" PRIu64 " times a quaternion changes its sign, first at row %" PRId64
+                       "%" PRIu64 " time%s a quaternion changes its sign, first at row %" PRId64
                        " (slerp takes the shorter arc)",
-                       finding.count, finding.row);
+                       finding.count, trajd_plural(finding.count), finding.row);
     }
 }
 

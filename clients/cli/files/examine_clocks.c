@@ -81,9 +81,10 @@ static void examine_gaps(struct examiner *examiner, const struct trajd_episode_c
     }
     if (finding.count)
         examine_report(examiner, &finding,
-                       "%" PRIu64 " gaps, the first after row %" PRId64
+                       "%" PRIu64 " gap%s, the first after row %" PRId64
                        ", the longest %.6g ms; the median interval is %.6g ms",
-                       finding.count, finding.row, (double)longest / 1e6, (double)median / 1e6);
+                       finding.count, trajd_plural(finding.count), finding.row,
+                       (double)longest / 1e6, (double)median / 1e6);
 }
 
 static int64_t first_dropped(const struct trajd_episode_clock *clock)

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "proto/plural.h"
+
 static const double turn_rad = 6.283185307179586476925, turn_deg = 360.0;
 static const double jump_min = 0.9;    /* of a turn */
 static const double step_max = 0.1;    /* of a turn: the mean step; noise has larger ones */
@@ -92,8 +94,8 @@ uint64_t examine_wraps_end(const struct examine_wraps *wraps, const double *low,
         has_degrees = has_degrees || degrees;
     }
     snprintf(text + used, size - used,
-             ": an angle that wraps, %" PRIu64 " times, and kind linear blends it through all "
+             ": an angle that wraps, %" PRIu64 " time%s, and kind linear blends it through all "
              "angles in between: set kind: angle%s for these columns in the layout",
-             count, has_degrees ? ", unit: deg" : "");
+             count, trajd_plural(count), has_degrees ? ", unit: deg" : "");
     return count;
 }

@@ -7,6 +7,7 @@
 
 #include "clients/cli/frames/frame_png.h"
 #include "daemon/decode/decode_upright.h"
+#include "proto/plural.h"
 
 enum { GAP = 8, NAME_SIZE = 1024 };
 
@@ -27,8 +28,10 @@ static enum trajd_status find_frame(const struct trajd_index *index,
     snprintf(name, sizeof name, "%.*s", (int)(colon - request->frame), request->frame);
     status = frame_find(index, name, request->episode, frame, error);
     if (!status && frame->row >= trajd_array_row_count(frame->array))
-        status = trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s has %" PRIu64 " rows in %s",
-                                 name, trajd_array_row_count(frame->array), frame->episode->id);
+        status =
+            trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s has %" PRIu64 " row%s in %s", name,
+                            trajd_array_row_count(frame->array),
+                            trajd_plural(trajd_array_row_count(frame->array)), frame->episode->id);
     return status;
 }
 

@@ -166,7 +166,8 @@ static void bad_values_are_refused_with_their_line(void **state)
         {HEAD "datasets:\n  .lab: {path: a, layout: b}\n", "does not begin with '.'"},
         {HEAD "datasets:\n  'l b': {path: a, layout: b}\n", "a name is 1 to 64 letters"},
         {HEAD DATASETS "feeds: [train]\n", "must be a mapping of at most 16 feeds (limits.feeds)"},
-        {HEAD DATASETS "limits: {feeds: 1}\nfeeds: {a: {}, b: {}}\n", "at most 1 feeds"},
+        {HEAD DATASETS "limits: {feeds: 1}\nfeeds: {a: {}, b: {}}\n",
+         "at most 1 feed (limits.feeds)"},
         {HEAD DATASETS "feeds:\n  train: {dataset: lap, global_batch: 8, anchor: {clock: steps}, "
                        "outputs: {pos: {at: 0}}}\n",
          "trajd.yaml:4: feeds.train.dataset: there is no dataset lap (did you mean lab?)"},
