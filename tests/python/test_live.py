@@ -886,20 +886,22 @@ def test_a_saved_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatc
 
 
 def test_threads_push_while_another_observes(tmp_path):
-    """All rows of an observation have one stamp, while two threads push."""
-    live = trajd.Live(by_hand(tmp_path / "a.live"), max_anchor_age=1e6)
+    """All rows of an observation have one stamp, while two threads push at 10 Hz by their stamps."""
+    live = trajd.Live(by_hand(tmp_path / "a.live"), history=100.0, max_anchor_age=1e8)
     both(live, 0, 0)
-    threads = [threading.Thread(target=lambda name=name: [live.push(name, step * 10**6, [step, -step]) for step in range(1, 3000)])
+    threads = [threading.Thread(target=lambda name=name: [live.push(name, step * 10**8, [step, -step]) for step in range(1, 3000)])
                for name in ("q", "p")]
     for thread in threads:
         thread.start()
-    while any(thread.is_alive() for thread in threads):
+    seen_count = 0
+    while any(thread.is_alive() for thread in threads) or not seen_count:
         try:
             seen = live.observation(10**12)
         except trajd.NotFound:
             continue  # one thread was so far ahead of the other that no common row was kept
-        q, p = seen["obs/q"][0], seen["obs/p"][0]
-        assert (q == p).all() and (q[:, 0] == -q[:, 1]).all() and q[1, 0] * 10**6 - 10**6 == seen.anchor_ns
+        seen_count += 1
+        q, p = seen["obs/q"][0].astype(int), seen["obs/p"][0].astype(int)  # float32 does not hold the stamps
+        assert (q == p).all() and (q[:, 0] == -q[:, 1]).all() and q[1, 0] * 10**8 - 10**6 == seen.anchor_ns
     for thread in threads:
         thread.join()
     assert live.observation(10**12)["obs/q"][0, 1].tolist() == [2999, -2999]
