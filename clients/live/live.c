@@ -25,8 +25,10 @@ static int64_t default_age_ns(const struct trajd_live_clock *clock, int64_t marg
 static void set_ages(struct trajd_live *live, int64_t wanted_ns)
 {
     for (uint32_t c = 0; c < live->clock_count; c++)
-        live->clocks[c].max_idle_ns =
-            wanted_ns ? wanted_ns : default_age_ns(&live->clocks[c], DEFAULT_IDLE_NS);
+        live->clocks[c].max_idle_ns = wanted_ns ? wanted_ns
+                                      : live->clocks[c].has_interval
+                                          ? default_age_ns(&live->clocks[c], DEFAULT_IDLE_NS)
+                                          : INT64_MAX;
     live->max_anchor_age_ns =
         wanted_ns ? wanted_ns
         : live->anchor_clock < 0
@@ -132,7 +134,7 @@ void trajd_live_get_stream(const struct trajd_live *live, uint32_t stream,
                                        .rank = input->rank,
                                        .row_bytes = (uint64_t)input->column_count *
                                                     trajd_dtype_size(input->dtype),
-                                       .interval_ns = clock->interval_ns,
+                                       .interval_ns = clock->has_interval ? clock->interval_ns : 0,
                                        .latency_ns = -clock->shift_ns,
                                        .capacity = (uint32_t)(input->ring.capacity * 3 / 4)};
     memcpy(info->shape, input->shape, sizeof info->shape);

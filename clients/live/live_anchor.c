@@ -211,6 +211,14 @@ static int64_t age_ns(const struct trajd_live_input *input, int64_t t_ns)
     return stamp_ns == INT64_MIN ? INT64_MAX : t_ns - stamp_ns;
 }
 
+/* Returns the time from row to row. A clock that is not known to have two rows is the slowest. */
+static int64_t pace_ns(const struct trajd_live *live, const struct trajd_live_input *input)
+{
+    const struct trajd_live_clock *clock = &live->clocks[input->clock];
+
+    return clock->has_interval ? clock->interval_ns : INT64_MAX;
+}
+
 /* Returns the stream of the fastest clock among those with a row at or before t_ns, or NULL. */
 static const struct trajd_live_input *fastest_input(const struct trajd_live *live, int64_t t_ns)
 {
@@ -219,8 +227,7 @@ static const struct trajd_live_input *fastest_input(const struct trajd_live *liv
     for (uint32_t i = 0; i < live->input_count; i++) {
         const struct trajd_live_input *input = &live->inputs[i];
         if (age_ns(input, t_ns) < INT64_MAX &&
-            (!fastest ||
-             live->clocks[input->clock].interval_ns < live->clocks[fastest->clock].interval_ns))
+            (!fastest || pace_ns(live, input) < pace_ns(live, fastest)))
             fastest = input;
     }
     return fastest;

@@ -4,6 +4,7 @@
 #include "clients/live/live_reader.h"
 
 #define VERSION 1
+#define ASSUMED_INTERVAL_NS INT64_C(1000000000)
 
 static const char *const document_keys[] = {
     "trajd_live",  "feed",   "dataset", "fingerprint", "norm_digest", "pad",  "anchor_clock",
@@ -16,6 +17,17 @@ static const char *const encodings[] = {"auto", "jpeg", "png", NULL};
 static const char *const colors[] = {"rgb", "bgr", "gray", "depth", NULL};
 static const char *const flips[] = {"none", "v", "h", "180", NULL};
 static const char *const edges[] = {"edge", "zero", "nan", NULL};
+
+static void read_interval(struct trajd_live_reader *reader, const struct trajd_yaml_node *node,
+                          struct trajd_live_clock *clock)
+{
+    const struct trajd_yaml_node *interval = trajd_live_member(reader, node, "interval_ns");
+
+    clock->has_interval = interval && !trajd_live_is_null(interval);
+    clock->interval_ns =
+        clock->has_interval ? trajd_live_read_int(reader, node, "interval_ns", 1, TRAJD_LIVE_FAR_NS)
+                            : ASSUMED_INTERVAL_NS;
+}
 
 static void read_clocks(struct trajd_live_reader *reader, const struct trajd_yaml_node *root)
 {
@@ -30,7 +42,7 @@ static void read_clocks(struct trajd_live_reader *reader, const struct trajd_yam
         trajd_live_check_keys(reader, node, clock_keys);
         clock->name = trajd_live_read_text(reader, node, "name");
         clock->rate = trajd_live_read_rate(reader, node, "rate");
-        clock->interval_ns = trajd_live_read_int(reader, node, "interval_ns", 1, TRAJD_LIVE_FAR_NS);
+        read_interval(reader, node, clock);
         clock->shift_ns =
             trajd_live_read_int(reader, node, "shift_ns", -TRAJD_LIVE_FAR_NS, TRAJD_LIVE_FAR_NS);
         clock->latency_ns = -clock->shift_ns; /* of a description without it */

@@ -33,9 +33,10 @@
 struct trajd_live_clock {
     const char *name;
     struct trajd_rate rate; /* num 0: stamped, or different between episodes */
-    int64_t interval_ns;
-    int64_t shift_ns;    /* is added to each stamp: offset minus latency */
-    int64_t latency_ns;  /* how long after it was sensed a row comes */
+    int64_t interval_ns;    /* without two rows in an episode a second is assumed */
+    bool has_interval;      /* it is of the recordings */
+    int64_t shift_ns;       /* is added to each stamp: offset minus latency */
+    int64_t latency_ns;     /* how long after it was sensed a row comes */
     int64_t max_idle_ns; /* where the anchor is t_ns and no stream with rows is faster: how old the
                           * newest row of all streams may be */
 };

@@ -66,7 +66,8 @@ struct trajd_live_stream {
     uint32_t rank;
     uint64_t shape[TRAJD_LIVE_MAX_RANK]; /* of a row */
     uint64_t row_bytes;
-    int64_t interval_ns; /* the mean time from row to row in the recordings */
+    int64_t interval_ns; /* the mean time from row to row in the recordings; 0: not known, because
+                          * no episode has two rows */
     int64_t latency_ns;  /* of the clock, minus its offset: subtracted from each stamp */
     uint32_t capacity;   /* rows that are kept */
 };

@@ -38,7 +38,7 @@ static void write_shape(const struct trajd_plan_output *output, struct trajd_jso
 
 /* ---- clocks and streams ---- */
 
-/* Returns the mean time from row to row, over all episodes. */
+/* Returns the mean time from row to row, over all episodes. 0: no episode has two rows. */
 static int64_t interval_ns(const struct trajd_window_plan *plan, uint32_t clock_index)
 {
     const struct trajd_index *index = plan->dataset->index;
@@ -54,7 +54,7 @@ static int64_t interval_ns(const struct trajd_window_plan *plan, uint32_t clock_
         span_ns += trajd_clock_row_ns(clock, clock->row_count - 1) - trajd_clock_row_ns(clock, 0);
         rows += clock->row_count - 1;
     }
-    return rows && span_ns / rows > 0 ? (int64_t)(span_ns / rows) : INT64_C(1000000000);
+    return rows ? (int64_t)(span_ns / rows) : 0; /* 1 at least: stamps ascend */
 }
 
 static void write_clock(const struct trajd_window_plan *plan, uint32_t clock,
@@ -62,11 +62,15 @@ static void write_clock(const struct trajd_window_plan *plan, uint32_t clock,
 {
     const struct trajd_index *index = plan->dataset->index;
     const struct trajd_layout_clock *layout = &index->layout->clocks[clock];
+    const int64_t row_ns = interval_ns(plan, clock);
 
     trajd_json_open_object(json, NULL);
     trajd_json_string(json, "name", index->clocks[clock].name);
     write_rate("rate", plan->dataset->clock_rates[clock], json);
-    trajd_json_i64(json, "interval_ns", interval_ns(plan, clock));
+    if (row_ns)
+        trajd_json_i64(json, "interval_ns", row_ns);
+    else
+        trajd_json_null(json, "interval_ns");
     /* the index has checked that it fits 64 bits */
     trajd_json_i64(json, "shift_ns", layout->offset_ns - layout->latency_ns);
     trajd_json_i64(json, "latency_ns", layout->latency_ns);

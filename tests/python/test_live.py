@@ -582,6 +582,37 @@ def test_one_of_several_streams_stops(tmp_path):
         live.observation(21 * 10**8)
 
 
+def test_a_stream_with_one_row_in_each_episode_does_not_stop(tmp_path):
+    """How often its rows come is not known. A second stream comes each two seconds, and stops."""
+    clocks = [{**DOCUMENT["clocks"][0], "rate": None, "interval_ns": 2 * 10**9, "shift_ns": 0}, {**OTHER, "interval_ns": None}]
+    live = rated(tmp_path / "a.live", {}, clocks=clocks)
+    assert [stream.interval_ns for stream in live.streams.values()] == [2 * 10**9, 0]
+    both(live, 0, 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for second in range(2, 60, 2):
+            live.push("q", second * 10**9, [second, 2])
+            assert live.observation(second * 10**9 + 10**9)["obs/p"].tolist() == [[[1, -1]]]
+    with pytest.raises(trajd.DataError, match="q: its newest row is 6200.0 ms old, and max_anchor_age is 6200.0 ms: all streams have"):
+        live.observation(58 * 10**9 + 6_200_000_001)
+
+
+def test_the_interval_of_one_row_in_each_episode_is_not_known(daemon, tmp_path):
+    with h5py.File(tmp_path / "lab.hdf5", "w") as file:
+        for number in range(2):
+            episode = make_episode(np.random.default_rng(number), number)
+            episode["grip_t"], episode["grip"] = episode["grip_t"][:1], episode["grip"][:1]
+            for name in ("arm_t", "grip_t", "q", "grip"):
+                file[f"ep_{number}/{name}"] = episode[name]
+    (tmp_path / "lab.yaml").write_text("layout: lab\nepisodes: {files: '*.hdf5', groups: /ep_*}\n"
+                                       "clocks: {arm: {path: arm_t, unit: ns}, grip: {path: grip_t, unit: ns}}\n"
+                                       "streams: {q: {clock: arm, kind: linear}, grip: {clock: grip, kind: previous}}\n")
+    one = daemon(f"datasets: {{lab: {{path: {tmp_path}, layout: {tmp_path}/lab.yaml}}}}\nfeeds: {{f: {{dataset: lab, global_batch: 8, "
+                 "tail: short, anchor: {clock: arm}, pad: {before: any, after: any}, outputs: {q: {at: 0}, grip: {at: 0}}}}\n")
+    live, _ = open_both(one, "f")
+    assert live.streams["grip"].interval_ns == 0 < live.streams["q"].interval_ns < 10**9
+
+
 def test_a_fast_stream_without_rows_stops_nothing(tmp_path):
     """The limit is that of the fastest stream that has rows: q, at 1 kHz, does not come, and p comes each second."""
     clocks = [{**DOCUMENT["clocks"][0], "rate": None, "interval_ns": 10**6, "shift_ns": 0}, {**OTHER, "interval_ns": 10**9}]

@@ -125,7 +125,8 @@ class Live:
     max_anchor_age
               how many seconds before t_ns the newest row of the anchor's clock may lie. Default: three rows, the
               latency of the clock and 20 ms. Where the anchor is t_ns itself, the newest row of all streams. Default:
-              three rows and the latency of the fastest stream that has rows, and 200 ms
+              three rows and the latency of the fastest stream that has rows, and 200 ms. Where no episode of the
+              recordings has two rows of the anchor's clock, a row counts as a second
 
     `left_out` has the outputs of the feed that no observation has, with the reason of each: actions, and what needs
     rows after the anchor. A DataWarning names those of role obs, and outputs with steps up to the anchor whose
@@ -281,7 +282,7 @@ class Live:
             if newest_ns - t_ns > self._history_ns and not is_past:
                 self._tell(name, "ahead", f"its newest row is stamped {(newest_ns - t_ns) / 1e9:.6g} s ahead of the observation. "
                                           "Rows with earlier stamps are refused: correct the clock, then call Live.reset()")
-            elif t_ns - newest_ns - self._latency_ns[name] > max(_STOPPED_NS, 10 * interval_ns):
+            elif interval_ns and t_ns - newest_ns - self._latency_ns[name] > max(_STOPPED_NS, 10 * interval_ns):
                 self._tell(name, "stopped", f"its newest row is {(t_ns - newest_ns) / 1e9:.6g} s old, and recordings have one every "
                                             f"{interval_ns / 1e6:.6g} ms. It is held up to the max_age of the feed: look at the mask")
 

@@ -23,7 +23,7 @@ class Stream(NamedTuple):
     clock: str
     dtype: str              # "f64", ...; rows of other numbers are converted to it
     shape: Tuple[int, ...]  # of a row; (0,) for a "clock:NAME", whose rows are stamps alone
-    interval_ns: int        # the mean time from row to row in the recordings
+    interval_ns: int        # the mean time from row to row in the recordings; 0: no episode has two rows
     latency_ns: int         # is subtracted from each stamp: latency minus offset of the clock
     capacity: int           # rows that are kept
 
