@@ -157,8 +157,17 @@ def test_paths_and_values_of_the_program(batches):
     assert "obs/robot0_eef_pos" in batch and "obs" in batch and "obs/x" not in batch and "x" not in batch and 3 not in batch
     assert batch.get("obs/robot0_eef_pos") is batch["obs"]["robot0_eef_pos"] is batch["obs/robot0_eef_pos"]
     assert batch.get("x", 5) == 5 and batch.get("obs/x") is None
-    with pytest.raises(KeyError, match="obs/x .there are: obs, actions"):
-        batch["obs/x"]
+    for slip in ("obs/robot0_eef_poss", "robot0_eef_pos", "obs/robot_eef_pos"):
+        with pytest.raises(KeyError, match=rf"{slip} \(did you mean obs/robot0_eef_pos\? there are: .*obs/robot0_eef_pos, .*actions"):
+            batch[slip]
+    with pytest.raises(KeyError, match=r"robot0_eef_poss \(did you mean robot0_eef_pos\? there are: robot0_eef_pos, "):
+        batch["obs"]["robot0_eef_poss"]
+    with pytest.raises(KeyError, match=r"xx \(there are: obs/"):
+        batch["xx"]
+    with pytest.raises(trajd.NotFound, match=r"no tensor action in this feed \(did you mean actions\? there are: "):
+        batch.raw("action")
+    with pytest.raises(trajd.NotFound, match=r"no output action in this feed \(did you mean actions\? there are: "):
+        batch.mask("action")
     with pytest.raises(KeyError):
         batch.pop("x")
     batch["actions"] = batch["actions"] * 0 + 7

@@ -5,7 +5,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional
 
 from . import arrays
-from .errors import Closed, NotFound
+from .errors import Closed, NotFound, names_there_are
 from .group import Group
 from .styles import Field, Plan, Tensor
 
@@ -26,12 +26,12 @@ class Layout:
 
     def find(self, name: str) -> int:
         if name not in self.index:
-            raise NotFound(f"no tensor {name} in this feed (there are: {', '.join(self.index)})")
+            raise NotFound(f"no tensor {name} in this feed ({names_there_are(name, self.index)})")
         return self.index[name]
 
     def find_mask(self, name: str) -> int:
         if name not in self.masks:
-            raise NotFound(f"no output {name} in this feed (there are: {', '.join(str(of) for of in self.masks)})")
+            raise NotFound(f"no output {name} in this feed ({names_there_are(name, map(str, self.masks))})")
         return self.masks[name]
 
 

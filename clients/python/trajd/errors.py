@@ -1,7 +1,23 @@
 """The exceptions and the warning of trajd. Messages come from the daemon and name the file, row, key or feed."""
 from __future__ import annotations
 
+import difflib
+from typing import Iterable, Optional
+
 from . import _core
+
+
+def nearest(name: object, known: Iterable[str]) -> Optional[str]:
+    """Returns the name that `name` may be a slip of, or None."""
+    near = difflib.get_close_matches(name, known, 1) if isinstance(name, str) else []
+    return near[0] if near else None
+
+
+def names_there_are(name: object, known: Iterable[str]) -> str:
+    """Returns the end of a message: "did you mean a? there are: a, b"."""
+    known = list(known)
+    near = nearest(name, known)
+    return f"{f'did you mean {near}? ' if near else ''}there are: {', '.join(known)}"
 
 
 class Error(Exception):

@@ -4,7 +4,17 @@ from __future__ import annotations
 import sys
 from typing import Any, Callable, Dict, ItemsView, Iterable, Iterator, List, Mapping, Set, Tuple, ValuesView
 
+from .errors import names_there_are
 from .styles import Field, Plan
+
+
+def _paths(group: Mapping[str, Any]) -> Iterator[str]:
+    """Yields "actions", "obs/x", ...: the paths of all arrays."""
+    for key, value in dict.items(group):  # type: ignore[arg-type]
+        if isinstance(value, dict) and value:
+            yield from (f"{key}/{path}" for path in _paths(value))
+        else:
+            yield str(key)
 
 
 class Group(Dict[str, Any]):
@@ -61,7 +71,7 @@ class Group(Dict[str, Any]):
         found: Any = self
         for part in path.split("/") if isinstance(path, str) else (path,):
             if not isinstance(found, dict) or not dict.__contains__(found, part):
-                raise KeyError(f"{path} (there are: {', '.join(self)})")
+                raise KeyError(f"{path} ({names_there_are(path, _paths(self))})")
             found = found[part]
         return found
 

@@ -13,7 +13,6 @@ kill -9.
 """
 import contextlib
 import copy
-import difflib
 import errno
 import fcntl
 import hashlib
@@ -30,7 +29,7 @@ import time
 import uuid
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple, Union
 
-from .errors import ArgumentError, LaunchError, MissingFile, Timeout
+from .errors import ArgumentError, LaunchError, MissingFile, Timeout, names_there_are
 from .folders import (Held, Lock, cache_folder, held_twice, make_private, note_datasets, opened, private_folder,
                       remove_old)
 from .folders import is_alive as _is_alive
@@ -71,9 +70,7 @@ def resolve(config: Config, feed: Optional[str] = None, overrides: Optional[Mapp
     if feed is None:
         raise LaunchError(f"{source.name}: give feed=, there are: {', '.join(feeds) or 'none'}")
     if feed not in feeds:
-        near = difflib.get_close_matches(feed, feeds, 1)
-        raise LaunchError(f"{source.name}: no feed {feed} "
-                          f"({f'did you mean {near[0]}?' if near else 'there are: ' + ', '.join(feeds)})")
+        raise LaunchError(f"{source.name}: no feed {feed} ({names_there_are(feed, feeds)})")
     endpoint, private = os.environ.get("TRAJD_ENDPOINT"), None
     if not endpoint:
         private = Private(source, job)

@@ -1,13 +1,12 @@
 """The options of a feed as plain values, which can be pickled and sent to another process."""
 from __future__ import annotations
 
-import difflib
 import json
 import os
 from dataclasses import dataclass
 from typing import Any, Literal, Mapping, Optional, Sequence, TypedDict, Union
 
-from .errors import ArgumentError
+from .errors import ArgumentError, names_there_are
 from .styles import STYLES
 from .topology import Topology, resolve
 
@@ -107,10 +106,7 @@ def check_options(options: Mapping[str, Any]) -> None:
     """Raises TypeError for an option that does not exist, such as those of DataLoader."""
     known = {*Options.__annotations__, "endpoint", "feed", "spec", "timeout"}
     for name in options.keys() - known:
-        near = difflib.get_close_matches(name, known, 1)
-        hint = _OTHERS_OPTIONS.get(name) or (
-            f"did you mean {near[0]}?" if near else f"there are: {', '.join(sorted(known))}")
-        raise TypeError(f"no option {name}: {hint}")
+        raise TypeError(f"no option {name}: {_OTHERS_OPTIONS.get(name) or names_there_are(name, sorted(known))}")
 
 
 def make(*, endpoint: Optional[str] = None, feed: Optional[str] = None,

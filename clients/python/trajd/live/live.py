@@ -1,7 +1,6 @@
 """Live: takes rows as they come, and builds observations of them."""
 from __future__ import annotations
 
-import difflib
 import operator
 import os
 import re
@@ -13,7 +12,7 @@ import numpy as np
 
 from .. import _core
 from ..connect import open as open_feed
-from ..errors import ArgumentError, DataWarning, Error, MissingFile, NotFound
+from ..errors import ArgumentError, DataWarning, Error, MissingFile, NotFound, nearest
 from ..feed import Feed
 from ..left_out import level_of_caller
 from ..styles import STYLES
@@ -179,8 +178,8 @@ class Live:
         try:
             return self._places[name]
         except KeyError:
-            near = difflib.get_close_matches(name, self._places, 1)
-            raise NotFound(f"no stream {name}{f' (did you mean {near[0]}?)' if near else ''}: an observation needs "
+            near = nearest(name, self._places)
+            raise NotFound(f"no stream {name}{f' (did you mean {near}?)' if near else ''}: an observation needs "
                            f"{', '.join(self._places)}") from None
 
     def _decode(self, name: str, data: bytes) -> "np.ndarray[Any, Any]":
