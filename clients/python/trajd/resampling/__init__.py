@@ -68,15 +68,18 @@ def resample(values: Any, times: Any, targets: Any, *, kind: str = "linear", ord
     out        numpy array or torch tensor for the result, or a pair of them for result and mask; both are returned
 
     max_gap, max_age and width are texts with a unit ("50ms"), or in the unit of times: an int of ns or a float of
-    seconds.
+    seconds. The other way round is refused. For 50,000 us write "50000us": the int 50000 is 50 us, and the float
+    50000.0 is 50,000 s. Such a slip is noticed only in part. On the CPU an int for width is refused if it is at most a
+    hundredth of the shortest step between rows: 50000 for rows at 100 Hz, but not at 500 Hz, where each mean is then one
+    row. On a GPU times are not read, so only an int below 1000 is refused, and 50000 is taken at any rate. Nothing
+    checks whether a float is too long, or whether max_gap and max_age are too short or too long.
 
     The mask has a code for each target: 0 valid, 1 before the first row, 2 after the last row, 3 gap, 4 no target (the
     least int64), 5 NaN in the source, 7 too old.
 
     Numpy arrays give numpy arrays, and torch tensors give torch tensors. CUDA tensors are resampled on their GPU, on torch's
     current stream: the call launches and returns without waiting, also while a graph is captured. There all arguments
-    are tensors on the same GPU, times are int64 ns, and neither their order nor row_splits are checked. A width of less
-    than 1 us needs its unit there.
+    are tensors on the same GPU, times are int64 ns, and neither their order nor row_splits are checked.
 
     On the CPU, large calls use up to 8 threads. A
     process made by fork, such as a worker of a DataLoader, uses one. The GIL is released meanwhile, so several Python
