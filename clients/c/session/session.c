@@ -6,6 +6,7 @@
 
 #define RETRY_NS (20 * UINT64_C(1000000))
 #define HELLO_NS (500 * UINT64_C(1000000))
+#define MOST_EVENTS (2 * TRAJD_CLIENT_MAX_RINGS) /* in one turn, so that it ends */
 #define CANCEL_CHECK_MS 50
 #define CANCEL_CHECK_NS (CANCEL_CHECK_MS * UINT64_C(1000000))
 
@@ -19,7 +20,7 @@ static void attach(struct trajd_client *client, uint64_t now_ns)
 static void read_connection(struct trajd_client *client)
 {
     struct trajd_link_ring ring;
-    for (;;) {
+    for (uint32_t i = 0; i < MOST_EVENTS; i++) {
         switch (trajd_link_read(&client->link, &ring)) {
         case TRAJD_LINK_GREETED:
             if (client->session.phase == TRAJD_PHASE_GREETING)

@@ -377,6 +377,25 @@ static void test_when_a_ping_is_sent(void **state)
     close(sockets[1]);
 }
 
+/* A daemon that writes on fd.sock without end holds up no call. */
+static void test_a_flood_on_the_second_connection(void **state)
+{
+    int sockets[2];
+    char byte;
+    uint32_t left = 0;
+    (void)state;
+    close(client->link.fd);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets), 0);
+    client->link.fd = sockets[0];
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(send(sockets[1], "", 1, 0), 1);
+    trajd_session_turn(client);
+    while (recv(sockets[0], &byte, 1, MSG_DONTWAIT) == 1)
+        left++;
+    assert_in_range(left, 1, 99);
+    close(sockets[1]);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_client, close_client)
 
 int main(void)
@@ -399,6 +418,7 @@ int main(void)
         TEST(test_frames_of_other_versions),
         TEST(test_queued_batches_go_back),
         TEST(test_when_a_ping_is_sent),
+        TEST(test_a_flood_on_the_second_connection),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
