@@ -240,12 +240,13 @@ __device__ __forceinline__ void store_tile(const matrix_tensor<T> &t, const char
 
     if (t.is_whole) {
 #pragma unroll
-        for (uint32_t i = lane; i < (uint32_t)S::CHUNKS; i += 32) {
+        for (int k = 0; k < (S::CHUNKS + 31) / 32; k++) {
+            const uint32_t i = lane + 32 * k;
             const uint32_t row = i / S::ROW_CHUNKS % TILE_ROWS, c = i / (S::ROW_CHUNKS * TILE_ROWS),
                            at = i % S::ROW_CHUNKS * S::CHUNK;
             const uint32_t first =
                 CHW ? c * plane + (y + row) * t.width + t.x : ((y + row) * t.width + t.x) * 3;
-            if (row < rows && at < columns * (CHW ? 1 : 3) * sizeof(T))
+            if (i < (uint32_t)S::CHUNKS && row < rows && at < columns * (CHW ? 1 : 3) * sizeof(T))
                 *(C *)(t.elements + (uint64_t)first * sizeof(T) + at) =
                     *(const C *)(staged + c * S::PLANE + row * S::PITCH + at);
         }
@@ -261,11 +262,37 @@ __device__ __forceinline__ void store_tile(const matrix_tensor<T> &t, const char
     }
 }
 
+/* Makes lifted levels of sums, and clears the sums. */
+template <int TILES>
+__device__ __forceinline__ void lift_sums(float (&sums)[TILES][4], float (&lifted)[TILES][4])
+{
+#pragma unroll
+    for (int q = 0; q < TILES; q++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            lifted[q][i] = fmaf(sums[q][i], TRAJD_IMAGE_MATRIX_SCALE, TWO_23);
+            sums[q][i] = 0;
+        }
+}
+
+/* Lifts sums number `live`, from L on. Registers have no index: each number has its own code. */
+template <int L, int TILES, int STEPS, int LIVE>
+__device__ __forceinline__ void lift_live(columns<TILES, STEPS, LIVE> &c, uint32_t live,
+                                          float (&lifted)[TILES][4])
+{
+    if (live == L || L + 1 == LIVE) {
+        lift_sums(c.sums[L], lifted);
+        keep_apart<L>();
+    } else if constexpr (L + 1 < LIVE) {
+        lift_live<L + 1>(c, live, lifted);
+    }
+}
+
 /* Finishes a tile of rows. A lane has, of each tile of columns, 2 pixels side by side of 2 rows in one
  * channel. */
 template <typename T, bool CHW, int TILES>
-__device__ __forceinline__ void finish_tile(const matrix_tensor<T> &t,
-                                            const float (&sums)[TILES][4], char *staged, uint32_t y)
+__device__ __forceinline__ void
+finish_tile(const matrix_tensor<T> &t, const float (&lifted)[TILES][4], char *staged, uint32_t y)
 {
     typedef stage<T, CHW, TILES> S;
     const uint32_t group = t.lane / 4, row = t.lane % 4 * 2;
@@ -282,8 +309,7 @@ __device__ __forceinline__ void finish_tile(const matrix_tensor<T> &t,
                 bunch<T, 2> two;
 #pragma unroll
                 for (int k = 0; k < 2; k++)
-                    two.v[k] =
-                        made<T>(of, fmaf(sums[q][2 * k + i], TRAJD_IMAGE_MATRIX_SCALE, TWO_23));
+                    two.v[k] = made<T>(of, lifted[q][2 * k + i]);
                 if (CHW)
                     *(bunch<T, 2> *)to = two;
                 else {

@@ -77,16 +77,11 @@ __device__ __forceinline__ float weight_at(const uint32_t *entry, uint32_t pixel
     return is_inside ? weight : 0;
 }
 
-/* Moves the sums on by a tile of rows. */
-template <int STEPS> __device__ __forceinline__ void drop_tile(columns<TILES, STEPS, LIVE> &c)
+template <int STEPS> __device__ __forceinline__ void clear_all(columns<TILES, STEPS, LIVE> &c)
 {
 #pragma unroll
     for (int l = 0; l < LIVE; l++)
-#pragma unroll
-        for (int q = 0; q < TILES; q++)
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                c.sums[l][q][i] = l + 1 < LIVE ? c.sums[(l + 1) % LIVE][q][i] : 0;
+        clear(c.sums[l]);
 }
 
 /* Opens the columns of a group: their weights, and where their bytes are in a block of rows. Rows 0 to 5
@@ -124,12 +119,11 @@ __device__ __forceinline__ void open_columns(const matrix_problem &problem, cons
             }
         }
     }
-#pragma unroll
-    for (int l = 0; l < LIVE; l++)
-        drop_tile(c);
+    clear_all(c);
 }
 
-/* The weights of a source block for tiles of rows from `tile` on, but for those below `added`. */
+/* The weights of a source block for tiles of rows from `tile` on, but for those below `added`. The sums
+ * of a tile are number tile % LIVE. */
 __device__ __forceinline__ void weigh_rows(const frame_taps &taps, uint32_t block, uint32_t tile,
                                            uint32_t added, uint32_t (&rows)[LIVE])
 {
@@ -137,10 +131,11 @@ __device__ __forceinline__ void weigh_rows(const frame_taps &taps, uint32_t bloc
 
 #pragma unroll
     for (int l = 0; l < LIVE; l++) {
-        const uint32_t output = (tile + l) * TILE_ROWS + lane / 4;
+        const uint32_t at = tile + (l + LIVE - tile % LIVE) % LIVE;
+        const uint32_t output = at * TILE_ROWS + lane / 4;
         const uint32_t *entry = taps.at(output);
         const uint32_t both = pair(weight_at(entry, from), weight_at(entry, from + 1));
-        rows[l] = tile + l >= added && output < taps.count ? both : 0;
+        rows[l] = at >= added && output < taps.count ? both : 0;
     }
 }
 
@@ -152,10 +147,12 @@ template <typename T, int STEPS> struct crop_work {
 };
 
 template <typename T, bool CHW, int STEPS>
-__device__ __forceinline__ void finish_first(crop_work<T, STEPS> &work, uint32_t tile, char *staged)
+__device__ __forceinline__ void finish(crop_work<T, STEPS> &work, uint32_t tile, char *staged)
 {
-    finish_tile<T, CHW, TILES>(work.tensor, work.columns_of.sums[0], staged, tile * TILE_ROWS);
-    drop_tile(work.columns_of);
+    float lifted[TILES][4];
+
+    lift_live<0>(work.columns_of, tile % LIVE, lifted);
+    finish_tile<T, CHW>(work.tensor, lifted, staged, tile * TILE_ROWS);
 }
 
 /* Goes from block to block: each tile is finished after its last one. */
@@ -176,7 +173,7 @@ __device__ __forceinline__ void sum_blocks(const matrix_problem &problem, const 
             add_block(work.columns_of, rows, weights);
             added = min(tile + LIVE, it.end_tile);
             for (; tile < added && end_block(work.rows, tile) <= block + 1; tile++)
-                finish_first<T, CHW>(work, tile, parts.staged);
+                finish<T, CHW>(work, tile, parts.staged);
         } while (added < it.end_tile && first_block(work.rows, added) <= block);
         release(parts.head, at, work.tensor.lane);
         step_on(at, problem.matrix.chunks);
@@ -207,10 +204,8 @@ __device__ __forceinline__ void sum_tiles(const matrix_problem &problem, const m
             add_block(work.columns_of, parts.ring + slot * BLOCK_ROWS * m.pitch, weights);
         }
         for (uint32_t i = tile; i < end; i++)
-            finish_first<T, CHW>(work, i, parts.staged);
-#pragma unroll
-        for (int l = 0; l < LIVE; l++) /* sums of tiles behind the item */
-            drop_tile(work.columns_of);
+            finish<T, CHW>(work, i, parts.staged);
+        clear_all(work.columns_of); /* sums of tiles behind the item */
     }
     for (uint32_t block = it.block; block < it.end_block; block++) {
         release(parts.head, at, work.tensor.lane);

@@ -59,32 +59,13 @@ __device__ __forceinline__ void open_columns(const matrix_problem &problem, uint
         clear(c.sums[l]);
 }
 
-template <int TILES> __device__ __forceinline__ void clip(float (&sums)[TILES][4])
+template <int TILES> __device__ __forceinline__ void clip(float (&lifted)[TILES][4])
 {
 #pragma unroll
     for (int q = 0; q < TILES; q++)
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            sums[q][i] = fminf(fmaxf(sums[q][i], 0), 255 / TRAJD_IMAGE_MATRIX_SCALE);
-}
-
-/* Takes sums number `live`, from L on, and makes room for those of another tile of rows. Registers have
- * no index: each number has its own code. */
-template <int L, int TILES, int STEPS, int LIVE>
-__device__ __forceinline__ void take_sums(columns<TILES, STEPS, LIVE> &c, uint32_t live,
-                                          float (&sums)[TILES][4])
-{
-    if (live == L || L + 1 == LIVE) {
-        keep_apart<L>();
-#pragma unroll
-        for (int q = 0; q < TILES; q++)
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                sums[q][i] = c.sums[L][q][i];
-        clear(c.sums[L]);
-    } else if constexpr (L + 1 < LIVE) {
-        take_sums<L + 1>(c, live, sums);
-    }
+            lifted[q][i] = fminf(fmaxf(lifted[q][i], TWO_23), TWO_23 + 255);
 }
 
 template <typename T, bool CHW, int TILES, int STEPS, int LIVE>
@@ -105,12 +86,12 @@ __device__ __forceinline__ void sum_item(const matrix_problem &problem, const ma
     for (uint32_t block = it.block; block <= it.end_block; block++) {
         uint32_t rows[LIVE];
         for (; tile < min(next, it.end_tile); tile++) { /* those that need no row from here on */
-            float sums[TILES][4];
-            take_sums<0>(c, tile % LIVE, sums);
+            float lifted[TILES][4];
+            lift_live<0>(c, tile % LIVE, lifted);
             if (m.clips)
-                clip(sums);
+                clip(lifted);
             if (tile >= it.tile) /* the others belong to the item before */
-                finish_tile<T, CHW, TILES>(tensor, sums, parts.staged, tile * TILE_ROWS);
+                finish_tile<T, CHW>(tensor, lifted, parts.staged, tile * TILE_ROWS);
         }
         if (block == it.end_block)
             break;
