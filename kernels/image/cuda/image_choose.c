@@ -11,7 +11,6 @@ enum {
     PLAIN_BYTES = 12000,       /* of one without */
     BLOCKS_MIN = 256,          /* of a launch, while each thread has a group */
     THREADS = 256,
-    CLUSTER_MAX = 8,
     ITEMS_MAX = 65535, /* of a block: the division by groups is exact below 2^16 */
     CAPABILITY_MIN = 90,
     MATRIX_CHUNKS = 8, /* blocks of source rows in shared memory: more are no faster */
@@ -97,14 +96,14 @@ static bool is_coarse(const struct trajd_image_program *program, uint32_t frame_
         return true;
     if (!has_colors)
         return items >= THREADS && blocks < BLOCKS_MIN;
-    return items >= 2 * THREADS && blocks < (items >= 8 * THREADS ? 2 * BLOCKS_MIN : BLOCKS_MIN);
+    return items >= THREADS && blocks < (items >= 3 * THREADS ? 2 * BLOCKS_MIN : BLOCKS_MIN);
 }
 
 /* Doubles the blocks of a frame until they are small. Those of a frame with a mean are a cluster. */
 static bool choose_strip(const struct trajd_image_program *program, uint32_t frame_count,
                          struct trajd_image_strip *strip)
 {
-    const uint32_t most = program->mean_count ? CLUSTER_MAX : program->height;
+    const uint32_t most = program->mean_count ? TRAJD_IMAGE_CLUSTER_MAX : program->height;
     uint32_t blocks = 1;
 
     strip->colors = trajd_image_strip_colors_of(program);

@@ -20,7 +20,10 @@ enum trajd_image_variant {
 };
 
 /* Colour steps of a strip. */
-enum { TRAJD_IMAGE_STRIP_COLORS = 4 };
+enum {
+    TRAJD_IMAGE_STRIP_COLORS = 4,
+    TRAJD_IMAGE_CLUSTER_MAX = 8, /* blocks of a frame that share a mean */
+};
 
 /* How a strip applies colour steps. */
 enum trajd_image_strip_colors {

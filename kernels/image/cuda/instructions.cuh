@@ -13,6 +13,36 @@ __device__ __forceinline__ void wait_for_threads(uint32_t barrier, uint32_t thre
     asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
+/* Tells the other blocks of the cluster that this one has begun and that its barriers are ready. Each
+ * thread calls it once, and cluster_wait once. */
+__device__ __forceinline__ void cluster_arrive()
+{
+    asm volatile("fence.mbarrier_init.release.cluster;\nbarrier.cluster.arrive.relaxed;" ::
+                     : "memory");
+}
+
+/* Waits until all threads of the cluster have arrived. */
+__device__ __forceinline__ void cluster_wait()
+{
+    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+}
+
+/* Sends a number to a block of the cluster: to where `place` lies there. It arrives at that block's
+ * barrier as 4 bytes. */
+__device__ __forceinline__ void send_to_block(float value, float *place, uint64_t *barrier,
+                                              uint32_t block)
+{
+    asm volatile("{\n"
+                 ".reg .b32 there, its_barrier;\n"
+                 "mapa.shared::cluster.u32 there, %0, %3;\n"
+                 "mapa.shared::cluster.u32 its_barrier, %1, %3;\n"
+                 "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.f32 [there], %2, "
+                 "[its_barrier];\n"
+                 "}" ::"r"(shared_address(place)),
+                 "r"(shared_address(barrier)), "f"(value), "r"(block)
+                 : "memory");
+}
+
 /* Loads matrices of 8 rows of 16 bytes from shared memory. Lane i has the address of row i % 8 of
  * matrix i / 8, and gets the word i % 4 of row i / 4 of each. */
 __device__ __forceinline__ void load_matrices(uint32_t (&a)[4], const void *from)

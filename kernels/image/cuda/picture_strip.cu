@@ -7,13 +7,11 @@
  *           once.
  * Threads   a block takes rows of one frame: one thread loads them with one bulk copy into shared
  *           memory, then a thread makes 4 pixels side by side. With a contrast, the blocks of a frame
- *           are a cluster. They make the steps before it once more to add up its mean, and read each
- *           other's sums.
+ *           are a cluster. They make the steps before it once more to add up its mean, and send each
+ *           other their sums.
  * Numerics  colours from 0 to 1 in float32 with fused multiply-add, clipped by the instruction itself.
  *           Within one level of the CPU. Without colours, the same bytes.
  * Chosen    for prepared frames that are cropped, mirrored or coloured. */
-#include <cooperative_groups.h>
-
 #include "kernels/image/cuda/image_launch.h"
 #include "kernels/image/cuda/instructions.cuh"
 #include "kernels/image/cuda/picture_out.cuh"
@@ -39,23 +37,22 @@ struct strip_colors {
     int32_t contrast; /* which; -1: none */
     uint32_t kinds[TRAJD_IMAGE_STRIP_COLORS];
     float factors[TRAJD_IMAGE_STRIP_COLORS];
-    float about; /* (1 - factor of the contrast) * mean */
 };
 
 /* Brightness, contrast, saturation and hue of a frame, in this order. Those that it does not have
  * change nothing. */
 struct ordered_colors {
     float scale, down; /* a lifted byte becomes 0 to 1, brightness included */
-    float contrast, about;
+    float contrast;
     float saturation, grey[3]; /* (1 - saturation) * the weights of grey */
     float hue;                 /* in sixths of the circle */
     bool has_mean;
 };
 
 struct strip_head {
-    uint64_t barrier;
+    uint64_t rows, sums_arrived; /* barriers */
     float warps[WARPS];
-    float sum;
+    float sums[TRAJD_IMAGE_CLUSTER_MAX]; /* of the blocks of the cluster */
     strip_colors colors;
     ordered_colors ordered;
 };
@@ -112,7 +109,7 @@ __device__ void open_ordered(const struct trajd_image_program &p,
 {
     float scale = 1 / 255.0F, saturation = 1;
 
-    *made = {0, 0, 1, 0, 1, {0, 0, 0}, 0, false};
+    *made = {0, 0, 1, 1, {0, 0, 0}, 0, false};
     for (uint32_t i = p.passes[0].colors; i < p.passes[0].end; i++) {
         const float factor = values[p.steps[i].value].factor;
         switch (p.steps[i].kind) {
@@ -170,9 +167,9 @@ __device__ __forceinline__ void blend(float factor, float other, float (&v)[3])
         v[c] = __saturatef(fmaf(factor, v[c], other));
 }
 
-/* The first `count` colour steps of 4 pixels, from lifted bytes to 0 to 1. The loop is not unrolled:
- * its body, a step for all four, fits into the instruction cache. */
-__device__ __forceinline__ void change_four(const strip_colors &colors, uint32_t count,
+/* The first `count` colour steps of 4 pixels, from lifted bytes to 0 to 1. A contrast is about `about`.
+ * The loop is not unrolled: its body, a step for all four, fits into the instruction cache. */
+__device__ __forceinline__ void change_four(const strip_colors &colors, uint32_t count, float about,
                                             float (&v)[4][3])
 {
     const float scale = colors.scale, down = -TWO_23 * scale;
@@ -195,7 +192,7 @@ __device__ __forceinline__ void change_four(const strip_colors &colors, uint32_t
             for (int i = 0; i < 4; i++)
                 blend(factor, (1 - factor) * grey(v[i]), v[i]);
         } else {
-            const float other = kind == TRAJD_AUGMENT_CONTRAST ? colors.about : 0;
+            const float other = kind == TRAJD_AUGMENT_CONTRAST ? about : 0;
 #pragma unroll
             for (int i = 0; i < 4; i++)
                 blend(factor, other, v[i]);
@@ -204,14 +201,15 @@ __device__ __forceinline__ void change_four(const strip_colors &colors, uint32_t
 }
 
 /* All colours of 4 pixels, from lifted bytes to 0 to 1. */
-__device__ __forceinline__ void change_ordered(const ordered_colors &c, float (&v)[4][3])
+__device__ __forceinline__ void change_ordered(const ordered_colors &c, float about,
+                                               float (&v)[4][3])
 {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
 #pragma unroll
         for (int k = 0; k < 3; k++)
             v[i][k] = __saturatef(scaled(v[i][k], c.scale, c.down));
-        blend(c.contrast, c.about, v[i]);
+        blend(c.contrast, about, v[i]);
         blend(c.saturation, fmaf(c.grey[2], v[i][2], fmaf(c.grey[1], v[i][1], c.grey[0] * v[i][0])),
               v[i]);
     }
@@ -287,22 +285,27 @@ __device__ __forceinline__ void load_group(const rows &r, uint32_t row, uint32_t
 }
 
 /* Brings the block's rows into shared memory: from `begin` to `end` of the source. Bytes before the
- * first 16 of the memory are room for groups that reach beyond a row. */
-__device__ __forceinline__ uint32_t load_rows(char *memory, uint64_t *barrier, const char *source,
-                                              uint64_t begin, uint64_t end)
+ * first 16 of the memory are room for groups that reach beyond a row. `sum_count`: of the blocks that
+ * will send a sum, 0 where no mean is needed. */
+__device__ __forceinline__ uint32_t load_rows(char *memory, strip_head *head, const char *source,
+                                              uint64_t begin, uint64_t end, uint32_t sum_count)
 {
     const uint64_t aligned = begin & ~UINT64_C(15);
 
     if (threadIdx.x == 0) {
         const uint32_t bytes = end > begin ? (uint32_t)((end - aligned + 15) & ~UINT64_C(15)) : 0;
-        barrier_init(barrier, 1);
+        barrier_init(&head->rows, 1);
+        barrier_init(&head->sums_arrived, 1);
         bulk_fence();
-        barrier_arrive_expecting(barrier, bytes);
+        barrier_arrive_expecting(&head->rows, bytes);
+        barrier_arrive_expecting(&head->sums_arrived, sum_count * sizeof(float));
         if (bytes)
-            bulk_load(memory + 16, source + aligned, bytes, barrier);
+            bulk_load(memory + 16, source + aligned, bytes, &head->rows);
     }
+    if (sum_count)
+        cluster_arrive();
     __syncthreads();
-    barrier_wait(barrier, 0);
+    barrier_wait(&head->rows, 0);
     return (uint32_t)(begin - aligned) + 16;
 }
 
@@ -323,7 +326,7 @@ __device__ __forceinline__ float sum_steps(const strip_problem &problem, const r
         const uint32_t x = (item - row * problem.strip.groups) * 4;
         float v[4][3];
         load_group(r, row, x, v);
-        change_four(colors, (uint32_t)colors.contrast, v);
+        change_four(colors, (uint32_t)colors.contrast, 0, v);
 #pragma unroll
         for (int i = 0; i < 4; i++)
             sum += x + i < r.columns ? grey(v[i]) : 0;
@@ -331,7 +334,43 @@ __device__ __forceinline__ float sum_steps(const strip_problem &problem, const r
     return sum;
 }
 
-__device__ __forceinline__ float sum_ordered(const strip_problem &problem, const rows &r,
+/* Adds the bytes of each channel of 4 pixels. */
+__device__ __forceinline__ void add_channels(const uint32_t (&w)[3], uint32_t (&sums)[3])
+{
+    static constexpr uint32_t which[3][3] = {{0x01000001, 0x00010000, 0x00000100},
+                                             {0x00000100, 0x01000001, 0x00010000},
+                                             {0x00010000, 0x00000100, 0x01000001}};
+
+#pragma unroll
+    for (int c = 0; c < 3; c++)
+#pragma unroll
+        for (int i = 0; i < 3; i++)
+            sums[c] = __dp4a(w[i], which[c][i], sums[c]);
+}
+
+/* The same as sum_clipped where no pixel is clipped: the sums of the channels are whole numbers. */
+__device__ __forceinline__ float sum_unclipped(const strip_problem &problem, const rows &r,
+                                               uint32_t count, float scale)
+{
+    uint32_t sums[3] = {};
+
+    for (uint32_t item = threadIdx.x; item < count; item += THREADS) {
+        const uint32_t row = row_of(problem, item);
+        const uint32_t x = (item - row * problem.strip.groups) * 4;
+        const uint32_t inside = min(r.columns - x, 4U);
+        uint32_t w[3];
+        load_words(r.memory, r.first + row * r.row_bytes + x * 3, w);
+        if (inside < 4) {
+            w[0] &= 0xFFFFFFFFU >> (inside == 1 ? 8 : 0);
+            w[1] &= inside == 1 ? 0 : 0xFFFFFFFFU >> (inside == 2 ? 16 : 0);
+            w[2] &= inside == 3 ? 0xFF : 0;
+        }
+        add_channels(w, sums);
+    }
+    return scale * fmaf(0.114F, sums[2], fmaf(0.587F, sums[1], 0.2989F * sums[0]));
+}
+
+__device__ __forceinline__ float sum_clipped(const strip_problem &problem, const rows &r,
                                              uint32_t count, const ordered_colors &colors)
 {
     const float scale = colors.scale, down = colors.down;
@@ -342,7 +381,7 @@ __device__ __forceinline__ float sum_ordered(const strip_problem &problem, const
         const uint32_t x = (item - row * problem.strip.groups) * 4;
         const uint32_t inside = min(r.columns - x, 4U);
         float v[4][3];
-        load_group(r, row, x, v);
+        load_four(r.memory, r.first + row * r.row_bytes + x * 3, v);
 #pragma unroll
         for (int i = 0; i < 4; i++)
 #pragma unroll
@@ -357,52 +396,48 @@ __device__ __forceinline__ float sum_ordered(const strip_problem &problem, const
     return sum;
 }
 
-/* Returns the mean grey of a frame of the sums of all its threads. All blocks of the cluster take
- * part; the result is for thread 0. */
+/* Returns the mean grey of a frame of the sums of all its threads. Each block sends its sum to all blocks
+ * of the frame, which wait for nothing else. */
 __device__ __forceinline__ float mean_of(const strip_problem &problem, float sum, strip_head *head)
 {
+    const uint32_t blocks = problem.strip.blocks;
     float total = 0;
-#if __CUDA_ARCH__ >= 900 /* image_choose.c picks it nowhere else */
-    namespace cg = cooperative_groups;
-    cg::cluster_group cluster = cg::this_cluster();
 
     for (int lane = 16; lane; lane /= 2)
         sum += __shfl_xor_sync(0xffffffff, sum, lane);
     if (threadIdx.x % 32 == 0)
         head->warps[threadIdx.x / 32] = sum;
     __syncthreads();
-    if (threadIdx.x == 0) {
+    if (threadIdx.x < blocks) {
         for (int i = 0; i < WARPS; i++)
             total += head->warps[i];
-        head->sum = total;
+        send_to_block(total, &head->sums[blockIdx.x], &head->sums_arrived, threadIdx.x);
     }
-    cluster.sync();
-    if (threadIdx.x == 0) {
-        total = 0;
-        for (uint32_t i = 0; i < cluster.num_blocks(); i++)
-            total += *cluster.map_shared_rank(&head->sum, i);
-        total /= (float)problem.program.height * (float)problem.program.width;
-    }
-#endif
-    return total;
+    barrier_wait(&head->sums_arrived, 0);
+    total = 0;
+    for (uint32_t i = 0; i < blocks; i++)
+        total += head->sums[i];
+    return total / ((float)problem.program.height * (float)problem.program.width);
 }
 
-/* Sets what the contrast is about: (1 - factor) * the mean grey of the frame as it is before. */
+/* Returns what the contrast is about: (1 - factor) * the mean grey of the frame as it is before. 0
+ * without a contrast. */
 template <trajd_image_strip_colors COLORS>
-__device__ __forceinline__ void set_about(const strip_problem &problem, const rows &r,
-                                          uint32_t row_count, strip_head *head)
+__device__ __forceinline__ float about_of(const strip_problem &problem, const rows &r,
+                                          uint32_t count, strip_head *head)
 {
-    const uint32_t count = row_count * problem.strip.groups;
-    const float sum = COLORS == TRAJD_IMAGE_STRIP_STEPS
-                          ? sum_steps(problem, r, count, head->colors)
-                          : sum_ordered(problem, r, count, head->ordered);
-    const float mean = mean_of(problem, sum, head);
-
-    if (threadIdx.x == 0 && COLORS == TRAJD_IMAGE_STRIP_STEPS)
-        head->colors.about = (1 - head->colors.factors[head->colors.contrast]) * mean;
-    if (threadIdx.x == 0 && COLORS != TRAJD_IMAGE_STRIP_STEPS)
-        head->ordered.about = (1 - head->ordered.contrast) * mean;
-    __syncthreads();
+    if (COLORS == TRAJD_IMAGE_STRIP_STEPS) {
+        const strip_colors &c = head->colors;
+        return c.contrast < 0 ? 0
+                              : (1 - c.factors[c.contrast]) *
+                                    mean_of(problem, sum_steps(problem, r, count, c), head);
+    }
+    const ordered_colors &c = head->ordered;
+    if (!c.has_mean)
+        return 0;
+    const float sum = c.scale <= 1 / 255.0F ? sum_unclipped(problem, r, count, c.scale)
+                                            : sum_clipped(problem, r, count, c);
+    return (1 - c.contrast) * mean_of(problem, sum, head);
 }
 
 template <typename T, bool CHW, trajd_image_strip_colors COLORS>
@@ -426,24 +461,22 @@ __global__ void __launch_bounds__(THREADS, COLORS == TRAJD_IMAGE_STRIP_PLAIN ? 6
     const uint64_t begin = ((uint64_t)(w.top + first_row) * p.from_width + left) * 3;
     const uint32_t row_bytes = p.from_width * 3;
     rows r = {memory + HEAD_BYTES, 0, row_bytes, w.is_flipped, p.width};
+    const uint32_t count = row_count * problem.strip.groups;
 
     if (COLORS == TRAJD_IMAGE_STRIP_STEPS && threadIdx.x == 32)
         open_colors(p, values, &head->colors);
     if (COLORS == TRAJD_IMAGE_STRIP_ORDERED && threadIdx.x == 32)
         open_ordered(p, values, &head->ordered);
     r.first =
-        load_rows(memory + HEAD_BYTES, &head->barrier, (const char *)record->source, begin,
-                  row_count ? begin + (uint64_t)(row_count - 1) * row_bytes + p.width * 3 : begin);
-    /* the same for all blocks of a frame */
-    const bool has_mean = COLORS == TRAJD_IMAGE_STRIP_STEPS
-                              ? head->colors.contrast >= 0
-                              : COLORS != TRAJD_IMAGE_STRIP_PLAIN && head->ordered.has_mean;
-    if (has_mean)
-        set_about<COLORS>(problem, r, row_count, head);
+        load_rows(memory + HEAD_BYTES, head, (const char *)record->source, begin,
+                  row_count ? begin + (uint64_t)(row_count - 1) * row_bytes + p.width * 3 : begin,
+                  COLORS && p.mean_count ? problem.strip.blocks : 0);
+    if (COLORS && p.mean_count) /* the others have begun: they can be sent sums */
+        cluster_wait();
+    const float about = COLORS ? about_of<COLORS>(problem, r, count, head) : 0;
     const ordered_colors ordered =
         COLORS == TRAJD_IMAGE_STRIP_ORDERED ? head->ordered : ordered_colors{};
     out_tensor<T> tensor = open_tensor<T, 4>(p, record->output);
-    const uint32_t count = row_count * problem.strip.groups;
     keep_channels(tensor);
     for (uint32_t item = threadIdx.x; item < count; item += THREADS) {
         const uint32_t row = row_of(problem, item);
@@ -452,9 +485,9 @@ __global__ void __launch_bounds__(THREADS, COLORS == TRAJD_IMAGE_STRIP_PLAIN ? 6
         load_group(r, row, x, v);
         if (COLORS) {
             if (COLORS == TRAJD_IMAGE_STRIP_STEPS)
-                change_four(head->colors, head->colors.count, v);
+                change_four(head->colors, head->colors.count, about, v);
             else
-                change_ordered(ordered, v);
+                change_ordered(ordered, about, v);
 #pragma unroll
             for (int i = 0; i < 4; i++)
 #pragma unroll
@@ -463,8 +496,6 @@ __global__ void __launch_bounds__(THREADS, COLORS == TRAJD_IMAGE_STRIP_PLAIN ? 6
         }
         store_pixels<T, CHW, 4>(tensor, first_row + row, x, v);
     }
-    if (has_mean) /* others read this block's sum until here */
-        cooperative_groups::this_cluster().sync();
 #endif
 }
 

@@ -261,11 +261,6 @@ void *in_block(void *address, uint32_t number)
                                   : m.blocks[number].shared.data() + ((char *)address - memory);
 }
 
-uint32_t cluster_size()
-{
-    return (uint32_t)m.blocks.size();
-}
-
 } // namespace simt
 
 void barrier_init(uint64_t *barrier, uint32_t arrivals)
@@ -316,6 +311,15 @@ void bulk_load(void *shared, const void *global, uint32_t bytes, uint64_t *barri
         0) /* a slow one, so that reads beyond what a barrier covers are seen */
         turns *= 20;
     m.loads.push_back({m.now->block, turns, bytes, shared, global, barrier});
+}
+
+void send_to_block(float value, float *place, uint64_t *barrier, uint32_t block)
+{
+    transaction_barrier *b = (transaction_barrier *)simt::in_block(barrier, block);
+
+    *(float *)simt::in_block(place, block) = value;
+    b->bytes -= (int32_t)sizeof value;
+    end_phase(b);
 }
 
 namespace

@@ -70,7 +70,6 @@ void wait_at(uint32_t barrier, uint32_t count);
 void wait_for_cluster();
 /* Returns where an address in shared memory lies in another block of the cluster. */
 void *in_block(void *address, uint32_t block);
-uint32_t cluster_size();
 
 } // namespace simt
 
@@ -95,6 +94,16 @@ static inline void wait_for_threads(uint32_t barrier, uint32_t threads)
     simt::wait_at(barrier, threads);
 }
 
+static inline void cluster_arrive()
+{
+}
+
+static inline void cluster_wait()
+{
+    simt::wait_for_cluster();
+}
+
+void send_to_block(float value, float *place, uint64_t *barrier, uint32_t block);
 void load_matrices(uint32_t (&a)[4], const void *from);
 void load_matrices(uint32_t (&a)[2], const void *from);
 void multiply(float (&d)[4], const uint4 &a, uint32_t b0, uint32_t b1);
@@ -175,6 +184,14 @@ static inline uint32_t __byte_perm(uint32_t x, uint32_t y, uint32_t selector)
 static inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t bits)
 {
     return (uint32_t)(((uint64_t)high << 32 | low) >> (bits & 31));
+}
+
+/* Adds the products of four pairs of bytes. */
+static inline uint32_t __dp4a(uint32_t x, uint32_t y, uint32_t sum)
+{
+    for (int i = 0; i < 4; i++)
+        sum += (x >> 8 * i & 255) * (y >> 8 * i & 255);
+    return sum;
 }
 
 static inline uint32_t __umulhi(uint32_t x, uint32_t y)

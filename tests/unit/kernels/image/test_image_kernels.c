@@ -241,6 +241,41 @@ static void test_resizes(void **state)
     assert_true(served > 0);
 }
 
+/* A brightness, then a contrast of 0: all pixels become the mean. */
+static void make_mean(uint32_t width, float brightness, struct image_case *image)
+{
+    const struct trajd_augment_step step = {.probability = 1, .factor = {0, 2}};
+
+    *image = (struct image_case){
+        .augment = {2, {step, step}, TRAJD_AUGMENT_ROUND_ONCE},
+        .spec = {.frame = {9, width, 3, TRAJD_U8},
+                 .finish = {9, width, 3, TRAJD_U8, TRAJD_U8, TRAJD_IMAGE_HWC, {1, 1, 1, 1}, {0}}},
+        .frame_count = IMAGE_FRAMES_MAX,
+        .inexact = 1,
+        .source_bytes = 9 * width * 3,
+    };
+    image->augment.steps[0].kind = TRAJD_AUGMENT_BRIGHTNESS;
+    image->augment.steps[1].kind = TRAJD_AUGMENT_CONTRAST;
+    image->spec.augment = &image->augment;
+    image->output_bytes = trajd_image_finish_bytes(&image->spec.finish);
+    for (uint32_t i = 0; i < image->frame_count; i++)
+        image->params[i].values[0][0] = brightness;
+}
+
+/* The last pixels of a row are no whole group. A brightness above 1 clips pixels. */
+static void test_means(void **state)
+{
+    static const float brightness[] = {0.7F, 1, 1.6F};
+
+    (void)state;
+    for (uint32_t width = 4; width <= 12; width++)
+        for (size_t i = 0; i < ARRAY_LEN(brightness); i++) {
+            struct image_case image;
+            make_mean(width, brightness[i], &image);
+            assert_true(check_case(&image, "strip", width));
+        }
+}
+
 /* Tiles leave out chunks of source rows. A hang depends on the time that loads take: each run has
  * others. */
 static void test_rows_between_tiles(void **state)
@@ -276,7 +311,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_requests), cmocka_unit_test(test_odd_resizes),
         cmocka_unit_test(test_resizes),         cmocka_unit_test(test_rows_between_tiles),
-        cmocka_unit_test(test_boxes),
+        cmocka_unit_test(test_means),           cmocka_unit_test(test_boxes),
     };
 
     request_count = argc > 1 ? strtoull(argv[1], NULL, 10) : request_count;
