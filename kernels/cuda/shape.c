@@ -17,6 +17,7 @@
 #define VECTORS_PER_THREAD 2u
 #define TILE_STEPS_MIN 16u
 #define TILE_STEPS_MAX 64u
+#define SMALL_TILE_STEPS 4u
 #define BLOCKS_WANTED 384u
 #define SECTOR_BYTES 32u
 #define PREFETCH_BYTES_MIN (128u << 10) /* below, a prefetch costs more than it hides */
@@ -264,6 +265,14 @@ static bool has_kind(const struct trajd_cuda_problem *problem, enum trajd_kind k
     return false;
 }
 
+/* Returns whether tiles of the usual size would leave multiprocessors idle while others have many
+ * vectors: few targets of wide streams. */
+static bool wants_small_tiles(const struct trajd_cuda_problem *problem)
+{
+    return problem->stream_count > 1 && vectors_of_step(problem) >= 2 * WIDE_VECTORS &&
+           target_count(problem) < (uint64_t)BLOCKS_WANTED * TILE_STEPS_MIN;
+}
+
 static struct trajd_cuda_shape full_shape(const struct trajd_cuda_problem *problem)
 {
     struct trajd_cuda_shape shape = {
@@ -274,11 +283,14 @@ static struct trajd_cuda_shape full_shape(const struct trajd_cuda_problem *probl
         (steps >= THREADS && target_count(problem) >= ANGLE_TARGETS_MIN &&
          has_kind(problem, TRAJD_KIND_ANGLE)))
         shape.style = TRAJD_CUDA_TILE;
-    shape.tile_steps = steps <= BATCH_STEPS_MAX ? (uint32_t)steps
-                       : problem->stream_count == 1
-                           ? THREADS
-                           : clamp((VECTORS_PER_THREAD * THREADS + vectors - 1) / vectors,
-                                   TILE_STEPS_MIN, THREADS);
+    if (wants_small_tiles(problem))
+        shape.tile_steps = SMALL_TILE_STEPS;
+    else
+        shape.tile_steps = steps <= BATCH_STEPS_MAX ? (uint32_t)steps
+                           : problem->stream_count == 1
+                               ? THREADS
+                               : clamp((VECTORS_PER_THREAD * THREADS + vectors - 1) / vectors,
+                                       TILE_STEPS_MIN, THREADS);
     return shape;
 }
 

@@ -281,6 +281,31 @@ static void test_shapes_that_do_not_fit(void **state)
     assert_false(trajd_cuda_shape_fits(&problem, &bad));
 }
 
+/* Few targets of wide streams are cut into small tiles, so that all multiprocessors have work. */
+static void test_few_targets_of_wide_streams(void **state)
+{
+    static const uint32_t features[] = {512, 32, 16};
+    struct trajd_cuda_problem problem;
+    struct fixture f;
+
+    (void)state;
+    fill(&f, 3, 3, 50);
+    for (uint32_t s = 0; s < 3; s++) {
+        f.streams[s].feature_count = features[s];
+        f.streams[s].row_stride_bytes = f.streams[s].step_stride_bytes = 2 * features[s];
+        f.streams[s].window_stride_bytes = 100ull * features[s];
+    }
+    f.request.window_count = 32;
+    problem = pack(&f);
+    problem.shape = trajd_cuda_shape_of(&problem, &h200, 0);
+    assert_int_equal(problem.shape.style, TRAJD_CUDA_TILE);
+    assert_int_equal(problem.shape.tile_steps, 4);
+    fill(&f, 3, 3, 50); /* 8 features each */
+    problem = pack(&f);
+    problem.shape = trajd_cuda_shape_of(&problem, &h200, 0);
+    assert_true(problem.shape.tile_steps > 4);
+}
+
 /* A task fills a warp with steps, and streams that share a mask are in one task. */
 static void test_groups(void **state)
 {
@@ -423,6 +448,7 @@ int main(void)
         cmocka_unit_test(test_every_shape_fits),
         cmocka_unit_test(test_a_request_without_streams),
         cmocka_unit_test(test_shapes_that_do_not_fit),
+        cmocka_unit_test(test_few_targets_of_wide_streams),
         cmocka_unit_test(test_groups),
         cmocka_unit_test(test_large_streams_stand_alone),
         cmocka_unit_test(test_the_gpu_is_chosen_if_present),
