@@ -68,6 +68,9 @@ static void spoil(struct difference_fixture *f, const struct difference_data *da
     put(f, 0, 'a', 15, 1, NAN); /* an infinite number and a NaN in one row */
     put(f, 0, 't', 16, 0, NAN);
     put(f, 0, 't', 16, 2, -INFINITY);
+    /* infinite as the last row of the state, which may be held: the difference is NaN */
+    put(f, 0, 's', data->rows[0] + data->more_states[0] - 1, 0, INFINITY);
+    put(f, 0, 'b', data->rows[0] - 4, 0, INFINITY);
     put(f, 1, 'a', 7, 2, -INFINITY);
     put(f, 1, 't', 0, 0, -INFINITY);
     put(f, 1, 't', 3, 2, -INFINITY);
@@ -137,6 +140,16 @@ static void write_file(struct difference_fixture *f)
     close(fd);
 }
 
+/* Takes an array from the first episode. */
+static void remove_array(struct difference_fixture *f, char letter)
+{
+    for (uint32_t is_double = 0; is_double < 2; is_double++) {
+        const uint32_t a = difference_array(letter, is_double);
+        f->extents[0][a] = (struct trajd_array){.storage = TRAJD_STORAGE_ABSENT};
+        f->streams[a].optional = true;
+    }
+}
+
 static void make_index(struct difference_fixture *f, const struct difference_data *data)
 {
     static const char *const ids[DIFFERENCE_EPISODES] = {"demo_0", "demo_1", "demo_2"};
@@ -189,6 +202,8 @@ struct difference_fixture *make_difference_fixture(const struct difference_data 
     make_values(f, data);
     write_file(f);
     make_index(f, data);
+    if (data->lacking)
+        remove_array(f, data->lacking);
     f->dataset = (struct trajd_dataset){.name = "test",
                                         .index = &f->index,
                                         .clock_stamps_ns = f->no_stamps,

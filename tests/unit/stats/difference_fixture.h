@@ -31,6 +31,7 @@ struct difference_data {
     int64_t rows[DIFFERENCE_EPISODES];
     int64_t more_states[DIFFERENCE_EPISODES]; /* rows that s and t have more than a and b */
     bool is_spoiled; /* NaN, infinite and very large numbers, and one episode without */
+    char lacking;    /* the array that the first episode lacks; 0: none */
 };
 
 /* Caller frees with free_difference_fixture. Fails the test where it cannot be made. */
@@ -40,7 +41,7 @@ void free_difference_fixture(struct difference_fixture *f);
 /* Returns the array of a letter. */
 uint32_t difference_array(char letter, bool is_double);
 uint32_t difference_width(char letter);
-/* Returns the rows of an array, or one of its numbers. */
+/* Returns the rows of an array (0 where the episode lacks it), or one of its numbers. */
 int64_t difference_rows(const struct difference_fixture *f, uint32_t episode, char letter);
 double difference_number(const struct difference_fixture *f, uint32_t episode, uint32_t array,
                          int64_t row, uint32_t column);

@@ -35,8 +35,8 @@ static const struct difference_data clean = {.rows = {40, 23, 7}};
 static const struct difference_data fewer_states = {
     .rows = {40, 23, 7}, .more_states = {-9, 1, -6}, .is_spoiled = true};
 /* more windows, and more steps, than are counted at once */
-static const struct difference_data long_episodes = {.rows = {1100, 40, 1},
-                                                     .more_states = {-500, 0, 0}};
+static const struct difference_data long_episodes = {
+    .rows = {1100, 40, 1}, .more_states = {-500, 0, 0}, .is_spoiled = true};
 
 /* ---- the expected figures ---- */
 
@@ -104,6 +104,18 @@ static bool form_step(const struct difference_fixture *f, const struct output_ca
     return is_valid;
 }
 
+/* Returns whether an episode has all arrays of an output. */
+static bool is_whole(const struct difference_fixture *f, const struct output_case *c, uint32_t e)
+{
+    bool found = true;
+
+    for (const char *letter = c->rows; *letter; letter++)
+        found &= difference_rows(f, e, *letter) > 0;
+    for (const char *letter = c->state; *letter; letter++)
+        found &= difference_rows(f, e, *letter) > 0;
+    return found;
+}
+
 static bool has_window(const struct difference_fixture *f, const struct output_case *c, uint32_t e,
                        int64_t anchor)
 {
@@ -120,7 +132,7 @@ static void add_window(const struct difference_fixture *f, const struct output_c
     expected->windows++;
     for (int64_t k = c->from; k <= c->to; k++) {
         expected->steps++;
-        if (anchor + k < 0 || anchor + k >= difference_rows(f, e, *c->rows) ||
+        if (!is_whole(f, c, e) || anchor + k < 0 || anchor + k >= difference_rows(f, e, *c->rows) ||
             !form_step(f, c, is_double, e, anchor + k, anchor, values))
             continue;
         expected->valid++;
@@ -221,10 +233,9 @@ static int put_streams(char *text, size_t size, const char *letters, bool of_dou
 /* Writes one output: `x: {...}` in float32, or `y: {...}` in float64. */
 static void put_output(char *text, size_t size, const struct output_case *c, bool is_double)
 {
-    int used =
-        snprintf(text, size,
-                 "%c: {at: %lld..%lld, role: action, dtype: float%d, from: ", is_double ? 'y' : 'x',
-                 (long long)c->from, (long long)c->to, is_double ? 64 : 32);
+    int used = snprintf(
+        text, size, "%c: {at: %lld..%lld, role: action, missing: zero, dtype: float%d, from: ",
+        is_double ? 'y' : 'x', (long long)c->from, (long long)c->to, is_double ? 64 : 32);
 
     used += put_streams(text + used, size - (size_t)used, c->rows, is_double || c->of_doubles);
     if (*c->state) {
@@ -351,6 +362,22 @@ static void test_states_with_rows_of_their_own(void **state)
     check_all(&fewer_states, cases, ARRAY_LEN(cases));
 }
 
+/* An episode that lacks an array has no valid step. */
+static void test_episodes_without_an_array(void **state)
+{
+    static const char lacking[] = "abst";
+    static const struct output_case cases[] = {
+        {-3, 6, "ab", "st", "", false, -1, false},
+        {-1, 2, "ab", "", "", true, -1, false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < strlen(lacking); i++) {
+        const struct difference_data data = {.rows = {40, 23, 7}, .lacking = lacking[i]};
+        check_all(&data, cases, ARRAY_LEN(cases));
+    }
+}
+
 static void test_long_episodes(void **state)
 {
     static const struct output_case cases[] = {
@@ -363,35 +390,48 @@ static void test_long_episodes(void **state)
     check_all(&long_episodes, cases, ARRAY_LEN(cases));
 }
 
+/* Asserts that the statistics of an output of a feed are formed by resampling. */
+static void check_no_difference(struct difference_fixture *f, const char *output)
+{
+    struct trajd_window_spec *spec;
+    struct trajd_window_plan *plan;
+    char keys[256];
+
+    snprintf(keys, sizeof keys,
+             "{dataset: test, anchor: {clock: arm}, global_batch: 7, outputs: {x: {%s}}}", output);
+    plan = make_feed(f, keys, &spec);
+    if (statistics_is_difference(plan, 0))
+        fail_msg("%s", output);
+    trajd_window_plan_destroy(&plan);
+    trajd_window_spec_destroy(&spec);
+}
+
 /* The forms whose values do not follow from the rows like this. They are resampled. */
 static void test_other_outputs_are_no_differences(void **state)
 {
     static const char *const outputs[] = {
-        "x: {from: b4, at: -1..2, role: action}",
-        "x: {from: b4, at: -3..0, role: obs, relative_to: s4}",
-        "x: {from: b4, at: 0..3 @ 5, role: action, relative_to: s4}",
-        "x: {from: b4, at: 0..3, role: action, max_age: 1s, relative_to: s4}",
-        "x: {from: b4, at: 0..3, role: action, dtype: float16, relative_to: s4}",
-        "x: {from: b4, at: 0..3, role: action, relative_to: {from: s4, step: before}}",
-        "x: {from: a4, at: 0..3, role: action, rotation: {from: axis_angle, to: rot6d}}",
-        "x: {from: a4, at: 0..3, role: action, kind: mean, width: 300ms, relative_to: t4}",
+        "from: b4, at: -1..2, role: action",
+        "from: b4, at: -3..0, role: obs, relative_to: s4",
+        "from: b4, at: 0..3 @ 5, role: action, relative_to: s4",
+        "from: b4, at: 0..3, role: action, max_age: 1s, relative_to: s4",
+        "from: b4, at: 0..3, role: action, dtype: float16, relative_to: s4",
+        "from: b4, at: 0..3, role: action, relative_to: {from: s4, step: before}",
+        "from: a4, at: 0..3, role: action, rotation: {from: axis_angle, to: rot6d}",
+        "from: a4, at: 0..3, role: action, kind: mean, width: 300ms, relative_to: t4",
+    };
+    static const char *const of_unequal_lengths[] = {
+        "from: [a4, b4], at: 0..3, role: action, relative_to: [t4, s4]",
+        "from: [t4, s4], at: 0..3, role: action, relative_to: [a4, b4]",
     };
     struct difference_fixture *f = make_difference_fixture(&clean);
 
     (void)state;
-    for (size_t i = 0; i < ARRAY_LEN(outputs); i++) {
-        struct trajd_window_spec *spec;
-        struct trajd_window_plan *plan;
-        char keys[256];
-        snprintf(keys, sizeof keys,
-                 "{dataset: test, anchor: {clock: arm}, global_batch: 7, outputs: {%s}}",
-                 outputs[i]);
-        plan = make_feed(f, keys, &spec);
-        if (statistics_is_difference(plan, 0))
-            fail_msg("%s", outputs[i]);
-        trajd_window_plan_destroy(&plan);
-        trajd_window_spec_destroy(&spec);
-    }
+    for (size_t i = 0; i < ARRAY_LEN(outputs); i++)
+        check_no_difference(f, outputs[i]);
+    free_difference_fixture(f);
+    f = make_difference_fixture(&fewer_states);
+    for (size_t i = 0; i < ARRAY_LEN(of_unequal_lengths); i++)
+        check_no_difference(f, of_unequal_lengths[i]);
     free_difference_fixture(f);
 }
 
@@ -401,6 +441,7 @@ int main(void)
         cmocka_unit_test(test_figures_are_those_of_the_steps),
         cmocka_unit_test(test_numbers_that_are_not_finite),
         cmocka_unit_test(test_states_with_rows_of_their_own),
+        cmocka_unit_test(test_episodes_without_an_array),
         cmocka_unit_test(test_long_episodes),
         cmocka_unit_test(test_other_outputs_are_no_differences),
     };
