@@ -241,6 +241,7 @@ def texts():
             "language_instruction": "put \"the\" bl\u00e4ck\tbowl\n\U0001f600 there\\/", "count": 12, "no": None,
             "deep": {"x": ["not a text"], "y": "\\u00e4"}, "bell": "a\u0007b"})
         f.attrs["by"] = np.bytes_("a robot")
+        f.attrs["speed"] = np.bytes_(b"\x1ffast\n\x01 or\x7f ~")
         g = demo(f, 0)
         g.attrs["task"] = "lift"
         g.attrs["whole"] = np.int64(-3)

@@ -95,6 +95,20 @@ static void texts_of_episodes(void **state)
     trajd_index_destroy(&index);
 }
 
+/* The message quotes the text without control characters. */
+static void a_rate_of_control_characters(void **state)
+{
+    struct trajd_error error;
+
+    (void)state;
+    assert_null(open_texts("layout: texts\nepisodes: {files: \"*.hdf5\", groups: /data/demo_*}\n"
+                           "clocks: {a: {rate: {attribute: /@speed}}}\n"
+                           "streams: {actions: {kind: previous}}\n",
+                           &error));
+    if (!strstr(error.message, "\"?fast?? or? ~\""))
+        fail_msg("%s", error.message);
+}
+
 static void write_words(const char *text)
 {
     char path[512];
@@ -147,6 +161,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_of_episodes),
+        cmocka_unit_test(a_rate_of_control_characters),
         cmocka_unit_test(json_files_are_watched),
     };
 
