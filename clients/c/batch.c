@@ -162,6 +162,7 @@ void trajd_batch_remove_from_held(struct trajd_batch *batch)
     struct trajd_batch *last = client->held.batches[--client->held.count];
     client->held.batches[batch->held_index] = last;
     last->held_index = batch->held_index;
+    trajd_client_update_poll_fd(client); /* next() may be allowed again */
 }
 
 /* Adds the lease to the pending ACK. */
@@ -190,7 +191,6 @@ void trajd_batch_return(struct trajd_batch *batch)
         trajd_batch_mark_done(batch);
     else
         return_lease(batch);
-    trajd_client_update_poll_fd(client);
     if (client->closing && client->held.count == 0)
         trajd_client_signal(client->io_thread_fd);
     trajd_client_wake_sender(client);

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "clients/c/batch_internal.h"
+#include "proto/array_len.h"
 #include "tests/unit/clients/c/bare_client.h"
 
 /* ---- the GPU ---- */
@@ -198,6 +199,40 @@ static void test_a_batch_without_streams_goes_back_at_once(void **state)
     assert_int_equal(client->held.count, 0);
     assert_null(client->deferred.first);
     assert_true(bare_client_was_signalled(client->io_thread_fd));
+}
+
+/* next() refuses more batches than the credit. Each way to give one back allows it again. */
+static void test_the_poll_descriptor_follows_what_is_held(void **state)
+{
+    void (*const ways[])(struct trajd_batch **) = {trajd_batch_release, trajd_batch_abandon};
+    (void)state;
+    client->feed.info.credit = 1;
+    client->poll_fd_used = true;
+    for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
+        struct trajd_batch *batch = deliver((uint32_t)i);
+        trajd_client_update_poll_fd(client);
+        assert_true(client->poll_fd_readable);
+        ways[i](&batch);
+        assert_false(client->poll_fd_readable);
+    }
+    struct trajd_batch *carried = deliver(2);
+    carried->is_carried = true; /* its DONE ends its stay */
+    trajd_client_update_poll_fd(client);
+    assert_true(client->poll_fd_readable);
+    trajd_batch_done(carried);
+    assert_false(client->poll_fd_readable);
+    trajd_batch_release(&carried);
+}
+
+static void test_a_done_is_sent_without_a_release(void **state)
+{
+    (void)state;
+    struct trajd_batch *batch = deliver(1);
+    trajd_batch_done(batch);
+    assert_leases(&client->ack.pending.done, 1, (uint32_t[]){1});
+    assert_released(0, NULL);
+    assert_true(bare_client_was_signalled(client->io_thread_fd));
+    trajd_batch_release(&batch);
 }
 
 static void test_a_busy_stream_defers_the_release_only(void **state)
@@ -471,6 +506,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_a_batch_without_streams_goes_back_at_once),
+        TEST(test_the_poll_descriptor_follows_what_is_held),
+        TEST(test_a_done_is_sent_without_a_release),
         TEST(test_a_busy_stream_defers_the_release_only),
         TEST(test_finished_batches_go_back_in_release_order),
         TEST(test_a_later_batch_does_not_wait_for_an_earlier_one),
