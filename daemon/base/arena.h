@@ -17,7 +17,7 @@ struct trajd_arena {
 };
 
 /* Returns zeroed memory, aligned to 16 bytes and owned by the arena. NULL beyond the limit or where
- * the system has no memory. */
+ * the system has no memory; not NULL for zero bytes otherwise. */
 void *trajd_arena_alloc(struct trajd_arena *arena, size_t size_bytes);
 
 /* Returns a copy of `length` bytes with a zero byte behind them. NULL as above. */

@@ -45,7 +45,7 @@ void trajd_candidate_no_memory(struct trajd_candidate *c)
 
 void *trajd_candidate_alloc(struct trajd_candidate *c, uint64_t count, size_t size)
 {
-    void *memory = trajd_arena_alloc(c->validation->arena, (count ? count : 1) * size);
+    void *memory = trajd_arena_alloc(c->validation->arena, count * size);
 
     if (!memory)
         trajd_candidate_no_memory(c);

@@ -308,8 +308,8 @@ static enum trajd_status read_stamps(struct evaluation *e, const struct trajd_la
         return trajd_error_set(e->error, TRAJD_ERR_DATA, 0,
                                "has %" PRIu64 " column%s, but the layout's stamps are in column %u",
                                width, trajd_plural(width), clock->stamps_column);
-    stamps = trajd_arena_alloc(e->arena, (rows ? rows : 1) * sizeof *stamps);
-    kept_rows = stamps ? trajd_arena_alloc(e->arena, (rows ? rows : 1) * sizeof *kept_rows) : NULL;
+    stamps = trajd_arena_alloc(e->arena, rows * sizeof *stamps);
+    kept_rows = stamps ? trajd_arena_alloc(e->arena, rows * sizeof *kept_rows) : NULL;
     if (!kept_rows && e->arena->is_starved)
         return no_memory(e);
     if (!kept_rows)
