@@ -213,9 +213,10 @@ static void killed_children_refuse_no_file(void **state)
     }
 }
 
-/* Indexes a file with a script as helper, which sends READY, runs `body`, and sends a record that
- * refuses the file. */
-static void index_with_helper(const char *body, uint32_t timeout_ms, struct trajd_error *error)
+/* Indexes a file of index_folder with a script as helper, which sends READY, runs `body`, and sends
+ * a record that refuses the file. */
+static void index_with_helper(const char *name, const char *body, uint32_t timeout_ms,
+                              struct trajd_error *error)
 {
     const struct trajd_record record = {.refusal = "seen at last"};
     struct trajd_helper_header ready = {TRAJD_HELPER_MAGIC, TRAJD_HELPER_READY, 0},
@@ -242,7 +243,7 @@ static void index_with_helper(const char *body, uint32_t timeout_ms, struct traj
             sizeof ready, path, body, sizeof ready + 1, path);
     fclose(file);
     chmod(helper, 0755);
-    snprintf(path, sizeof path, "%s/good.hdf5", index_folder);
+    snprintf(path, sizeof path, "%s/%s", index_folder, name);
     options.helper_path = helper;
     options.file_timeout_ms = timeout_ms;
     assert_int_equal(trajd_index_open(&options, &index, error), TRAJD_ERR_DATA);
@@ -262,16 +263,33 @@ static void a_child_that_still_reads_gets_more_time(void **state)
     fputs("a line\n", file);
     fclose(file);
     snprintf(body, sizeof body, "for i in $(seq 60); do read x <%s; sleep 0.1; done", line);
-    index_with_helper(body, 3000, &error);
+    index_with_helper("good.hdf5", body, 3000, &error);
     assert_non_null(strstr(error.message, "good.hdf5: seen at last"));
     snprintf(body, sizeof body, "while sleep 0.05; do read x <%s; done", line);
-    index_with_helper(body, 200, &error);
+    index_with_helper("good.hdf5", body, 200, &error);
     assert_non_null(strstr(error.message, "good.hdf5: the indexing child took longer than "));
     snprintf(body, sizeof body, "while :; do read x <%s; done", line);
-    index_with_helper(body, 200, &error);
+    index_with_helper("good.hdf5", body, 200, &error);
     assert_non_null(strstr(error.message, "good.hdf5: the indexing child took longer than "));
-    index_with_helper("exec sleep 60", 200, &error);
+    index_with_helper("good.hdf5", "exec sleep 60", 200, &error);
     assert_non_null(strstr(error.message, "good.hdf5: the indexing child took longer than "));
+}
+
+/* The child is killed from outside, so its file is tried again alone. By then the file is empty: it
+ * is refused, and nothing is left to do. */
+static void a_file_that_is_emptied_before_its_next_attempt(void **state)
+{
+    struct trajd_error error;
+    char body[1024];
+
+    (void)state;
+    shell("cp %s/good.hdf5 %s/emptied.hdf5", index_folder, index_folder);
+    snprintf(body, sizeof body,
+             "until ls -l /proc/$PPID/fd | grep -q emptied.hdf5; do :; done\n"
+             ": >%s/emptied.hdf5\nkill -9 $$",
+             index_folder);
+    index_with_helper("emptied.hdf5", body, 60000, &error);
+    assert_non_null(strstr(error.message, "emptied.hdf5: the file is empty (0 bytes)"));
 }
 
 /* READY comes once. What comes again is no answer to a file. */
@@ -283,7 +301,7 @@ static void a_child_that_is_ready_twice_is_refused(void **state)
     (void)state;
     snprintf(body, sizeof body, "head -c %zu %s/timeout_frames >&3",
              sizeof(struct trajd_helper_header), index_folder);
-    index_with_helper(body, 5000, &error);
+    index_with_helper("good.hdf5", body, 5000, &error);
     assert_non_null(
         strstr(error.message, "good.hdf5: the indexing child sent an unexpected frame"));
 }
@@ -320,6 +338,7 @@ int main(void)
         cmocka_unit_test(crashed_stopped_and_slow_children_are_replaced),
         cmocka_unit_test(killed_children_refuse_no_file),
         cmocka_unit_test(a_child_that_still_reads_gets_more_time),
+        cmocka_unit_test(a_file_that_is_emptied_before_its_next_attempt),
         cmocka_unit_test(a_child_that_is_ready_twice_is_refused),
         cmocka_unit_test(a_broken_helper_is_an_error),
     };

@@ -178,6 +178,7 @@ static void stamps_of_another_rate_are_off_the_grid(void **state)
     const struct trajd_rate rate = {10, 1};
     const int64_t even[] = {5, 100000005, 200000005, 299999000};
     const int64_t late[] = {0, 200000001}; /* by a step and a unit of 1 ns */
+    const int64_t later[] = {0, 200000002};
     const int64_t fast[] = {0, 50000000, 100000000, 150000000};
     const int64_t gap[] = {7, 100000007, 500000007};         /* of dropped rows */
     const int64_t coarse[] = {0, 0, 1000000000, 1000000000}; /* in whole seconds */
@@ -185,6 +186,7 @@ static void stamps_of_another_rate_are_off_the_grid(void **state)
     (void)state;
     assert_int_equal(trajd_stamps_find_off_grid(even, NULL, 4, rate, TRAJD_UNIT_NS), 4);
     assert_int_equal(trajd_stamps_find_off_grid(late, NULL, 2, rate, TRAJD_UNIT_NS), 2);
+    assert_int_equal(trajd_stamps_find_off_grid(later, NULL, 2, rate, TRAJD_UNIT_NS), 1);
     assert_int_equal(trajd_stamps_find_off_grid(fast, NULL, 4, rate, TRAJD_UNIT_NS), 3);
     assert_int_equal(trajd_stamps_find_off_grid(fast, NULL, 3, rate, TRAJD_UNIT_NS), 3);
     assert_int_equal(trajd_stamps_find_off_grid(gap, rows, 3, rate, TRAJD_UNIT_NS), 3);

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -115,12 +116,42 @@ static void test_zero_byte(void **state)
     assert_int_equal(trajd_tree_decode("G\ta\0b\n", 6, &tree, &error), TRAJD_ERR_PROTOCOL);
 }
 
+/* A failure before the helper runs has its own status, and no descriptor stays open. */
+static void test_files_and_helpers_that_do_not_start(void **state)
+{
+    static const struct {
+        const char *helper, *path;
+        enum trajd_status status;
+        const char *words;
+    } cases[] = {
+        {"/bin/true", "/nonexistent.hdf5", TRAJD_ERR_NOT_FOUND, "/nonexistent.hdf5"},
+        {"/bin/true", "/", TRAJD_ERR_ARGUMENT, "no regular file"},
+        {"/nonexistent/helper", "/proc/self/exe", TRAJD_ERR_SYSTEM, "/nonexistent/helper"},
+        {"/bin/true", "/proc/self/exe", TRAJD_ERR_DATA, "the helper program crashed on it"},
+    };
+    const int next = dup(0);
+
+    (void)state;
+    close(next);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct trajd_tree tree;
+        struct trajd_error error;
+        assert_int_equal(trajd_tree_read(cases[i].helper, cases[i].path, 60000, &tree, &error),
+                         cases[i].status);
+        if (!strstr(error.message, cases[i].words))
+            fail_msg("'%s' lacks '%s'", error.message, cases[i].words);
+        assert_int_equal(dup(0), next);
+        close(next);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_accepted),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_zero_byte),
+        cmocka_unit_test(test_files_and_helpers_that_do_not_start),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -239,10 +239,14 @@ static void test_header(void **state)
     assert_int_equal(decode("TRJD\x01\x05\x00\x00\x80", 9), TRAJD_OK);
     assert_int_equal(message.op, TRAJD_WIRE_BYE);
     assert_int_equal(decode("TRJX\x01\x05\x00\x00\x80", 9), TRAJD_ERR_DATA);
+    assert_int_equal(message.op, 0);
     assert_int_equal(decode("TRJD\x02\x05\x00\x00\x80", 9), TRAJD_ERR_UNSUPPORTED);
     assert_int_equal(decode("TRJD\x02\x05\x00\x00garbage", 15), TRAJD_ERR_UNSUPPORTED);
     assert_int_equal(decode("TRJD\x01\x05\x01\x00\x80", 9), TRAJD_ERR_DATA);
+    assert_int_equal(decode("TRJD\x01\x01\x00\x00\x80", 9), TRAJD_ERR_PROTOCOL);
+    assert_int_equal(message.op, TRAJD_WIRE_HELLO); /* an op that is known, without its keys */
     assert_int_equal(decode("TRJD\x01\x63\x00\x00\x80", 9), TRAJD_ERR_PROTOCOL);
+    assert_int_equal(message.op, 0);
     assert_int_equal(decode("", 0), TRAJD_ERR_DATA);
     assert_int_equal(trajd_wire_decode(frame, sizeof frame + 1, NULL, &message, &request, NULL),
                      TRAJD_ERR_DATA);

@@ -154,6 +154,27 @@ static void test_a_carried_batch_is_done_by_its_position(void **state)
     assert_int_equal(client->ack.pending.positions.count, 2);
 }
 
+/* Without reconnection nothing of the session is kept, and next() has nothing to return. */
+static void test_a_lost_session_leaves_nothing(void **state)
+{
+    struct trajd_batch batches[2] = {0};
+    const uint32_t incarnation = client->incarnation;
+    (void)state;
+    hold(batches, 2);
+    client->queue.entries[0] = (struct trajd_delivery){.position = 8};
+    client->queue.count = client->ack.pending.done.count = client->ack.pending.released.count = 1;
+    client->epoch_ended = client->poll_fd_used = client->poll_fd_readable = true;
+    trajd_session_clear_batches(client);
+    assert_int_equal(client->queue.count, 0);
+    assert_int_equal(client->held.count, 0);
+    assert_null(client->held.previous);
+    assert_int_equal(client->ack.pending.done.count, 0);
+    assert_int_equal(client->ack.pending.released.count, 0);
+    assert_false(client->epoch_ended);
+    assert_false(client->poll_fd_readable);
+    assert_int_not_equal(client->incarnation, incarnation);
+}
+
 /* The next daemon may have given a batch to another worker, or be in another pass. */
 static void test_a_daemon_that_wants_less(void **state)
 {
@@ -324,6 +345,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_done_names_its_lease_once, open_client,
                                         close_client),
         cmocka_unit_test_setup_teardown(test_a_carried_batch_is_done_by_its_position, open_client,
+                                        close_client),
+        cmocka_unit_test_setup_teardown(test_a_lost_session_leaves_nothing, open_client,
                                         close_client),
         cmocka_unit_test_setup_teardown(test_a_daemon_that_wants_less, open_client, close_client),
         cmocka_unit_test_setup_teardown(test_the_end_of_a_pass, open_client, close_client),

@@ -218,6 +218,11 @@ static void test_boxes(void **unused)
     augment.steps[0].ratio.low = augment.steps[0].ratio.high = 2;
     trajd_augment_draw(&augment, &some_key, 84, 84, &params);
     assert_true(v[0] == 21 && v[1] == 0 && v[2] == 42 && v[3] == 84);
+    trajd_augment_draw(&augment, &some_key, 84, 1, &params); /* half a pixel high */
+    assert_true(v[0] == 41 && v[1] == 0 && v[2] == 1 && v[3] == 1);
+    augment.steps[0].ratio.low = augment.steps[0].ratio.high = 0.25;
+    trajd_augment_draw(&augment, &some_key, 1, 84, &params); /* a quarter of a pixel wide */
+    assert_true(v[0] == 0 && v[1] == 41 && v[2] == 1 && v[3] == 1);
 }
 
 static void test_center(void **unused)
