@@ -13,14 +13,14 @@
 
 #include <cmocka.h>
 
-static const char letters[] = "abst";
-static const uint32_t widths[] = {3, 2, 2, 3};
-static const char *const names[DIFFERENCE_ARRAYS] = {"a4", "b4", "s4", "t4",
-                                                     "a8", "b8", "s8", "t8"};
+static const char letters[] = "abstu";
+static const uint32_t widths[DIFFERENCE_LETTERS] = {3, 2, 2, 3, 1};
+static const char *const names[DIFFERENCE_ARRAYS] = {"a4", "b4", "s4", "t4", "u4",
+                                                     "a8", "b8", "s8", "t8", "u8"};
 
 uint32_t difference_array(char letter, bool is_double)
 {
-    return (uint32_t)(strchr(letters, letter) - letters) + (is_double ? 4 : 0);
+    return (uint32_t)(strchr(letters, letter) - letters) + (is_double ? DIFFERENCE_LETTERS : 0);
 }
 
 uint32_t difference_width(char letter)
@@ -36,7 +36,7 @@ int64_t difference_rows(const struct difference_fixture *f, uint32_t episode, ch
 double difference_number(const struct difference_fixture *f, uint32_t episode, uint32_t array,
                          int64_t row, uint32_t column)
 {
-    return f->values[episode][array][row * widths[array % 4] + column];
+    return f->values[episode][array][row * widths[array % DIFFERENCE_LETTERS] + column];
 }
 
 /* ---- values ---- */
@@ -85,12 +85,15 @@ static void make_values(struct difference_fixture *f, const struct difference_da
 
     for (uint32_t e = 0; e < DIFFERENCE_EPISODES; e++)
         for (uint32_t a = 0; a < DIFFERENCE_ARRAYS; a++) {
-            const int64_t rows = data->rows[e] + (a % 4 >= 2 ? data->more_states[e] : 0);
+            const int64_t rows =
+                data->rows[e] + (a % DIFFERENCE_LETTERS >= 2 ? data->more_states[e] : 0);
             f->extents[e][a].shape[0] = (uint64_t)rows;
-            f->values[e][a] = calloc((size_t)rows * widths[a % 4], sizeof(double));
+            f->values[e][a] =
+                calloc((size_t)rows * widths[a % DIFFERENCE_LETTERS] + 1, sizeof(double));
             assert_non_null(f->values[e][a]);
-            for (int64_t i = 0; i < rows * widths[a % 4]; i++)
-                f->values[e][a][i] = a < 4 ? (double)(float)draw(&seed) : draw(&seed);
+            for (int64_t i = 0; i < rows * widths[a % DIFFERENCE_LETTERS]; i++)
+                f->values[e][a][i] =
+                    a < DIFFERENCE_LETTERS ? (double)(float)draw(&seed) : draw(&seed);
         }
     if (data->is_spoiled)
         spoil(f, data);
@@ -101,22 +104,24 @@ static void make_values(struct difference_fixture *f, const struct difference_da
 static uint64_t write_array(struct difference_fixture *f, int fd, uint32_t e, uint32_t a,
                             uint64_t offset)
 {
-    const uint64_t rows = f->extents[e][a].shape[0], count = rows * widths[a % 4];
-    const uint64_t bytes = count * (a < 4 ? sizeof(float) : sizeof(double));
-    float *singles = malloc(count * sizeof *singles);
+    const uint64_t rows = f->extents[e][a].shape[0], count = rows * widths[a % DIFFERENCE_LETTERS];
+    const uint64_t bytes = count * (a < DIFFERENCE_LETTERS ? sizeof(float) : sizeof(double));
+    float *singles = malloc((count + 1) * sizeof *singles);
 
     assert_non_null(singles);
     for (uint64_t i = 0; i < count; i++)
         singles[i] = (float)f->values[e][a][i];
-    assert_int_equal(
-        pwrite(fd, a < 4 ? (const void *)singles : f->values[e][a], bytes, (off_t)offset), bytes);
+    assert_int_equal(pwrite(fd, a < DIFFERENCE_LETTERS ? (const void *)singles : f->values[e][a],
+                            bytes, (off_t)offset),
+                     bytes);
     free(singles);
-    f->extents[e][a] = (struct trajd_array){.storage = TRAJD_STORAGE_CONTIGUOUS,
-                                            .dtype = a < 4 ? TRAJD_F32 : TRAJD_F64,
-                                            .rank = 2,
-                                            .shape = {rows, widths[a % 4]},
-                                            .offset = offset,
-                                            .size_bytes = bytes};
+    f->extents[e][a] =
+        (struct trajd_array){.storage = rows ? TRAJD_STORAGE_CONTIGUOUS : TRAJD_STORAGE_EMPTY,
+                             .dtype = a < DIFFERENCE_LETTERS ? TRAJD_F32 : TRAJD_F64,
+                             .rank = 2,
+                             .shape = {rows, widths[a % DIFFERENCE_LETTERS]},
+                             .offset = offset,
+                             .size_bytes = bytes};
     return offset + bytes;
 }
 
@@ -156,25 +161,29 @@ static void make_index(struct difference_fixture *f, const struct difference_dat
     static const char *const no_keys[] = {NULL};
 
     f->layout.name = "test";
-    f->clock = (struct trajd_index_clock){"arm", true};
-    f->rate = (struct trajd_rate){10, 1};
+    f->clocks[0] = (struct trajd_index_clock){"arm", true};
+    f->clocks[1] = (struct trajd_index_clock){"wrist", true};
+    f->rates[0] = (struct trajd_rate){10, 1};
+    f->rates[1] = (struct trajd_rate){20, 1};
     for (uint32_t a = 0; a < DIFFERENCE_ARRAYS; a++) {
         f->arrays[a].path = names[a];
-        f->streams[a] = (struct trajd_index_stream){.name = names[a],
-                                                    .array_index = a,
-                                                    .kind = TRAJD_KIND_LINEAR,
-                                                    .dtype = a < 4 ? TRAJD_F32 : TRAJD_F64,
-                                                    .feature_count = widths[a % 4],
-                                                    .rank = 1,
-                                                    .shape = {widths[a % 4]},
-                                                    .max_gap_ns = -1};
+        f->streams[a] =
+            (struct trajd_index_stream){.name = names[a],
+                                        .array_index = a,
+                                        .kind = TRAJD_KIND_LINEAR,
+                                        .dtype = a < DIFFERENCE_LETTERS ? TRAJD_F32 : TRAJD_F64,
+                                        .feature_count = widths[a % DIFFERENCE_LETTERS],
+                                        .rank = 1,
+                                        .shape = {widths[a % DIFFERENCE_LETTERS]},
+                                        .max_gap_ns = -1};
     }
     for (uint32_t e = 0; e < DIFFERENCE_EPISODES; e++) {
-        f->episode_clocks[e] =
-            (struct trajd_episode_clock){.row_count = data->rows[e], .rate = {10, 1}};
+        for (uint32_t k = 0; k < DIFFERENCE_CLOCKS; k++)
+            f->episode_clocks[e][k] =
+                (struct trajd_episode_clock){.row_count = data->rows[e], .rate = f->rates[k]};
         f->episodes[e] = (struct trajd_episode){.id = ids[e],
                                                 .extents = f->extents[e],
-                                                .clocks = &f->episode_clocks[e],
+                                                .clocks = f->episode_clocks[e],
                                                 .filter_keys = no_keys};
     }
     f->index = (struct trajd_index){.layout = &f->layout,
@@ -184,8 +193,8 @@ static void make_index(struct difference_fixture *f, const struct difference_dat
                                     .arrays = f->arrays,
                                     .stream_count = DIFFERENCE_ARRAYS,
                                     .streams = f->streams,
-                                    .clock_count = 1,
-                                    .clocks = &f->clock,
+                                    .clock_count = DIFFERENCE_CLOCKS,
+                                    .clocks = f->clocks,
                                     .episode_count = DIFFERENCE_EPISODES,
                                     .episodes = f->episodes,
                                     .kept_count = DIFFERENCE_EPISODES,
@@ -208,7 +217,7 @@ struct difference_fixture *make_difference_fixture(const struct difference_data 
                                         .index = &f->index,
                                         .clock_stamps_ns = f->no_stamps,
                                         .clock_row_begin = f->no_stamps,
-                                        .clock_rates = &f->rate};
+                                        .clock_rates = f->rates};
     options.index = &f->index;
     if (trajd_cache_create(&options, &f->dataset.cache, &error))
         fail_msg("%s", error.message);

@@ -1,13 +1,16 @@
 /* A dataset of known numbers for statistics of differences, in one small file with an index made by
- * hand. Four arrays, each in float32 ("a4", "b4", "s4", "t4") and in float64 ("a8", ...), all on one
- * regular clock: a of 3 columns, b of 2, s of 2, t of 3. */
+ * hand. Five arrays, each in float32 ("a4", "b4", "s4", "t4", "u4") and in float64 ("a8", ...), all
+ * on one regular clock: a of 3 columns, b of 2, s of 2, t of 3, u of 1. No array is on the second
+ * clock, which has as many rows. */
 #ifndef TESTS_UNIT_STATS_DIFFERENCE_FIXTURE_H
 #define TESTS_UNIT_STATS_DIFFERENCE_FIXTURE_H
 
 #include "daemon/window/window_plan.h"
 
 #define DIFFERENCE_EPISODES 3
-#define DIFFERENCE_ARRAYS 8 /* a, b, s and t in float32, then in float64 */
+#define DIFFERENCE_LETTERS 5
+#define DIFFERENCE_ARRAYS 10 /* a, b, s, t and u in float32, then in float64 */
+#define DIFFERENCE_CLOCKS 2
 
 struct difference_fixture {
     char folder[64], path[96];
@@ -15,21 +18,21 @@ struct difference_fixture {
     struct trajd_index_file file;
     struct trajd_index_array arrays[DIFFERENCE_ARRAYS];
     struct trajd_index_stream streams[DIFFERENCE_ARRAYS];
-    struct trajd_index_clock clock;
-    struct trajd_episode_clock episode_clocks[DIFFERENCE_EPISODES];
+    struct trajd_index_clock clocks[DIFFERENCE_CLOCKS];
+    struct trajd_episode_clock episode_clocks[DIFFERENCE_EPISODES][DIFFERENCE_CLOCKS];
     struct trajd_array extents[DIFFERENCE_EPISODES][DIFFERENCE_ARRAYS];
     struct trajd_episode episodes[DIFFERENCE_EPISODES];
     double *values[DIFFERENCE_EPISODES][DIFFERENCE_ARRAYS]; /* [rows, columns] */
     struct trajd_index index;
-    struct trajd_rate rate;
-    int64_t *no_stamps[1];
+    struct trajd_rate rates[DIFFERENCE_CLOCKS];
+    int64_t *no_stamps[DIFFERENCE_CLOCKS];
     struct trajd_dataset dataset;
 };
 
 /* What the dataset has. */
 struct difference_data {
     int64_t rows[DIFFERENCE_EPISODES];
-    int64_t more_states[DIFFERENCE_EPISODES]; /* rows that s and t have more than a and b */
+    int64_t more_states[DIFFERENCE_EPISODES]; /* rows that s, t and u have more than a and b */
     bool is_spoiled; /* NaN, infinite and very large numbers, and one episode without */
     char lacking;    /* the array that the first episode lacks; 0: none */
 };

@@ -120,7 +120,7 @@ static bool has_window(const struct difference_fixture *f, const struct output_c
                        int64_t anchor)
 {
     return c->pad < 0 || (anchor + c->from >= -c->pad &&
-                          anchor + c->to < f->episode_clocks[e].row_count + c->pad);
+                          anchor + c->to < f->episode_clocks[e][0].row_count + c->pad);
 }
 
 static void add_window(const struct difference_fixture *f, const struct output_case *c,
@@ -158,7 +158,7 @@ static void form_expected(const struct difference_fixture *f, const struct outpu
     expected->column_count *= c->per_step ? (uint64_t)(c->to - c->from + 1) : 1;
     assert_true(expected->column_count <= COLUMNS_MAX);
     for (uint32_t e = 0; e < DIFFERENCE_EPISODES; e++)
-        for (int64_t anchor = 0; anchor < f->episode_clocks[e].row_count; anchor++)
+        for (int64_t anchor = 0; anchor < f->episode_clocks[e][0].row_count; anchor++)
             if (has_window(f, c, e, anchor))
                 add_window(f, c, is_double, e, anchor, expected);
     for (uint64_t d = 0; d < expected->column_count; d++)
@@ -332,6 +332,8 @@ static const struct output_case short_cases[] = {
     {-3, 3, "ba", "st", "11111", true, 0, false},  /* without padding */
     {-1, 4, "ab", "", "", true, -1, false},        /* no state: only figures of each step */
     {-2, 2, "s", "b", "", false, -1, false},
+    {0, 1, "a", "t", "", true, -1, false},     /* figures of two steps */
+    {-2, 2, "b", "u", "01", false, -1, false}, /* a state of one column */
     {0, 4, "t", "a", "", true, -1, false},
     {-1, 4, "ab", "st", "01111", false, -1, true},
 };
@@ -378,12 +380,24 @@ static void test_episodes_without_an_array(void **state)
     }
 }
 
+/* Neither has an episode whose state or steps have no row. */
+static void test_arrays_without_rows(void **state)
+{
+    static const struct difference_data data = {.rows = {40, 23, 7}, .more_states = {0, -23, 0}};
+    static const struct output_case cases[] = {{-3, 6, "b", "s", "", false, -1, false},
+                                               {-1, 2, "t", "a", "", true, -1, false}};
+
+    (void)state;
+    check_all(&data, cases, ARRAY_LEN(cases));
+}
+
 static void test_long_episodes(void **state)
 {
     static const struct output_case cases[] = {
         {-2, 3, "b", "s", "", false, -1, false},
-        {0, 1040, "b", "s", "01", false, -1, false},
-        {-1050, -3, "b", "s", "10", false, -1, false},
+        {0, 1040, "b", "s", "10", false, -1, false},
+        {-1, 2, "s", "b", "", false, -1, false},
+        {-1050, -3, "b", "s", "01", false, -1, false},
     };
 
     (void)state;
@@ -418,6 +432,7 @@ static void test_other_outputs_are_no_differences(void **state)
         "from: b4, at: 0..3, role: action, relative_to: {from: s4, step: before}",
         "from: a4, at: 0..3, role: action, rotation: {from: axis_angle, to: rot6d}",
         "from: a4, at: 0..3, role: action, kind: mean, width: 300ms, relative_to: t4",
+        "from: a4, at: 0..3, role: action, kind: mean, relative_to: t4",
     };
     static const char *const of_unequal_lengths[] = {
         "from: [a4, b4], at: 0..3, role: action, relative_to: [t4, s4]",
@@ -435,6 +450,23 @@ static void test_other_outputs_are_no_differences(void **state)
     free_difference_fixture(f);
 }
 
+/* Rows on another clock, and whole numbers. */
+static void test_other_streams_are_no_differences(void **state)
+{
+    struct difference_fixture *f = make_difference_fixture(&clean);
+
+    (void)state;
+    f->streams[difference_array('t', false)].clock_index = 1;
+    check_no_difference(f,
+                        "from: t4, at: 0..3, role: action, relative_to: {from: a4, kind: linear}");
+    check_no_difference(f,
+                        "from: a4, at: 0..3, role: action, relative_to: {from: t4, kind: linear}");
+    f->streams[difference_array('b', false)].dtype = TRAJD_I32;
+    check_no_difference(f, "from: b4, at: 0..3, role: action, dtype: float32, relative_to: s4");
+    check_no_difference(f, "from: s4, at: 0..3, role: action, dtype: float32, relative_to: b4");
+    free_difference_fixture(f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -442,8 +474,10 @@ int main(void)
         cmocka_unit_test(test_numbers_that_are_not_finite),
         cmocka_unit_test(test_states_with_rows_of_their_own),
         cmocka_unit_test(test_episodes_without_an_array),
+        cmocka_unit_test(test_arrays_without_rows),
         cmocka_unit_test(test_long_episodes),
         cmocka_unit_test(test_other_outputs_are_no_differences),
+        cmocka_unit_test(test_other_streams_are_no_differences),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
