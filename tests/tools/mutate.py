@@ -102,8 +102,9 @@ AREAS = {
         ["daemon/stats/*.c", "clients/cli/resample/**/*.c", "daemon/hdf5/writer/*.c"],
         ["^unit/(stats|clients/resample|hdf5/writer)", "^(unit/(producer|window/statistics)|fuzz/(statistics|convert_journal))"],
         ["integration/test_resample_beside.py", "integration/test_resample_lengths.py", "integration/test_resample_gaps.py",
-         "python/test_stats.py", "python/test_stats_rows.py", "integration/test_statistics.py", "integration/test_resample_cli.py",
-         "integration/test_resample_backends.py", "integration/test_resample_attributes.py", "integration/test_resample_damage.py",
+         "python/test_stats.py", "python/test_stats_differences.py", "python/test_stats_rows.py",
+         "integration/test_statistics.py", "integration/test_resample_cli.py", "integration/test_resample_backends.py",
+         "integration/test_resample_attributes.py", "integration/test_resample_damage.py",
          "integration/test_resample_frames.py", "integration/test_pack.py"]),
 }
 
