@@ -19,7 +19,6 @@
 #define THREADS 256
 #define WARPS (THREADS / 32)
 #define HEAD_BYTES 192
-#define ROUNDS 12582912.0F /* 1.5 * 2^23: adding it rounds to a whole number */
 
 struct strip_problem {
     struct trajd_image_program program;
@@ -150,9 +149,9 @@ __device__ __forceinline__ void turn_hue(float (&v)[3], float sixths)
     const float from = choose(v[0] < high, -2 - base, base);
     const float range = most - fminf(middle, low);
     /* without a range this is no number, which __saturatef makes 0 */
-    const float hue = fabsf(fmaf(middle - low, reciprocal(range), from)) + sixths;
-    const float turns = fmaf(hue, 1.0F / 6, ROUNDS) - ROUNDS; /* the nearest whole number */
-    const float k = fmaf(-6, turns, hue);
+    float k = fabsf(fmaf(middle - low, reciprocal(range), from)) + sixths;
+    if (k > 3)
+        k -= 6;
 
     v[0] = fmaf(-range, __saturatef(fabsf(k) - 1), most);
     v[1] = fmaf(-range, __saturatef(2 - fabsf(k + 1)), most);
@@ -285,10 +284,10 @@ __device__ __forceinline__ void load_group(const rows &r, uint32_t row, uint32_t
 }
 
 /* Brings the block's rows into shared memory: from `begin` to `end` of the source. Bytes before the
- * first 16 of the memory are room for groups that reach beyond a row. `sum_count`: of the blocks that
- * will send a sum, 0 where no mean is needed. */
+ * first 16 of the memory are room for groups that reach beyond a row. `is_cluster`: blocks will send
+ * each other sums. */
 __device__ __forceinline__ uint32_t load_rows(char *memory, strip_head *head, const char *source,
-                                              uint64_t begin, uint64_t end, uint32_t sum_count)
+                                              uint64_t begin, uint64_t end, bool is_cluster)
 {
     const uint64_t aligned = begin & ~UINT64_C(15);
 
@@ -298,11 +297,10 @@ __device__ __forceinline__ uint32_t load_rows(char *memory, strip_head *head, co
         barrier_init(&head->sums_arrived, 1);
         bulk_fence();
         barrier_arrive_expecting(&head->rows, bytes);
-        barrier_arrive_expecting(&head->sums_arrived, sum_count * sizeof(float));
         if (bytes)
             bulk_load(memory + 16, source + aligned, bytes, &head->rows);
     }
-    if (sum_count)
+    if (is_cluster)
         cluster_arrive();
     __syncthreads();
     barrier_wait(&head->rows, 0);
@@ -408,9 +406,13 @@ __device__ __forceinline__ float mean_of(const strip_problem &problem, float sum
     if (threadIdx.x % 32 == 0)
         head->warps[threadIdx.x / 32] = sum;
     __syncthreads();
-    if (threadIdx.x < blocks) {
+    if (threadIdx.x < blocks)
         for (int i = 0; i < WARPS; i++)
             total += head->warps[i];
+    if (threadIdx.x == blockIdx.x) {
+        head->sums[blockIdx.x] = total;
+        barrier_arrive_expecting(&head->sums_arrived, (blocks - 1) * sizeof(float));
+    } else if (threadIdx.x < blocks) {
         send_to_block(total, &head->sums[blockIdx.x], &head->sums_arrived, threadIdx.x);
     }
     barrier_wait(&head->sums_arrived, 0);
@@ -441,7 +443,7 @@ __device__ __forceinline__ float about_of(const strip_problem &problem, const ro
 }
 
 template <typename T, bool CHW, trajd_image_strip_colors COLORS>
-__global__ void __launch_bounds__(THREADS, COLORS == TRAJD_IMAGE_STRIP_PLAIN ? 6 : 5)
+__global__ void __launch_bounds__(THREADS, 6)
     picture_strip(const __grid_constant__ strip_problem problem)
 {
 #if __CUDA_ARCH__ >= 900
@@ -470,7 +472,7 @@ __global__ void __launch_bounds__(THREADS, COLORS == TRAJD_IMAGE_STRIP_PLAIN ? 6
     r.first =
         load_rows(memory + HEAD_BYTES, head, (const char *)record->source, begin,
                   row_count ? begin + (uint64_t)(row_count - 1) * row_bytes + p.width * 3 : begin,
-                  COLORS && p.mean_count ? problem.strip.blocks : 0);
+                  COLORS && p.mean_count);
     if (COLORS && p.mean_count) /* the others have begun: they can be sent sums */
         cluster_wait();
     const float about = COLORS ? about_of<COLORS>(problem, r, count, head) : 0;
