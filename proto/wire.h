@@ -337,8 +337,8 @@ enum trajd_status trajd_wire_encode(const struct trajd_wire_message *message, vo
  *   TRAJD_ERR_UNSUPPORTED   another major version: answer ERROR `unsupported`
  *   TRAJD_ERR_PROTOCOL      an unknown op, or a key that is missing, of the wrong type or out of
  *                           range: answer ERROR `protocol`
- * After an error, *message has no valid member but `op`, which is 0 where it is not known, and *request is the number of the refused
- * request, or 0 if it has none. */
+ * After an error, *message has no valid member but `op` (0: not known), and *request is the number
+ * of the refused request, or 0 if it has none. */
 enum trajd_status trajd_wire_decode(const void *frame, size_t size,
                                     struct trajd_wire_tensor *tensors,
                                     struct trajd_wire_message *message, uint64_t *request,
