@@ -246,6 +246,7 @@ static void test_a_fresh_open_waits(void **state)
     fresh = greet(world);
     world->now_ns = SECOND;
     assert_int_equal(open_with(world, fresh, make_open(world, 0)), TRAJD_ERR_BUSY);
+    assert_int_equal(last_sent(world, TRAJD_WIRE_ERROR)->error.request, world->requests);
     assert_int_equal(last_sent(world, TRAJD_WIRE_ERROR)->error.wait_ms, 10001);
     assert_non_null(strstr(last_error(world), "within epoch 0 of job \"\" (0 of 10 batches"));
     assert_true(trajd_core_session_info(world->core, 0, &info));
