@@ -77,6 +77,9 @@ static void spoil(struct difference_fixture *f, const struct difference_data *da
     put(f, 1, 'b', 6, 0, FLT_MAX);
     put(f, 1, 't', 6, 0, -FLT_MAX); /* their difference is infinite in float32 alone */
     put(f, 1, 's', data->rows[1] + data->more_states[1] - 1, 1, NAN); /* perhaps held */
+    if (data->rows[0] > 60)
+        put(f, 0, 'b', 60, 0, NAN);
+    put(f, 1, 'b', 20, 0, NAN);
 }
 
 static void make_values(struct difference_fixture *f, const struct difference_data *data)

@@ -420,6 +420,19 @@ static void check_no_difference(struct difference_fixture *f, const char *output
     trajd_window_spec_destroy(&spec);
 }
 
+/* The second chunk begins in the middle of an episode. What the first has found about rows does not
+ * matter there. */
+static void test_many_windows(void **state)
+{
+    static const struct difference_data data = {.rows = {4090, 40, 7}, .is_spoiled = true};
+    static const struct output_case cases[] = {{-1, 0, "b", "", "", true, -1, false},
+                                               {0, 0, "b", "s", "", false, -1, false},
+                                               {-1, 0, "ab", "st", "", false, -1, false}};
+
+    (void)state;
+    check_all(&data, cases, ARRAY_LEN(cases));
+}
+
 /* The forms whose values do not follow from the rows like this. They are resampled. */
 static void test_other_outputs_are_no_differences(void **state)
 {
@@ -476,6 +489,7 @@ int main(void)
         cmocka_unit_test(test_episodes_without_an_array),
         cmocka_unit_test(test_arrays_without_rows),
         cmocka_unit_test(test_long_episodes),
+        cmocka_unit_test(test_many_windows),
         cmocka_unit_test(test_other_outputs_are_no_differences),
         cmocka_unit_test(test_other_streams_are_no_differences),
     };
