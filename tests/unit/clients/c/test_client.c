@@ -128,18 +128,26 @@ static void test_the_last_batch_is_held_and_the_epoch_ends(void **state)
     trajd_client_close(&client);
 }
 
+static bool is_readable(int fd, int timeout_ms)
+{
+    struct pollfd item = {.fd = fd, .events = POLLIN};
+    return poll(&item, 1, timeout_ms) == 1;
+}
+
 static void test_holding_all_credit_is_reported(void **state)
 {
     (void)state;
     struct trajd_client *client = connect_client(false);
     struct trajd_batch *held[3];
     struct trajd_error error;
+    const int fd = trajd_client_poll_fd(client);
     open_train(client, 2, 0, 0);
     assert_int_equal(trajd_client_next(client, -1, &held[0], &error), TRAJD_OK);
     assert_int_equal(trajd_client_next(client, -1, &held[1], &error), TRAJD_OK);
     assert_int_equal(trajd_client_next(client, -1, &held[2], &error), TRAJD_ERR_BUSY);
     assert_non_null(strstr(error.message, "2 batches are held"));
     assert_int_equal(trajd_client_next(client, 0, &held[2], &error), TRAJD_ERR_BUSY);
+    assert_true(is_readable(fd, 0)); /* BUSY is no reason to wait */
     trajd_batch_release(&held[0]);
     assert_int_equal(trajd_client_next(client, -1, &held[2], &error), TRAJD_OK);
     assert_int_equal(position_of(held[2]), 16);
@@ -340,12 +348,6 @@ static void test_interrupt_and_timeout(void **state)
     trajd_batch_release(&held[1]);
     trajd_client_close(&other);
     trajd_client_close(&client);
-}
-
-static bool is_readable(int fd, int timeout_ms)
-{
-    struct pollfd item = {.fd = fd, .events = POLLIN};
-    return poll(&item, 1, timeout_ms) == 1;
 }
 
 static void test_the_poll_descriptor_becomes_readable(void **state)

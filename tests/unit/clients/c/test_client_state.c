@@ -95,6 +95,17 @@ static void test_the_poll_descriptor_follows_the_state(void **state)
     client->held.count = 0;
 }
 
+/* The first call finds what came before, and the I/O thread learns that it has to receive. */
+static void test_the_poll_descriptor_of_a_waiting_batch(void **state)
+{
+    (void)state;
+    client->queue.count = 1;
+    assert_int_equal(trajd_client_poll_fd(client), client->poll_fd);
+    assert_true(bare_client_was_signalled(client->poll_fd));
+    assert_true(bare_client_was_signalled(client->io_thread_fd));
+    client->queue.count = 0;
+}
+
 static void test_one_thread_is_woken_to_send(void **state)
 {
     (void)state;
@@ -130,6 +141,7 @@ int main(void)
         TEST(test_bad_texts),
         TEST(test_a_full_list_takes_no_lease),
         TEST(test_the_poll_descriptor_follows_the_state),
+        TEST(test_the_poll_descriptor_of_a_waiting_batch),
         TEST(test_one_thread_is_woken_to_send),
         TEST(test_a_forked_child_is_refused),
     };

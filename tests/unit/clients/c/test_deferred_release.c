@@ -201,6 +201,19 @@ static void test_a_batch_without_streams_goes_back_at_once(void **state)
     assert_true(bare_client_was_signalled(client->io_thread_fd));
 }
 
+/* The thread in next() sends the DONE, and the I/O thread queries the stream. */
+static void test_a_deferred_release_wakes_both_threads(void **state)
+{
+    (void)state;
+    client->next_sleeps = true;
+    struct trajd_batch *batch = deliver_on(1, 3);
+    trajd_batch_release(&batch);
+    assert_true(bare_client_was_signalled(client->wake_fd));
+    assert_true(bare_client_was_signalled(client->io_thread_fd));
+    streams[3].busy = false;
+    assert_false(trajd_deferred_collect(client));
+}
+
 /* next() refuses more batches than the credit. Each way to give one back allows it again. */
 static void test_the_poll_descriptor_follows_what_is_held(void **state)
 {
@@ -215,7 +228,15 @@ static void test_the_poll_descriptor_follows_what_is_held(void **state)
         ways[i](&batch);
         assert_false(client->poll_fd_readable);
     }
-    struct trajd_batch *carried = deliver(2);
+    struct trajd_batch *busy = deliver_on(2, 3); /* released, but its lease is still held */
+    trajd_client_update_poll_fd(client);
+    assert_true(client->poll_fd_readable);
+    trajd_batch_release(&busy);
+    assert_int_equal(client->held.count, 1);
+    assert_false(client->poll_fd_readable);
+    streams[3].busy = false;
+    assert_false(trajd_deferred_collect(client));
+    struct trajd_batch *carried = deliver(3);
     carried->is_carried = true; /* its DONE ends its stay */
     trajd_client_update_poll_fd(client);
     assert_true(client->poll_fd_readable);
@@ -506,6 +527,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_a_batch_without_streams_goes_back_at_once),
+        TEST(test_a_deferred_release_wakes_both_threads),
         TEST(test_the_poll_descriptor_follows_what_is_held),
         TEST(test_a_done_is_sent_without_a_release),
         TEST(test_a_busy_stream_defers_the_release_only),

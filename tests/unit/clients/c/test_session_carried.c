@@ -189,7 +189,9 @@ static void test_a_daemon_that_wants_less(void **state)
     trajd_carried_keep(client);
     assert_int_equal(client->queue.count, 0);
     assert_int_equal(client->carried.waiting_count, 2);
+    client->poll_fd_used = true;
     trajd_carried_settle(client, &opened);
+    assert_true(client->poll_fd_readable);
     assert_int_equal(client->held.count, 1);
     assert_ptr_equal(client->held.batches[0], &batches[1]);
     assert_int_equal(batches[1].held_index, 0);

@@ -339,6 +339,7 @@ static void test_queued_batches_go_back(void **state)
             (struct trajd_delivery){.lease = {.slot = i}};
     client->queue.entries[1].is_carried = true; /* of a lost session: it has no lease */
     client->epoch_ended = client->is_over = true;
+    client->poll_fd_used = client->poll_fd_readable = true;
     trajd_session_return_queue(client);
     assert_int_equal(client->queue.count, 0);
     assert_int_equal(released->count, 3);
@@ -346,6 +347,7 @@ static void test_queued_batches_go_back(void **state)
     assert_int_equal(released->list[1].slot, 1);
     assert_int_equal(released->list[2].slot, 3);
     assert_false(client->epoch_ended || client->is_over);
+    assert_false(client->poll_fd_readable);
 }
 
 /* A PING needs a session that both sides know. */
