@@ -78,7 +78,7 @@ bool trajd_image_strip_cut(const struct trajd_image_program *program, uint32_t b
     strip->rows = rows;
     strip->blocks = program->mean_count ? blocks : (program->height - 1) / rows + 1;
     strip->groups = (program->width - 1) / 4 + 1;
-    strip->shared_bytes = (uint32_t)(bytes + 15) / 16 * 16 + 192 /* barrier, sums, colours */;
+    strip->shared_bytes = (uint32_t)(bytes + 15) / 16 * 16 + TRAJD_IMAGE_STRIP_HEAD_BYTES;
     return bytes <= SHARED_BYTES_MAX && (uint64_t)rows * strip->groups <= ITEMS_MAX;
 }
 

@@ -22,7 +22,8 @@ enum trajd_image_variant {
 /* Colour steps of a strip. */
 enum {
     TRAJD_IMAGE_STRIP_COLORS = 4,
-    TRAJD_IMAGE_CLUSTER_MAX = 8, /* blocks of a frame that share a mean */
+    TRAJD_IMAGE_CLUSTER_MAX = 8,        /* blocks of a frame that share a mean */
+    TRAJD_IMAGE_STRIP_HEAD_BYTES = 192, /* of a block's memory: barriers, sums, colours */
 };
 
 /* How a strip applies colour steps. */

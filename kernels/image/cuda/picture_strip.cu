@@ -18,7 +18,6 @@
 
 #define THREADS 256
 #define WARPS (THREADS / 32)
-#define HEAD_BYTES 192
 
 struct strip_problem {
     struct trajd_image_program program;
@@ -55,6 +54,7 @@ struct strip_head {
     strip_colors colors;
     ordered_colors ordered;
 };
+static_assert(sizeof(strip_head) <= TRAJD_IMAGE_STRIP_HEAD_BYTES, "the rows begin behind it");
 
 /* Pixel (y, x) of the output is pixel (top + y, left + x) of the source, or (top + y, left - x). */
 struct window {
@@ -462,7 +462,7 @@ __global__ void __launch_bounds__(THREADS, 6)
     const uint32_t left = w.is_flipped ? w.left + 1 - p.width : w.left;
     const uint64_t begin = ((uint64_t)(w.top + first_row) * p.from_width + left) * 3;
     const uint32_t row_bytes = p.from_width * 3;
-    rows r = {memory + HEAD_BYTES, 0, row_bytes, w.is_flipped, p.width};
+    rows r = {memory + TRAJD_IMAGE_STRIP_HEAD_BYTES, 0, row_bytes, w.is_flipped, p.width};
     const uint32_t count = row_count * problem.strip.groups;
 
     if (COLORS == TRAJD_IMAGE_STRIP_STEPS && threadIdx.x == 32)
@@ -470,7 +470,7 @@ __global__ void __launch_bounds__(THREADS, 6)
     if (COLORS == TRAJD_IMAGE_STRIP_ORDERED && threadIdx.x == 32)
         open_ordered(p, values, &head->ordered);
     r.first =
-        load_rows(memory + HEAD_BYTES, head, (const char *)record->source, begin,
+        load_rows(memory + TRAJD_IMAGE_STRIP_HEAD_BYTES, head, (const char *)record->source, begin,
                   row_count ? begin + (uint64_t)(row_count - 1) * row_bytes + p.width * 3 : begin,
                   COLORS && p.mean_count);
     if (COLORS && p.mean_count) /* the others have begun: they can be sent sums */

@@ -241,39 +241,47 @@ static void test_resizes(void **state)
     assert_true(served > 0);
 }
 
-/* A brightness, then a contrast of 0: all pixels become the mean. */
-static void make_mean(uint32_t width, float brightness, struct image_case *image)
+/* A brightness, then a contrast: of 0 in the first frame, so that all pixels become the mean, of 1 in the
+ * second one, which needs no mean. */
+static void make_mean(uint32_t height, uint32_t width, float brightness, struct image_case *image)
 {
     const struct trajd_augment_step step = {.probability = 1, .factor = {0, 2}};
 
     *image = (struct image_case){
         .augment = {2, {step, step}, TRAJD_AUGMENT_ROUND_ONCE},
-        .spec = {.frame = {9, width, 3, TRAJD_U8},
-                 .finish = {9, width, 3, TRAJD_U8, TRAJD_U8, TRAJD_IMAGE_HWC, {1, 1, 1, 1}, {0}}},
+        .spec =
+            {.frame = {height, width, 3, TRAJD_U8},
+             .finish = {height, width, 3, TRAJD_U8, TRAJD_U8, TRAJD_IMAGE_HWC, {1, 1, 1, 1}, {0}}},
         .frame_count = IMAGE_FRAMES_MAX,
         .inexact = 1,
-        .source_bytes = 9 * width * 3,
+        .source_bytes = (uint64_t)height * width * 3,
     };
     image->augment.steps[0].kind = TRAJD_AUGMENT_BRIGHTNESS;
     image->augment.steps[1].kind = TRAJD_AUGMENT_CONTRAST;
     image->spec.augment = &image->augment;
     image->output_bytes = trajd_image_finish_bytes(&image->spec.finish);
-    for (uint32_t i = 0; i < image->frame_count; i++)
+    for (uint32_t i = 0; i < image->frame_count; i++) {
         image->params[i].values[0][0] = brightness;
+        image->params[i].values[1][0] = (float)i;
+    }
 }
 
-/* The last pixels of a row are no whole group. A brightness above 1 clips pixels. */
+/* The last pixels of a row are no whole group. A brightness above 1 clips pixels. Frames of 17 rows of 220
+ * pixels are cut into 8 blocks, of which two have no rows. */
 static void test_means(void **state)
 {
     static const float brightness[] = {0.7F, 1, 1.6F};
 
     (void)state;
-    for (uint32_t width = 4; width <= 12; width++)
-        for (size_t i = 0; i < ARRAY_LEN(brightness); i++) {
-            struct image_case image;
-            make_mean(width, brightness[i], &image);
+    for (size_t i = 0; i < ARRAY_LEN(brightness); i++) {
+        struct image_case image;
+        for (uint32_t width = 4; width <= 12; width++) {
+            make_mean(9, width, brightness[i], &image);
             assert_true(check_case(&image, "strip", width));
         }
+        make_mean(17, 220, brightness[i], &image);
+        assert_true(check_case(&image, "strip", 1));
+    }
 }
 
 /* Tiles leave out chunks of source rows. A hang depends on the time that loads take: each run has
