@@ -6,7 +6,7 @@
 #define BYE_TIMEOUT_NS (1000 * UINT64_C(1000000))
 
 /* Discards batches that crossed the BYE. Returns true if the daemon replies that the session is
- * gone. */
+ * gone, or floods. */
 static bool drain(struct trajd_client *client)
 {
     struct trajd_wire_message message;
@@ -18,7 +18,7 @@ static bool drain(struct trajd_client *client)
                                &request, NULL) &&
             message.op == TRAJD_WIRE_ERROR && message.error.status == TRAJD_ERR_NOT_FOUND)
             return true;
-    return false;
+    return client->link.is_flooded;
 }
 
 /* Sends BYE and waits until the daemon has received it, at most a second, so that earlier DONEs

@@ -19,8 +19,9 @@
 #include "proto/error.h"
 #include "proto/key_file.h"
 
-/* A daemon has sent at most 64 batches and a few answers that the worker has not received. */
-#define TRAJD_LINK_MAX_WAITING 1000u
+/* A daemon has sent at most 64 batches that the worker has not received, a few answers, and a PONG for
+ * each second in which it stood still. It cuts off workers whose PINGs are more than 1024. */
+#define TRAJD_LINK_MAX_WAITING 2048u
 
 struct trajd_link {
     void *context, *dealer;

@@ -76,6 +76,16 @@ static void ping(struct trajd_client *client, uint64_t now_ns)
         client, &(struct trajd_wire_message){.op = TRAJD_WIRE_PING, .ping = {.time = now_ns}});
 }
 
+/* Ends the session with a daemon that floods. What waited for it is dropped. */
+static void leave_flood(struct trajd_client *client)
+{
+    if (client->session.phase != TRAJD_PHASE_FAILED)
+        trajd_session_fail_protocol(client, "it sends more messages than a worker requests");
+    trajd_session_clear(client);
+    client->session.is_resuming = false;
+    trajd_link_hang_up(&client->link);
+}
+
 static void receive_all(struct trajd_client *client, uint64_t now_ns)
 {
     size_t size;
@@ -85,10 +95,8 @@ static void receive_all(struct trajd_client *client, uint64_t now_ns)
         client->session.last_received_ns = now_ns;
         trajd_session_handle(client, client->session.frame, size);
     }
-    if (client->link.is_flooded) {
-        trajd_session_fail_protocol(client, "it sends more messages than a worker requests");
-        trajd_link_hang_up(&client->link);
-    }
+    if (client->link.is_flooded)
+        leave_flood(client);
 }
 
 static void turn(struct trajd_client *client, bool read_fd)

@@ -17,7 +17,9 @@
 #include <cmocka.h>
 
 #include "clients/c/client_clock.h"
+#include "clients/c/client_internal.h"
 #include "clients/c/link/link.h"
+#include "clients/c/session/session.h"
 #include "clients/c/trajd.h"
 #include "proto/wire.h"
 
@@ -198,7 +200,7 @@ static void *flood(void *context)
     return NULL;
 }
 
-/* The library's own thread notices the flood: the worker itself does nothing. */
+/* The library's own thread notices the flood: the worker itself does nothing. The thread then rests. */
 static void test_a_worker_leaves_a_daemon_that_floods(void **state)
 {
     struct daemon daemon = {.listener = listen_on_tcp()};
@@ -211,6 +213,10 @@ static void test_a_worker_leaves_a_daemon_that_floods(void **state)
     if (trajd_client_connect(&(struct trajd_connect_options){.endpoint = endpoint}, &client,
                              &error))
         fail_msg("%s", error.message);
+    pthread_mutex_lock(&client->io_lock);
+    client->session.is_resuming = true; /* a released batch waits for the end of a resume */
+    client->ack.pending.released.count = 1;
+    pthread_mutex_unlock(&client->io_lock);
     __atomic_store_n(&daemon.starts, true, __ATOMIC_RELEASE);
     const uint64_t end_ns = trajd_client_now_ns() + WAIT_S * SECOND_NS;
     while (!__atomic_load_n(&daemon.ends, __ATOMIC_ACQUIRE) && trajd_client_now_ns() < end_ns)
@@ -221,6 +227,8 @@ static void test_a_worker_leaves_a_daemon_that_floods(void **state)
     assert_int_equal(trajd_client_next(client, 0, &batch, &error), TRAJD_ERR_PROTOCOL);
     assert_non_null(strstr(error.message, "more messages than"));
     assert_false(trajd_client_is_connected(client));
+    assert_false(trajd_session_has_acks(client)); /* nothing is left that wakes the thread */
+    assert_true(trajd_session_timeout_ms(client, trajd_client_now_ns()) > 1);
     trajd_client_close(&client);
     close(daemon.listener);
 }

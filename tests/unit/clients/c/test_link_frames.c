@@ -17,10 +17,13 @@ static void *peer;
 
 static int open_link(void **state)
 {
+    const int unlimited = 0;
     (void)state;
     link = (struct trajd_link){.context = zmq_ctx_new()};
     link.dealer = zmq_socket(link.context, ZMQ_DEALER);
     peer = zmq_socket(link.context, ZMQ_DEALER);
+    zmq_setsockopt(link.dealer, ZMQ_RCVHWM, &unlimited, sizeof unlimited);
+    zmq_setsockopt(peer, ZMQ_SNDHWM, &unlimited, sizeof unlimited);
     return zmq_bind(peer, "inproc://peer") || zmq_connect(link.dealer, "inproc://peer");
 }
 
