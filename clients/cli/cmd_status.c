@@ -298,12 +298,13 @@ static int print_readable(const char *json)
     feeds = trajd_yaml_get(root, "feeds");
     producers = trajd_yaml_get(root, "producers");
     workers = trajd_yaml_get(root, "sessions");
-    printf("trajd %s, instance %s: %u worker%s, %s batches DONE, %s batches/s, %s windows/s; ready "
-           "to sent p50 %s us, p99 %s us\n",
-           text_of(root, "version"), text_of(root, "instance"), worker_count,
-           trajd_plural(worker_count), text_of(root, "batches_done"),
-           text_of(root, "batches_per_second"), text_of(root, "windows_per_second"),
-           text_of(latency, "p50"), text_of(latency, "p99"));
+    printf(
+        "trajd %s, instance %s: %u worker%s, batches DONE: %s, %s batches/s, %s windows/s; ready "
+        "to sent p50 %s us, p99 %s us\n",
+        text_of(root, "version"), text_of(root, "instance"), worker_count,
+        trajd_plural(worker_count), text_of(root, "batches_done"),
+        text_of(root, "batches_per_second"), text_of(root, "windows_per_second"),
+        text_of(latency, "p50"), text_of(latency, "p99"));
     if (datasets)
         print_datasets(datasets);
     if (trajd_yaml_get(root, "gpus") && trajd_yaml_get(root, "gpus")->child_count)

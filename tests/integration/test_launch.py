@@ -327,6 +327,26 @@ def test_a_daemon_that_dies_under_a_feed_is_started_again_and_nothing_repeats_or
     assert err.count("private daemon") == 3
 
 
+def test_a_daemon_that_has_read_an_edited_file_does_not_serve_the_original_one(node):
+    original = node.config.read_text()
+    job = node.begin(f"""
+        import trajd
+        feed = trajd.open({str(node.config)!r})
+        next(iter(feed))
+        print("open", flush=True)
+        sys.stdin.readline()""")
+    assert job.stdout.readline() == "open\n"
+    pid = node.daemons()[0]
+    node.config.write_text(original.replace("at:", "at:  ", 1))
+    os.kill(pid, signal.SIGKILL)
+    read_until(job, "trajd: square.yaml or its data have changed since this job opened it")
+    wait_for(lambda: node.daemons() not in ([], [pid]), 60, "another daemon")
+    node.config.write_text(original)
+    status, _, err = node.run(f"launch.ensure_daemon({str(node.config)!r})")
+    assert status != 0 and "square.yaml was edited and put back" in err
+    job.communicate("\n", timeout=60)
+
+
 def test_two_runs_of_one_terminal_are_two_jobs_of_one_daemon(node):
     """Each of them gets every window of the epoch, whatever the other does."""
     code = f"""

@@ -262,10 +262,34 @@ class Private:
     def __init__(self, source: _Source, job: Optional[str] = None):
         source.check_datasets()
         self._job = "job " + job if job else job_id()
-        digest = source.digest(socket.gethostname(), self._job)
-        self._source = source
+        self._source, self._was_ready = source, False
+        self._digest = digest = self._digest_now()
         name = re.sub(r"[^A-Za-z0-9_.-]", "_", source.path.stem[:20])
         self._place = make_private(private_folder() / f"{name}-{digest}")
+
+    def _digest_now(self) -> str:
+        return self._source.digest(socket.gethostname(), self._job)
+
+    def _note_start(self) -> None:
+        """Notes which configuration the daemon reads. A job starts it again after the file has been edited, too."""
+        now = self._digest_now()
+        (self._place / "started").write_text(now)
+        if now != self._digest:
+            print(f"trajd: {self._source.name} or its data have changed since this job opened it, and its daemon has ended. "
+                  "The daemon starts again with them as they are now. If it refuses the feed, put them back and start the "
+                  "job again.", file=sys.stderr, flush=True)
+
+    def _endpoint(self) -> str:
+        """Returns the endpoint of the daemon that runs. Raises LaunchError if it reads another configuration."""
+        if not self._was_ready:
+            with contextlib.suppress(FileNotFoundError):
+                if (self._place / "started").read_text() != self._digest:
+                    raise LaunchError(
+                        f"{self._source.name} was edited and put back. A job that had opened it before has started its "
+                        f"daemon again in between, so the daemon at {self._place / 'run'} reads the edited file. It ends a "
+                        "minute after its last worker: wait, or end that job")
+        self._was_ready = True
+        return str(self._place / "run")
 
     def ensure(self, timeout: Optional[float] = None, progress: Optional[str] = None) -> str:
         """Returns the daemon's endpoint when it can serve. Starts the daemon if no other process does.
@@ -278,17 +302,18 @@ class Private:
         before = _read_attempt(place)
         with _locked(place, end, progress) as lock:
             if _is_alive(place):
-                return str(place / "run")
+                return self._endpoint()
             attempt = _read_attempt(place)
             if attempt and attempt[0] != (before or [""])[0] and attempt[1:] != ["ready"] and _tail(place):
                 raise _failure(source, place)  # another process has just failed, and this one would fail the same way
             remove_old(place.parent)
+            self._note_start()
             note_datasets(place, Held(source.name, str(source.path), self._job,
                                       [d["path"] for d in source.document["datasets"].values()]))
             process = _start(source, place, lock)
         with _locked(place, end, progress):
             if _is_alive(place):
-                return str(place / "run")
+                return self._endpoint()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(5)
             raise _failure(source, place, process.returncode)
