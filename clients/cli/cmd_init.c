@@ -16,6 +16,7 @@
 #include "daemon/index/tree/tree.h"
 #include "daemon/layout/glob.h"
 #include "proto/array_len.h"
+#include "proto/plural.h"
 
 enum { MOST_UNREAD = 8 }; /* that are named */
 
@@ -229,6 +230,21 @@ static void report_unread(const struct init *init, uint32_t which)
     trajd_tree_free(&tree);
 }
 
+/* Says how many episodes the layout leaves out. */
+static void report_quarantined(const struct init *init, uint32_t which)
+{
+    const struct trajd_index *index = init->indices[which];
+    const uint32_t found = index->episode_count + index->refused_file_count;
+
+    if (found > index->kept_count)
+        fprintf(
+            stderr,
+            "trajctl: %s: %u of %u episode%s are quarantined. `trajctl inspect %s --layout %s` has "
+            "the reasons\n",
+            init->shapes[which].name, found - index->kept_count, found, trajd_plural(found),
+            init->paths[which], init->layouts[which]);
+}
+
 static int write_config(const struct init *init)
 {
     FILE *out = init->output ? fopen(init->output, "wx") : stdout;
@@ -237,9 +253,11 @@ static int write_config(const struct init *init)
     if (!out)
         return cli_fail("%s: %s", init->output, strerror(errno));
     config_write(out, init->datasets, init->count, init->preset);
-    for (uint32_t i = 0; i < init->count; i++)
+    for (uint32_t i = 0; i < init->count; i++) {
+        report_quarantined(init, i);
         if (init->layouts[i][0] != '.')
             report_unread(init, i);
+    }
     report_missing_actions(init);
     failed = fflush(out) || ferror(out);
     if (init->output)

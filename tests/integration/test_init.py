@@ -198,3 +198,17 @@ def test_streams_that_some_episodes_lack(tmp_path):
         assert re.search(r"obs/force: \{from: force, at: .*, missing: zero\} +# f32 3, GUESS: some episodes lack it", text), text
         for path in ("lab.yaml", "lab.layout.yaml"):
             (tmp_path / path).unlink()
+
+
+def test_quarantined_episodes_are_counted(tmp_path, demo_file):
+    (tmp_path / "demo.hdf5").write_bytes(demo_file.read_bytes())
+    with h5py.File(tmp_path / "demo.hdf5", "a") as file:
+        episode = next(iter(file["data"].values()))
+        rows = episode["actions"][:, 1:]
+        del episode["actions"]
+        episode["actions"] = rows
+        found = len(file["data"])
+    made = trajctl("init", "--layout", "robomimic", tmp_path / "demo.hdf5")
+    assert made.returncode == 0
+    assert (f"trajctl: data: 1 of {found} episodes are quarantined. `trajctl inspect {tmp_path / 'demo.hdf5'} --layout "
+            "robomimic` has the reasons") in made.stderr
