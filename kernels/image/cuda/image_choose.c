@@ -94,9 +94,8 @@ static bool is_coarse(const struct trajd_image_program *program, uint32_t frame_
 
     if (strip->shared_bytes > (has_colors ? COLOR_BYTES : PLAIN_BYTES))
         return true;
-    if (!has_colors)
-        return items >= THREADS && blocks < BLOCKS_MIN;
-    return items >= THREADS && blocks < (items >= 3 * THREADS ? 2 * BLOCKS_MIN : BLOCKS_MIN);
+    return items >= THREADS &&
+           blocks < (has_colors && items >= 3 * THREADS ? 2 * BLOCKS_MIN : BLOCKS_MIN);
 }
 
 /* Doubles the blocks of a frame until they are small. Those of a frame with a mean are a cluster. */

@@ -313,22 +313,31 @@ __device__ __forceinline__ uint32_t row_of(const strip_problem &problem, uint32_
     return problem.strip.groups == 1 ? item : __umulhi(item, problem.groups_reciprocal);
 }
 
+/* Calls take(row, x) for each group of 4 pixels of this thread, which begins at column x. */
+template <typename TAKE>
+__device__ __forceinline__ void for_groups(const strip_problem &problem, uint32_t count,
+                                           const TAKE &take)
+{
+    for (uint32_t item = threadIdx.x; item < count; item += THREADS) {
+        const uint32_t row = row_of(problem, item);
+        take(row, (item - row * problem.strip.groups) * 4);
+    }
+}
+
 /* The grey of this thread's pixels before the contrast, added up. */
 __device__ __forceinline__ float sum_steps(const strip_problem &problem, const rows &r,
                                            uint32_t count, const strip_colors &colors)
 {
     float sum = 0;
 
-    for (uint32_t item = threadIdx.x; item < count; item += THREADS) {
-        const uint32_t row = row_of(problem, item);
-        const uint32_t x = (item - row * problem.strip.groups) * 4;
+    for_groups(problem, count, [&](uint32_t row, uint32_t x) {
         float v[4][3];
         load_group(r, row, x, v);
         change_four(colors, (uint32_t)colors.contrast, 0, v);
 #pragma unroll
         for (int i = 0; i < 4; i++)
             sum += x + i < r.columns ? grey(v[i]) : 0;
-    }
+    });
     return sum;
 }
 
@@ -352,9 +361,7 @@ __device__ __forceinline__ float sum_unclipped(const strip_problem &problem, con
 {
     uint32_t sums[3] = {};
 
-    for (uint32_t item = threadIdx.x; item < count; item += THREADS) {
-        const uint32_t row = row_of(problem, item);
-        const uint32_t x = (item - row * problem.strip.groups) * 4;
+    for_groups(problem, count, [&](uint32_t row, uint32_t x) {
         const uint32_t inside = min(r.columns - x, 4U);
         uint32_t w[3];
         load_words(r.memory, r.first + row * r.row_bytes + x * 3, w);
@@ -364,7 +371,7 @@ __device__ __forceinline__ float sum_unclipped(const strip_problem &problem, con
             w[2] &= inside == 3 ? 0xFF : 0;
         }
         add_channels(w, sums);
-    }
+    });
     return scale * fmaf(0.114F, sums[2], fmaf(0.587F, sums[1], 0.2989F * sums[0]));
 }
 
@@ -374,9 +381,7 @@ __device__ __forceinline__ float sum_clipped(const strip_problem &problem, const
     const float scale = colors.scale, down = colors.down;
     float sum = 0;
 
-    for (uint32_t item = threadIdx.x; item < count; item += THREADS) {
-        const uint32_t row = row_of(problem, item);
-        const uint32_t x = (item - row * problem.strip.groups) * 4;
+    for_groups(problem, count, [&](uint32_t row, uint32_t x) {
         const uint32_t inside = min(r.columns - x, 4U);
         float v[4][3];
         load_four(r.memory, r.first + row * r.row_bytes + x * 3, v);
@@ -390,7 +395,7 @@ __device__ __forceinline__ float sum_clipped(const strip_problem &problem, const
         else
             for (int i = 0; i < 3; i++)
                 sum += (uint32_t)i < inside ? grey(v[i]) : 0;
-    }
+    });
     return sum;
 }
 
@@ -480,9 +485,7 @@ __global__ void __launch_bounds__(THREADS, 6)
         COLORS == TRAJD_IMAGE_STRIP_ORDERED ? head->ordered : ordered_colors{};
     out_tensor<T> tensor = open_tensor<T, 4>(p, record->output);
     keep_channels(tensor);
-    for (uint32_t item = threadIdx.x; item < count; item += THREADS) {
-        const uint32_t row = row_of(problem, item);
-        const uint32_t x = (item - row * problem.strip.groups) * 4;
+    for_groups(problem, count, [&](uint32_t row, uint32_t x) {
         float v[4][3];
         load_group(r, row, x, v);
         if (COLORS) {
@@ -497,7 +500,7 @@ __global__ void __launch_bounds__(THREADS, 6)
                     v[i][c] = fmaf(v[i][c], 255, TWO_23);
         }
         store_pixels<T, CHW, 4>(tensor, first_row + row, x, v);
-    }
+    });
 #endif
 }
 
