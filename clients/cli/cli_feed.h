@@ -16,8 +16,9 @@ struct cli_feed_arguments {
     bool json, watch;
 };
 
-/* Reads the options of argv, which begins with the subcommand, into `arguments`, which holds the defaults. `known` lists the options
- * that the subcommand takes, NULL-terminated. Returns false after it printed an error. */
+/* Reads the options of argv, which begins with the subcommand, into `arguments`, which holds the
+ * defaults. `known` lists the options that the subcommand takes, NULL-terminated. Returns false after
+ * it printed an error. */
 bool cli_parse_feed(int argc, char **argv, const char *const *known,
                     struct cli_feed_arguments *arguments);
 /* Returns whether an option or the environment names the daemon. */

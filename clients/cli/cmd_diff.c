@@ -8,6 +8,7 @@
 #include "clients/cli/cli_query.h"
 #include "clients/cli/cli_feed.h"
 #include "daemon/layout/glob.h"
+#include "proto/plural.h"
 
 #define LISTED_MAX 20u
 
@@ -106,7 +107,7 @@ static void print_change(const struct side *a, const struct side *b)
                  *right ? right : "kept", b->endpoint);
     else if (cli_number(a->item, "rows") != cli_number(b->item, "rows"))
         snprintf(what, sizeof what, "%" PRId64 " row%s at %s, %" PRId64 " at %s",
-                 cli_number(a->item, "rows"), cli_number(a->item, "rows") == 1 ? "" : "s",
+                 cli_number(a->item, "rows"), trajd_plural((uint64_t)cli_number(a->item, "rows")),
                  a->endpoint, cli_number(b->item, "rows"), b->endpoint);
     else
         snprintf(what, sizeof what, "the content differs (stamps, rows, shapes or texts)");

@@ -7,6 +7,7 @@
 #include "clients/cli/cli.h"
 #include "clients/cli/cli_query.h"
 #include "clients/cli/cli_feed.h"
+#include "proto/plural.h"
 
 #define NOT_GIVEN UINT64_MAX
 
@@ -153,7 +154,7 @@ static void print_output(const struct trajd_yaml_node *output, int64_t anchor_ns
                cli_text(source, "stream"), cli_text(source, "path"), first,
                first + cli_number(source, "columns") - 1, cli_text(source, "clock"),
                cli_text(source, "kind"), cli_text(source, "visible_rows"),
-               cli_number(source, "visible_rows") == 1 ? "" : "s");
+               trajd_plural((uint64_t)cli_number(source, "visible_rows")));
     }
     printf("  %5s %14s  %-32s %s\n", "step", "from anchor", "rows", "mask and reason");
     for (const struct trajd_yaml_node *step = cli_first(output, "items"); step; step = step->next)

@@ -30,7 +30,7 @@ static double number_of(const struct trajd_yaml_node *mapping, const char *key)
 
 static const char *plural_of(const struct trajd_yaml_node *mapping, const char *key)
 {
-    return number_of(mapping, key) == 1 ? "" : "s";
+    return trajd_plural((uint64_t)number_of(mapping, key));
 }
 
 static const struct trajd_yaml_node *find_by(const struct trajd_yaml_node *list, const char *key,

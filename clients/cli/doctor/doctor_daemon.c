@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -91,14 +92,16 @@ static void check_data(struct doctor_report *report, const struct trajd_yaml_nod
 {
     const struct trajd_yaml_node *list = trajd_yaml_get(root, "datasets");
 
-    for (const struct trajd_yaml_node *item = list ? list->children : NULL; item; item = item->next)
-        if (strtoull(text_of(item, "quarantined"), NULL, 10) > 0)
-            doctor_add(
-                report, DOCTOR_SLOW, "data",
-                "the daemon leaves out %s episode%s of %s: `trajctl validate` and the daemon's "
-                "log name them",
-                text_of(item, "quarantined"), strcmp(text_of(item, "quarantined"), "1") ? "s" : "",
-                text_of(item, "name"));
+    for (const struct trajd_yaml_node *item = list ? list->children : NULL; item;
+         item = item->next) {
+        const uint64_t count = strtoull(text_of(item, "quarantined"), NULL, 10);
+        if (count)
+            doctor_add(report, DOCTOR_SLOW, "data",
+                       "the daemon leaves out %" PRIu64
+                       " episode%s of %s: `trajctl validate` and the "
+                       "daemon's log name them",
+                       count, trajd_plural(count), text_of(item, "name"));
+    }
 }
 
 static void check_status(struct doctor_report *report, const char *endpoint,

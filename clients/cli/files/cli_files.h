@@ -23,7 +23,8 @@ struct trajd_index_options cli_files_options(const struct cli_files *files, cons
 
 /* Indexes a file or folder with a layout's name or path. NULL: with the first shipped layout that
  * keeps an episode and is plausible. TRAJD_ERR_DATA: a layout fits, but the content breaks its
- * rules. TRAJD_ERR_ARGUMENT: also for a YAML file, such as a configuration. The caller destroys *index. */
+ * rules. TRAJD_ERR_ARGUMENT: also for a YAML file, such as a configuration. The caller destroys
+ * *index. */
 enum trajd_status cli_files_open(const struct cli_files *files, const char *layout,
                                  const char *path, struct trajd_index **index,
                                  struct trajd_error *error);
