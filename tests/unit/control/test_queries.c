@@ -272,7 +272,7 @@ static void unreadable_rows_are_named(void **state)
     struct fixture *f = *state;
     const struct trajd_query query = {.window = 0};
 
-    unlink(f->small->path);
+    unlink(f->small->data.path);
     assert_int_equal(ask(f, trajd_query_explain, &query), TRAJD_OK);
     assert_non_null(strstr(member(f, "unreadable"), "rows.h5"));
     /* without bad_rows: keep the steps are explained by their stamps */

@@ -1,13 +1,11 @@
 #include "unit/producer/small_dataset.h"
 
-#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -61,20 +59,11 @@ static void write_episode(struct small_dataset *small, uint32_t e, int fd)
 
 static void make_file(struct small_dataset *small)
 {
-    struct stat file_stat;
-    int fd;
+    const int fd = data_file_begin(&small->data);
 
-    strcpy(small->folder, "/tmp/trajd_small_XXXXXX");
-    assert_non_null(mkdtemp(small->folder));
-    snprintf(small->path, sizeof small->path, "%s/rows.h5", small->folder);
-    fd = open(small->path, O_RDWR | O_CREAT, 0600);
-    assert_true(fd >= 0);
     for (uint32_t e = 0; e < SMALL_EPISODES; e++)
         write_episode(small, e, fd);
-    assert_int_equal(fstat(fd, &file_stat), 0);
-    close(fd);
-    small->file = (struct trajd_index_file){
-        .path = small->path, .relative_path = "rows.h5", .stat = trajd_file_stat_from(&file_stat)};
+    data_file_end(&small->data, fd);
 }
 
 static void make_index(struct small_dataset *small)
@@ -98,7 +87,7 @@ static void make_index(struct small_dataset *small)
                                                     .max_gap_ns = -1};
     small->index = (struct trajd_index){.layout = &small->layout,
                                         .file_count = 1,
-                                        .files = &small->file,
+                                        .files = &small->data.file,
                                         .array_count = 2,
                                         .arrays = small->arrays,
                                         .stream_count = 2,
@@ -137,8 +126,8 @@ void small_dataset_destroy(struct small_dataset **out)
 
     *out = NULL;
     trajd_cache_destroy(&small->dataset.cache);
-    unlink(small->path);
-    rmdir(small->folder);
+    unlink(small->data.path);
+    rmdir(small->data.folder);
     free(small->dataset.name);
     free(small);
 }

@@ -4,6 +4,7 @@
 #define TRAJD_TESTS_SMALL_DATASET_H
 
 #include "daemon/cache/dataset.h"
+#include "support/data_file.h"
 
 #define SMALL_EPISODES 2u
 #define SMALL_ROWS 20u
@@ -11,10 +12,9 @@
 
 struct small_dataset {
     struct trajd_dataset dataset;
-    char folder[64], path[80];
+    struct data_file data;
     struct trajd_layout layout;
     struct trajd_index index;
-    struct trajd_index_file file;
     struct trajd_index_array arrays[2];
     struct trajd_index_stream streams[2];
     struct trajd_index_clock clock;

@@ -181,7 +181,7 @@ static void unreadable_rows_are_marked(void **state)
 {
     struct fixture *f = *state;
 
-    unlink(f->small->path);
+    unlink(f->small->data.path);
     assert_int_equal(open_gpu(f, 0, MIB, MIB), TRAJD_OK);
     assert_int_equal(hold(f), TRAJD_OK);
     for (uint32_t e = 0; e < SMALL_EPISODES; e++) {

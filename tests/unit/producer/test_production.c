@@ -273,7 +273,7 @@ static void unreadable_rows_are_an_error(void **state)
     struct fixture *f = *state;
     struct trajd_error error;
 
-    unlink(f->small->path);
+    unlink(f->small->data.path);
     make_feed(f, FEED OUTPUTS);
     assert_int_not_equal(make_batch(f, 0, G, &error), TRAJD_OK);
     assert_non_null(strstr(error.message, "rows.h5"));
@@ -286,7 +286,7 @@ static void unreadable_rows_are_kept_as_nan(void **state)
     const float *pos;
     const uint8_t *mask;
 
-    unlink(f->small->path);
+    unlink(f->small->data.path);
     make_feed(f, FEED "bad_rows: keep\n" OUTPUTS);
     assert_int_equal(make_batch(f, 0, G, &error), TRAJD_OK);
     pos = tensor_data(f, "pos");

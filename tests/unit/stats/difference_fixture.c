@@ -1,6 +1,5 @@
 #include "unit/stats/difference_fixture.h"
 
-#include <fcntl.h>
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -8,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -130,22 +128,13 @@ static uint64_t write_array(struct difference_fixture *f, int fd, uint32_t e, ui
 
 static void write_file(struct difference_fixture *f)
 {
+    const int fd = data_file_begin(&f->data);
     uint64_t offset = 512;
-    struct stat status;
-    int fd;
 
-    strcpy(f->folder, "/tmp/trajd_stats_XXXXXX");
-    assert_non_null(mkdtemp(f->folder));
-    snprintf(f->path, sizeof f->path, "%s/data.h5", f->folder);
-    fd = open(f->path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    assert_true(fd >= 0);
     for (uint32_t e = 0; e < DIFFERENCE_EPISODES; e++)
         for (uint32_t a = 0; a < DIFFERENCE_ARRAYS; a++)
             offset = write_array(f, fd, e, a, offset);
-    assert_int_equal(fstat(fd, &status), 0);
-    f->file = (struct trajd_index_file){
-        .path = f->path, .relative_path = "data.h5", .stat = trajd_file_stat_from(&status)};
-    close(fd);
+    data_file_end(&f->data, fd);
 }
 
 /* Takes an array from the first episode. */
@@ -191,7 +180,7 @@ static void make_index(struct difference_fixture *f, const struct difference_dat
     }
     f->index = (struct trajd_index){.layout = &f->layout,
                                     .file_count = 1,
-                                    .files = &f->file,
+                                    .files = &f->data.file,
                                     .array_count = DIFFERENCE_ARRAYS,
                                     .arrays = f->arrays,
                                     .stream_count = DIFFERENCE_ARRAYS,
@@ -230,8 +219,8 @@ struct difference_fixture *make_difference_fixture(const struct difference_data 
 void free_difference_fixture(struct difference_fixture *f)
 {
     trajd_cache_destroy(&f->dataset.cache);
-    assert_int_equal(unlink(f->path), 0);
-    assert_int_equal(rmdir(f->folder), 0);
+    assert_int_equal(unlink(f->data.path), 0);
+    assert_int_equal(rmdir(f->data.folder), 0);
     for (uint32_t e = 0; e < DIFFERENCE_EPISODES; e++)
         for (uint32_t a = 0; a < DIFFERENCE_ARRAYS; a++)
             free(f->values[e][a]);

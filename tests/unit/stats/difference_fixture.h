@@ -6,6 +6,7 @@
 #define TESTS_UNIT_STATS_DIFFERENCE_FIXTURE_H
 
 #include "daemon/window/window_plan.h"
+#include "support/data_file.h"
 
 #define DIFFERENCE_EPISODES 3
 #define DIFFERENCE_LETTERS 5
@@ -13,9 +14,8 @@
 #define DIFFERENCE_CLOCKS 2
 
 struct difference_fixture {
-    char folder[64], path[96];
+    struct data_file data;
     struct trajd_layout layout;
-    struct trajd_index_file file;
     struct trajd_index_array arrays[DIFFERENCE_ARRAYS];
     struct trajd_index_stream streams[DIFFERENCE_ARRAYS];
     struct trajd_index_clock clocks[DIFFERENCE_CLOCKS];

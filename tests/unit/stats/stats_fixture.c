@@ -1,13 +1,11 @@
 #include "unit/stats/stats_fixture.h"
 
-#include <fcntl.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -44,21 +42,12 @@ static uint64_t write_episode(struct stats_fixture *f, int fd, uint32_t e, uint6
 
 static void write_file(struct stats_fixture *f)
 {
+    const int fd = data_file_begin(&f->data);
     uint64_t offset = 512;
-    struct stat status;
-    int fd;
 
-    strcpy(f->folder, "/tmp/trajd_stats_XXXXXX");
-    assert_non_null(mkdtemp(f->folder));
-    snprintf(f->path, sizeof f->path, "%s/data.h5", f->folder);
-    fd = open(f->path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    assert_true(fd >= 0);
     for (uint32_t e = 0; e < FIXTURE_EPISODES; e++)
         offset = write_episode(f, fd, e, offset);
-    assert_int_equal(fstat(fd, &status), 0);
-    f->file = (struct trajd_index_file){
-        .path = f->path, .relative_path = "data.h5", .stat = trajd_file_stat_from(&status)};
-    close(fd);
+    data_file_end(&f->data, fd);
 }
 
 static void make_index(struct stats_fixture *f)
@@ -96,7 +85,7 @@ static void make_index(struct stats_fixture *f)
     }
     f->index = (struct trajd_index){.layout = &f->layout,
                                     .file_count = 1,
-                                    .files = &f->file,
+                                    .files = &f->data.file,
                                     .array_count = 2,
                                     .arrays = f->arrays,
                                     .stream_count = 2,
@@ -135,7 +124,7 @@ int free_stats_fixture(void **state)
     char command[128];
 
     trajd_cache_destroy(&f->dataset.cache);
-    snprintf(command, sizeof command, "rm -r %s", f->folder);
+    snprintf(command, sizeof command, "rm -r %s", f->data.folder);
     assert_int_equal(system(command), 0);
     free(f);
     return 0;
@@ -143,7 +132,7 @@ int free_stats_fixture(void **state)
 
 void break_file(const struct stats_fixture *f)
 {
-    assert_int_equal(truncate(f->path, 600), 0);
+    assert_int_equal(truncate(f->data.path, 600), 0);
 }
 
 struct trajd_window_plan *make_feed(struct stats_fixture *f, const char *keys,

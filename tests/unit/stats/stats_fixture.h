@@ -7,14 +7,14 @@
 #define TESTS_UNIT_STATS_STATS_FIXTURE_H
 
 #include "daemon/window/window_plan.h"
+#include "support/data_file.h"
 
 #define FIXTURE_ROWS 40
 #define FIXTURE_EPISODES 2
 
 struct stats_fixture {
-    char folder[64], path[96];
+    struct data_file data;
     struct trajd_layout layout;
-    struct trajd_index_file file;
     struct trajd_index_array arrays[2];
     struct trajd_index_stream streams[2];
     struct trajd_index_clock clock;

@@ -83,7 +83,7 @@ static void test_the_cache_directory_outlives_the_service(void **state)
 {
     const uint32_t outputs[] = {1, 0};
     struct stats_fixture *f = *state;
-    struct trajd_stats_service *service = make_service(f->folder);
+    struct trajd_stats_service *service = make_service(f->data.folder);
     struct trajd_window_spec *spec;
     struct trajd_window_plan *plan = make_feed(f, feed, &spec);
     struct trajd_statistics *results[2];
@@ -98,7 +98,7 @@ static void test_the_cache_directory_outlives_the_service(void **state)
     trajd_stats_service_destroy(&service);
 
     break_file(f); /* nothing is computed from here on */
-    service = make_service(f->folder);
+    service = make_service(f->data.folder);
     assert_true(trajd_stats_service_knows(service, plan, 0));
     assert_int_equal(trajd_stats_service_compute(service, plan, outputs, 2, results, &error),
                      TRAJD_OK);
