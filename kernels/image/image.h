@@ -106,11 +106,6 @@ bool trajd_image_is_source(const struct trajd_image_preparation *preparation);
 void trajd_image_fill(const struct trajd_image_preparation *preparation, void *output,
                       uint64_t count);
 
-/* The definition of correct, in double precision. `source` and `output` are whole frames without
- * gaps. TRAJD_ERR_MEMORY. The preparation must have passed the check. */
-enum trajd_status trajd_image_reference(const struct trajd_image_preparation *preparation,
-                                        const void *source, void *output);
-
 /* A plan: the tables and scratch memory of one preparation. For one thread at a time. */
 struct trajd_image_plan;
 /* Checks the preparation and makes a plan. The caller destroys it. TRAJD_ERR_ARGUMENT or
@@ -120,9 +115,10 @@ enum trajd_status trajd_image_plan_create(const struct trajd_image_preparation *
                                           struct trajd_error *error);
 void trajd_image_plan_destroy(struct trajd_image_plan **plan);
 
-/* Prepares one frame. The result is the same on every machine. It equals the reference: bit for bit
- * with nearest, pillow-bicubic and pillow-lanczos, else within one level for pictures that shrink to
- * an eighth or more, and within two beyond. Never fails and never allocates. */
+/* Prepares one frame. The result is the same on every machine. It equals the double-precision
+ * definition in tests/support/references bit for bit with nearest, pillow-bicubic and
+ * pillow-lanczos. With other filters it is within one level for images that shrink to an eighth or
+ * more, and within two beyond. Never fails and never allocates. */
 void trajd_image_prepare(struct trajd_image_plan *plan, const void *source, void *output);
 
 #endif

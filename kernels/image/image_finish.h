@@ -71,9 +71,4 @@ bool trajd_image_finish_is_copy(const struct trajd_image_finish *finish);
 void trajd_image_finish_frame(const struct trajd_image_finish *finish, const void *frame,
                               void *output);
 
-/* The definition of correct: one element at a time. The result of trajd_image_finish_frame has the
- * same bytes. */
-void trajd_image_finish_reference(const struct trajd_image_finish *finish, const void *frame,
-                                  void *output);
-
 #endif

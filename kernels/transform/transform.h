@@ -50,21 +50,6 @@ struct trajd_transform {
     bool from_step_before; /* the origin is the step before; else the reference row */
 };
 
-/* ---- transform_reference.c: the definition of correct, one row at a time, in double ---- */
-
-/* Fills origin[origin_count] from a reference row, or from a row of the output. */
-void trajd_transform_origin_of_reference(const struct trajd_transform *transform,
-                                         const double *reference, double *origin);
-void trajd_transform_origin_of_row(const struct trajd_transform *transform, const double *row,
-                                   double *origin);
-/* Transforms row[D] to out[E]. A rotation without direction, in the row or in the origin, gives NaN
- * in the parts that it is used for. */
-void trajd_transform_row(const struct trajd_transform *transform, const double *origin,
-                         const double *row, double *out);
-/* The inverse: finds row[D] from out[E]. */
-void trajd_transform_invert(const struct trajd_transform *transform, const double *origin,
-                            const double *out, double *row);
-
 /* ---- transform_blend.c ---- */
 
 /* Replaces a rotation that a request blended number by number (kinds linear and angle) with the one

@@ -1,6 +1,6 @@
 /* Transforms many steps at once. The columns of several parts are gathered and stored together, and
  * worked on part by part, with one array per column, where the compiler processes several steps at
- * once. Arithmetic is that of trajd_transform_row and gives the same bits. */
+ * once. It gives the bits of the definition in tests/support/references. */
 #include "kernels/transform/transform_lanes.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* Transforms the windows of a batch in groups of steps side by side. They have the bits of
- * trajd_transform_row. */
+ * the definition in tests/support/references. */
 #include "kernels/transform/transform.h"
 #include "kernels/transform/transform_lanes.h"
 

@@ -1,10 +1,11 @@
-// libs: trajd_kernels
+// libs: trajd_test_references
 /* Any preparation of small frames against the reference. Input: the fields of a preparation, then
  * the pixels, which repeat. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/image/image.h"
+#include "support/references/references.h"
 
 enum { HEAD_BYTES = 16, SIDES = 64 };
 

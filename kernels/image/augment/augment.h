@@ -138,13 +138,6 @@ void trajd_augment_draw(const struct trajd_augment *augment, const struct trajd_
 void trajd_augment_center(const struct trajd_augment *augment, uint32_t height, uint32_t width,
                           struct trajd_augment_params *params);
 
-/* The definition of correct, in double precision: one pixel at a time. Parameters must come from a
- * draw (or the centre) for this size. TRAJD_ERR_MEMORY. */
-enum trajd_status trajd_augment_reference(const struct trajd_augment *augment,
-                                          const struct trajd_augment_frame *frame,
-                                          const struct trajd_augment_params *params,
-                                          const void *source, void *output);
-
 /* A plan: the tables and scratch memory of one augmentation. For one thread at a time. */
 struct trajd_augment_plan;
 /* Checks the augmentation and makes a plan. The caller destroys it. TRAJD_ERR_ARGUMENT or
@@ -155,9 +148,10 @@ enum trajd_status trajd_augment_plan_create(const struct trajd_augment *augment,
                                             struct trajd_error *error);
 void trajd_augment_plan_destroy(struct trajd_augment_plan **plan);
 
-/* Augments one frame. The result is the same on every machine. It equals the reference bit for bit
- * where the steps are crops, flips and nearest; else within one level a geometric step and a run of
- * colours. TRAJD_ERR_MEMORY, only with a resized crop in pixels: each box has tables of its own. */
+/* Augments one frame. The result is the same on every machine. It equals the double-precision
+ * definition in tests/support/references bit for bit where the steps are crops, flips and nearest;
+ * a geometric step and a run of colours are within one level of it. TRAJD_ERR_MEMORY, only with a
+ * resized crop in pixels: each box has tables of its own. */
 enum trajd_status trajd_augment_apply(struct trajd_augment_plan *plan,
                                       const struct trajd_augment_params *params, const void *source,
                                       void *output);

@@ -15,6 +15,7 @@
 #include "daemon/decode/decoder.h"
 #include "proto/array_len.h"
 #include "tests/support/processes.h"
+#include "support/references/references.h"
 
 enum { HEIGHT = 29, WIDTH = 42, LARGEST = 1 << 16, TIMEOUT_MS = 20000 };
 

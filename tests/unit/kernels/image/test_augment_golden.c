@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "kernels/image/augment/augment.h"
+#include "support/references/references.h"
 
 struct record {
     uint32_t height, width, to_height, to_width, rounding, steps, bound, exceptions;

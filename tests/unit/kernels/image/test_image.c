@@ -10,6 +10,7 @@
 
 #include "kernels/image/image.h"
 #include "proto/array_len.h"
+#include "support/references/references.h"
 
 enum { CANARY = 0xA5, MARGIN = 64 };
 

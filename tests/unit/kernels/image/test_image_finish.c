@@ -12,6 +12,7 @@
 #include "kernels/image/image_copy.h"
 #include "kernels/image/image_finish.h"
 #include "proto/array_len.h"
+#include "support/references/references.h"
 
 enum { CANARY = 0xA5, MARGIN = 64 };
 

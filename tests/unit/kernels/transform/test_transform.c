@@ -12,6 +12,7 @@
 #include "kernels/transform/transform.h"
 #include "proto/array_len.h"
 #include "tests/unit/kernels/small_request.h"
+#include "support/references/references.h"
 
 #define ROWS 6
 #define NUMBERS 256

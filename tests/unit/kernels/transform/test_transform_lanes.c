@@ -13,6 +13,7 @@
 #include "kernels/transform/rotation_math.h"
 #include "kernels/transform/transform.h"
 #include "proto/array_len.h"
+#include "support/references/references.h"
 
 #define WINDOWS 5
 #define STEPS_MAX 300

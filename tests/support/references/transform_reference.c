@@ -1,7 +1,8 @@
+/* The definition of a transform: one row in double, and its inverse. */
 #include <math.h>
 #include <string.h>
 
-#include "kernels/transform/transform.h"
+#include "support/references/references.h"
 
 void trajd_transform_origin_of_reference(const struct trajd_transform *transform,
                                          const double *reference, double *origin)

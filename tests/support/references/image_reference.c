@@ -5,6 +5,7 @@
 
 #include "kernels/image/image_frame.h"
 #include "kernels/image/image_taps.h"
+#include "support/references/references.h"
 
 static double clip(double value)
 {

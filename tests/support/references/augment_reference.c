@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels/image/augment/augment_step.h"
+#include "support/references/references.h"
 
 /* A frame between two steps. `pixels` has the size that `frame` gives. */
 struct picture {
