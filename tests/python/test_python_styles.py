@@ -2,10 +2,12 @@
 import sys
 import types
 
+import h5py
 import numpy as np
 import pytest
 
 import trajd
+from picture_files import png
 from trajd import arrays
 from trajd.styles import STYLES, Field, Tensor, make_plan
 from trajd.topology import Topology, detect, parse_tasks_per_node
@@ -34,8 +36,8 @@ def flat(plan, path=""):
             yield from flat(entry, f"{path}{key}/")
 
 
-def make(schema, field):
-    """Makes a batch's field from made-up rows: uint8 values count up, masks are [1, 0, ..., 2]."""
+def make(schema, field, codes=None):
+    """Makes a batch's field from made-up rows: uint8 values count up, masks are [1, 0, ..., 2] or as codes(shape) gives them."""
     parts = []
     for source in field.sources:
         tensor = schema[source]
@@ -44,6 +46,7 @@ def make(schema, field):
         if tensor.role == "mask":
             data = np.zeros(shape, np.uint8)
             data[:, 0], data[:, -1] = 1, 2
+            data = codes(shape) if codes else data
         parts.append(data)
     for step in field.steps:
         if step == "stack":
@@ -78,7 +81,24 @@ def test_keys_and_shapes(style):
         if key.endswith("is_pad") or "is_pad/" in key:
             assert value.dtype == bool and value[:, 0].all() and value[:, -1].all() and not value[:, 1:-1].any(), key
         if key == "pad_mask":
-            assert value.dtype == bool and not value[:, 0].any() and value[:, 1:-1].all()
+            assert value.dtype == bool and not value[:, 0].any() and value[:, 1:-1].all() and not value[:, -1].any()
+
+
+@pytest.mark.parametrize("code", range(9))
+@pytest.mark.parametrize("style", sorted(STYLES))
+def test_what_is_called_valid_has_no_reason_against_it(style, code):
+    """`image_mask` and `pad_mask` were True for whatever is no padding: missing cameras, old frames, gaps, bad frames."""
+    def codes(shape):
+        return np.where(np.arange(np.prod(shape)).reshape(shape) % shape[-1] == shape[-1] - 1, code, 0).astype(np.uint8)
+
+    last = {"image_mask/front": (B,), "image_mask/wrist": (B,), "pad_mask": (B, 16, 1)}
+    for key, field in flat(make_plan(style, POLICY)):
+        made = make(POLICY, field, codes) if field.meta is None else None
+        if key in last:
+            step = made if made.ndim == 1 else made[:, -1]
+            assert made.shape == last[key] and made.dtype == bool and (step == (code == 0)).all(), key
+        elif "is_pad" in key:
+            assert (made[:, -1] == (code in (1, 2))).all() and not made[:, :-1].any(), key
 
 
 def test_what_is_done_to_pictures():
@@ -164,6 +184,88 @@ def test_styles_of_a_real_feed(daemon, demo_file):
             assert len(batch) == len(list(batch)) and all(batch[key] is not None for key in batch if key not in ("task", "prompt"))
             with pytest.raises(KeyError, match="there are: "):
                 batch["nothing"]
+
+
+CAMERAS_LAYOUT = """
+layout: cameras
+episodes: {files: "*.hdf5", groups: /}
+clocks: {arm: {path: arm_t, unit: ns}, cam: {path: cam_t, unit: ns}}
+streams:
+  action:     {clock: arm, kind: linear}
+  state:      {path: action, clock: arm, kind: linear}
+  top:        {clock: arm, kind: previous}
+  sometimes:  {clock: arm, kind: previous, optional: true}
+  slow:       {path: frames, clock: cam, kind: previous}
+  floats:     {clock: arm, kind: linear}
+"""
+CAMERAS = """
+datasets: {{lab: {{path: {path}, layout: {layout}}}}}
+feeds:
+  train:
+    dataset: lab
+    global_batch: 16
+    tail: short
+    anchor: {{clock: arm}}
+    pad: {{before: any, after: any}}
+    bad_rows: keep
+    outputs:
+      obs/state:   {{from: state, at: 0}}
+      actions:     {{from: slow_action, at: "0ms..300ms @ 10", role: action, max_gap: 250ms}}
+      obs/top:     {{from: top, at: -1..0}}
+      obs/missing: {{from: sometimes, at: 0, missing: zero}}
+      obs/old:     {{from: slow, at: -1..0, max_age: 150ms}}
+      obs/gap:     {{from: slow, at: "-300ms..-200ms @ 10", max_gap: 250ms}}
+      obs/bad:     {{from: encoded, at: 0}}
+      obs/before:  {{from: top, at: "-300ms..-200ms @ 10"}}
+      obs/floats:  {{from: floats, at: 0}}
+"""
+REASONS = {"obs/top": set(), "obs/missing": {6}, "obs/old": {7}, "obs/gap": {1, 3}, "obs/bad": {8}, "obs/before": {1}, "obs/floats": {5}}
+
+
+@pytest.fixture(scope="module")
+def cameras(tmp_path_factory):
+    """Two episodes: a camera that one of them lacks, one that stops for half a second, one with a bad frame, one with NaN."""
+    folder = tmp_path_factory.mktemp("cameras")
+    for e in range(2):
+        with h5py.File(folder / f"{e}.hdf5", "w") as file:
+            file["action"] = np.arange(40, dtype="f4").reshape(20, 2)
+            file["arm_t"] = np.arange(20) * 100_000_000
+            file["top"] = np.full((20, 8, 6, 3), 9, "u1")
+            if e:
+                file["sometimes"] = file["top"][:]
+            file["cam_t"] = (np.delete(np.arange(20), slice(6, 11)) * 100_000_000).astype("i8")
+            file["frames"] = file["top"][:15]
+            file["slow_action"] = np.arange(15, dtype="f4")[:, None]
+            file["floats"] = np.where(np.arange(20) == 7, np.nan, 1).astype("f4")[:, None, None, None] * np.ones((8, 6, 3), "f4")
+            encoded = [np.frombuffer(png(frame), "u1") for frame in file["top"][:]]
+            file["encoded"] = np.stack([np.where(np.arange(len(data)) < len(data) // 2, data, 0) if i == 5 else data for i, data in enumerate(encoded)])
+    layout = folder / "cameras.yaml"
+    layout.write_text(CAMERAS_LAYOUT + "  slow_action: {clock: cam, kind: linear}\n  encoded: {clock: arm, kind: previous, image: {encoding: png, color: rgb}}\n")
+    return CAMERAS.format(path=folder, layout=layout)
+
+
+@pytest.mark.parametrize("name", REASONS)
+def test_openpis_image_mask_is_the_mask_of_the_image(daemon, cameras, name):
+    one = daemon(cameras)
+    seen = set()
+    with trajd.connect(one.endpoint, feed="train", style="openpi", timeout=60) as feed:
+        for batch in feed.epoch(0):
+            mask = batch.mask(name)[:, -1]
+            np.testing.assert_array_equal(batch["image_mask"][name[4:]], mask == 0)
+            seen |= set(mask.tolist())
+    assert seen == {0} | REASONS[name]
+
+
+def test_robomimics_pad_mask_is_the_mask_of_the_actions(daemon, cameras):
+    one = daemon(cameras)
+    seen = set()
+    with trajd.connect(one.endpoint, feed="train", style="robomimic", timeout=60) as feed:
+        for batch in feed.epoch(0):
+            mask = batch.mask("actions")
+            np.testing.assert_array_equal(batch["pad_mask"][..., 0], mask == 0)
+            np.testing.assert_array_equal(batch["actions_is_pad"], (mask == 1) | (mask == 2))
+            seen |= set(mask.ravel().tolist())
+    assert seen == {0, 2, 3}
 
 
 @pytest.mark.parametrize("dtype, shape", [("f32", [T, 3, 8, 6]), ("u8", [T, 3, 8, 6]), ("f32", [T, 8, 6, 3])], ids=["floats", "planes", "float pixels"])

@@ -10,7 +10,7 @@ import numpy as np
 from . import _core
 from .errors import ArgumentError
 
-_BEFORE_START, _AFTER_END = 1, 2  # mask codes of kernels/resample.h
+_VALID, _BEFORE_START, _AFTER_END = 0, 1, 2  # mask codes of kernels/resample.h
 
 TORCH_NAMES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "i8": "int8", "i16": "int16",
                "i32": "int32", "i64": "int64", "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",
@@ -129,7 +129,7 @@ def _is_pad(x: Any) -> Any:
 
 
 def _is_valid(x: Any) -> Any:
-    return ~_is_pad(x)
+    return x == _VALID
 
 
 def _last_step(x: Any) -> Any:

@@ -12,7 +12,7 @@ for padding. "0..1" means float32 from 0 to 1; images are otherwise as stored.
                       ids           `window_id`, `dataset_index`, `episode_index`, `anchor_ns`
     robomimic         observations  `obs/NAME`
                       actions       `actions`
-                      padding       `actions_is_pad`, and `pad_mask` [B, T, 1], True for valid steps
+                      padding       `actions_is_pad`, and `pad_mask` [B, T, 1], True where the mask is 0 (valid)
                       ids           `index`
     lerobot           observations  `observation.NAME`; images `observation.images.NAME`, uint8 [B, T, C, H, W]
                       actions       `action`
@@ -26,10 +26,13 @@ for padding. "0..1" means float32 from 0 to 1; images are otherwise as stored.
                       padding       `action_is_pad`
     openpi            observations  `image/NAME` [B, H, W, C]; `state` [B, D]
                       actions       `actions`
-                      padding       `actions_is_pad`, and `image_mask/NAME` [B], True for valid images
+                      padding       `actions_is_pad`, and `image_mask/NAME` [B], True where the mask is 0 (valid)
                       ids           the text `prompt`
 
 If a style has no T for an observation, the observation is the last one of the window.
+
+`..._is_pad` is True for steps outside the episode only. A step that is missing, too old, in a gap, bad or NaN is no
+padding, and most trainers have no key for it: `batch.mask(NAME)` has the reason for each step, in every style.
 
 The names and shapes come from robomimic's SequenceDataset.__getitem__ (`pad_mask` is True where the step is recorded),
 LeRobotDataset (`<key>_is_pad`; images as with its return_uint8), ACT's EpisodicDataset (in this order: `image, qpos,
@@ -98,7 +101,7 @@ class Rule:
     steps: Tuple[str, ...] = ()
     gather: bool = False           # all outputs are stacked to one, [B, K, ...]
     pad: Optional[str] = None      # keys of the padding flags, separated by spaces
-    valid: Optional[str] = None    # key of the opposite flags
+    valid: Optional[str] = None    # key of flags that are True where the mask has no reason against the step
     valid_steps: Tuple[str, ...] = ()
 
 
