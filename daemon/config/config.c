@@ -243,6 +243,15 @@ static bool is_given(const struct trajd_config *config, const struct trajd_confi
     return section && trajd_yaml_get(section, key->name);
 }
 
+bool trajd_config_states(const struct trajd_config *config, const char *name)
+{
+    size_t k = 0;
+
+    while (!trajd_config_key_is_named(&trajd_config_keys[k], name))
+        k++;
+    return config->is_set[k] || is_given(config, &trajd_config_keys[k]);
+}
+
 static enum trajd_status apply_value(struct trajd_config *config, const struct trajd_yaml *yaml,
                                      const struct trajd_config_value *value,
                                      struct trajd_error *error)
@@ -265,6 +274,7 @@ static enum trajd_status apply_value(struct trajd_config *config, const struct t
         return unknown_key(name, error);
     if (value->is_preset && is_given(config, &trajd_config_keys[k]))
         return TRAJD_OK;
+    config->is_set[k] = !value->is_preset;
     return trajd_config_read_key(config, &trajd_config_keys[k], yaml, &node, error);
 }
 

@@ -68,6 +68,7 @@ struct trajd_config {
     uint32_t resolved_count;
     /* the value of each key of config_keys.h as it was written; NULL: it was not */
     const char *texts[TRAJD_CONFIG_MAX_KEYS];
+    bool is_set[TRAJD_CONFIG_MAX_KEYS]; /* by a value of the command line that is no preset */
 };
 
 /* A value of the command line, "memory.store=50%". It overrides the file, or (is_preset) applies
@@ -83,6 +84,10 @@ enum trajd_status trajd_config_load(const char *path, const struct trajd_config_
                                     uint32_t value_count, struct trajd_config **config,
                                     struct trajd_error *error);
 void trajd_config_destroy(struct trajd_config **config);
+
+/* Returns whether the file or the command line says what the key "SECTION.NAME" is. A default and a
+ * preset do not count: they may give way to what the configuration needs. */
+bool trajd_config_states(const struct trajd_config *config, const char *name);
 
 /* Reads the files that the feed of a job names, if feeds of the configuration name each of them,
  * too: a job cannot let the daemon read others. */

@@ -15,6 +15,8 @@
 #include "daemon/base/progress/progress.h"
 #include "daemon/window/mixture_plan.h"
 
+#define LEAST_BYTES (1 << 16) /* of memory.store and of memory.rings, as config_keys.c has it */
+
 static void log_server_warning(void *context, const char *line)
 {
     struct trajd_control *control = context;
@@ -24,13 +26,52 @@ static void log_server_warning(void *context, const char *line)
 
 /* ---- start ---- */
 
-static enum trajd_status check_memory(const struct trajd_config *config, struct trajd_error *error)
+static uint64_t least(uint64_t a, uint64_t b)
 {
-    struct trajd_memory memory;
-    const uint64_t wanted = config->cache_bytes + config->rings_bytes;
+    return a < b ? a : b;
+}
 
-    trajd_memory_read(&memory); /* each value is at most 2^50: the sum does not overflow */
-    if (wanted + config->reserve_bytes <= trajd_memory_available(&memory))
+/* Returns the difference, or 0 where there is nothing left. */
+static uint64_t less(uint64_t bytes, uint64_t by)
+{
+    return bytes > by ? bytes - by : 0;
+}
+
+/* Lowers memory.store and memory.rings to what is free, where the configuration does not state
+ * them. Rings then have *rings_most_bytes, which depends on nothing but the free memory and what is
+ * stated: defaults and presets differ between --check, a service and a private daemon, and all of
+ * them shall accept the same feeds. */
+static void share_memory(struct trajd_config *config, uint64_t free_bytes,
+                         uint64_t *rings_most_bytes)
+{
+    const bool has_store = trajd_config_states(config, "memory.store"),
+               has_rings = trajd_config_states(config, "memory.rings");
+    const uint64_t left_bytes = less(free_bytes, config->reserve_bytes);
+    uint64_t store_bytes = free_bytes / 2; /* most of a store that is not stated */
+
+    if (has_store)
+        store_bytes = config->cache_bytes;
+    else if (has_rings)
+        store_bytes = least(store_bytes, less(left_bytes, config->rings_bytes));
+    *rings_most_bytes = less(left_bytes, store_bytes);
+    config->cache_bytes = least(config->cache_bytes, store_bytes);
+    if (!has_rings)
+        config->rings_bytes = least(config->rings_bytes, *rings_most_bytes);
+}
+
+/* Refuses a start for which memory has no room. Each value is at most 2^50: the sum does not
+ * overflow. */
+static enum trajd_status check_memory(struct trajd_control *control, struct trajd_config *config,
+                                      struct trajd_error *error)
+{
+    const uint64_t wanted = config->cache_bytes + config->rings_bytes;
+    struct trajd_memory memory;
+
+    trajd_memory_read(&memory);
+    share_memory(config, trajd_memory_available(&memory), &control->rings_most_bytes);
+    if (config->cache_bytes >= LEAST_BYTES && config->rings_bytes >= LEAST_BYTES &&
+        config->cache_bytes + config->rings_bytes + config->reserve_bytes <=
+            trajd_memory_available(&memory))
         return TRAJD_OK;
     return trajd_error_set(
         error, TRAJD_ERR_MEMORY, 0,
@@ -295,7 +336,7 @@ enum trajd_status trajd_control_create(struct trajd_config *config, const struct
     pthread_mutex_init(&control->mutex, NULL);
     trajd_heartbeat_init_condition(&control->wake);
     trajd_progress_begin_in_log(&progress, log);
-    status = check_memory(config, error);
+    status = check_memory(control, config, error);
     if (!status && serve)
         status = start_server(
             control,

@@ -70,6 +70,7 @@ struct trajd_control {
     const struct trajd_log *log;
     /* borrowed from the caller: values that no reload changes, and strings used to the end */
     const struct trajd_config *first_config;
+    uint64_t rings_most_bytes; /* for all rings, where memory.rings is not stated */
     struct trajd_pool *pool;
     struct trajd_decoder_pool *decoders; /* of all datasets; NULL: there is no trajd-decoder */
     struct trajd_stats_service *stats_service;
@@ -216,14 +217,23 @@ struct trajd_feed_source {
 
 /* Returns the directory of journals; NULL: no journals are kept. */
 const char *trajd_control_state_directory(const struct trajd_control *control);
-/* Returns how many bytes memory.rings leaves for new rings. */
-uint64_t trajd_control_rings_remaining_bytes(struct trajd_control *control);
-/* Makes a producer from the datasets of `open_config`; its ring takes at most
- * rings_remaining_bytes. Does not list it. The caller destroys it. Blocks while rows load. */
+/* Returns how many bytes the rings of all feeds use. */
+uint64_t trajd_control_rings_used_bytes(struct trajd_control *control);
+/* Returns how many bytes all rings may use together, the new one of feed `name` included. Where the
+ * configuration does not state memory.rings, its own feeds may use more than the default, as far as
+ * memory has room: so the same feeds fit whether the daemon is a service, a private one of
+ * trajd.open, or runs with --check, which differ in this default. */
+uint64_t trajd_control_rings_limit_bytes(const struct trajd_control *control,
+                                         const struct trajd_config *config, const char *name);
+/* Raises memory.rings to what the rings use, where the configuration does not state it. The caller
+ * holds the mutex, or the configuration is not in use yet. */
+void trajd_control_grow_rings(struct trajd_config *config, uint64_t used_bytes);
+/* Makes a producer from the datasets of `open_config`, where its ring fits beside those that use
+ * rings_used_bytes. Does not list it. The caller destroys it. Blocks while rows load. */
 enum trajd_status trajd_control_make_producer(struct trajd_control *control,
                                               const struct trajd_open_config *open_config,
                                               const struct trajd_feed_source *source,
-                                              uint64_t rings_remaining_bytes,
+                                              uint64_t rings_used_bytes,
                                               struct trajd_producer **producer,
                                               struct trajd_error *error);
 /* Makes a producer and lists it. Where limits.feeds or memory.rings is reached, closes unread feeds
@@ -233,7 +243,7 @@ enum trajd_status trajd_control_add_producer(struct trajd_control *control,
                                              struct trajd_producer **producer,
                                              struct trajd_error *error);
 /* Closes and destroys the feed that has been unread for the longest time (it was only kept for
- * feed_idle). Returns false where there is none. */
+ * feed_idle). Returns false where there is none, as always with --check, which serves nothing. */
 bool trajd_control_close_unread(struct trajd_control *control);
 /* Logs feeds that normalise the same output by different statistics, for instance training and
  * validation: no other message shows this mistake. `report` may be NULL. */

@@ -17,15 +17,30 @@ const char *trajd_control_state_directory(const struct trajd_control *control)
     return config->state ? config->state : getenv("STATE_DIRECTORY");
 }
 
-uint64_t trajd_control_rings_remaining_bytes(struct trajd_control *control)
+uint64_t trajd_control_rings_used_bytes(struct trajd_control *control)
 {
-    const uint64_t budget_bytes = control->now->config->rings_bytes;
     uint64_t used_bytes;
 
     pthread_mutex_lock(&control->mutex);
     used_bytes = trajd_feed_list_ring_bytes(&control->feeds);
     pthread_mutex_unlock(&control->mutex);
-    return budget_bytes > used_bytes ? budget_bytes - used_bytes : 0;
+    return used_bytes;
+}
+
+uint64_t trajd_control_rings_limit_bytes(const struct trajd_control *control,
+                                         const struct trajd_config *config, const char *name)
+{
+    const bool grows =
+        !trajd_config_states(config, "memory.rings") && !trajd_feed_name_may_close(name);
+
+    return grows && control->rings_most_bytes > config->rings_bytes ? control->rings_most_bytes
+                                                                    : config->rings_bytes;
+}
+
+void trajd_control_grow_rings(struct trajd_config *config, uint64_t used_bytes)
+{
+    if (!trajd_config_states(config, "memory.rings") && used_bytes > config->rings_bytes)
+        config->rings_bytes = used_bytes;
 }
 
 /* Logs what the feed leaves out of its datasets. */
@@ -54,7 +69,7 @@ static void log_data(const struct trajd_control *control, const struct trajd_pro
 enum trajd_status trajd_control_make_producer(struct trajd_control *control,
                                               const struct trajd_open_config *open_config,
                                               const struct trajd_feed_source *source,
-                                              uint64_t rings_remaining_bytes,
+                                              uint64_t rings_used_bytes,
                                               struct trajd_producer **producer,
                                               struct trajd_error *error)
 {
@@ -79,7 +94,9 @@ enum trajd_status trajd_control_make_producer(struct trajd_control *control,
         .server = control->server,
         .journal_directory = trajd_control_state_directory(control),
         .max_credit = control->first_config->max_credit,
-        .rings_remaining_bytes = rings_remaining_bytes,
+        .rings_limit_bytes =
+            trajd_control_rings_limit_bytes(control, open_config->config, source->name),
+        .rings_used_bytes = rings_used_bytes,
         .stats_service = control->stats_service,
         .most_check_values = MOST_CHECK_VALUES,
         .statistics_spec = statistics_spec,
@@ -111,6 +128,8 @@ bool trajd_control_close_unread(struct trajd_control *control)
 {
     struct trajd_producer *producer;
 
+    if (!control->server)
+        return false;
     pthread_mutex_lock(&control->mutex);
     producer = trajd_feed_list_remove_unread(&control->feeds);
     pthread_mutex_unlock(&control->mutex);
@@ -139,9 +158,9 @@ enum trajd_status trajd_control_add_producer(struct trajd_control *control,
                                control->feeds.count, control->feeds.count == 1 ? " is" : "s are",
                                control->now->config->max_feeds);
     do
-        status = trajd_control_make_producer(control, control->now, source,
-                                             trajd_control_rings_remaining_bytes(control), producer,
-                                             error);
+        status =
+            trajd_control_make_producer(control, control->now, source,
+                                        trajd_control_rings_used_bytes(control), producer, error);
     while (status == TRAJD_ERR_MEMORY && trajd_control_close_unread(control));
     if (status == TRAJD_ERR_DEVICE && source->gpu)
         trajd_control_suspect_gpu(control, source->gpu, error);
@@ -149,6 +168,7 @@ enum trajd_status trajd_control_add_producer(struct trajd_control *control,
         return status;
     pthread_mutex_lock(&control->mutex);
     trajd_feed_list_add(&control->feeds, *producer);
+    trajd_control_grow_rings(control->now->config, trajd_feed_list_ring_bytes(&control->feeds));
     pthread_mutex_unlock(&control->mutex);
     return TRAJD_OK;
 }
@@ -297,11 +317,13 @@ static enum trajd_status find_model(struct trajd_control *control, const char *f
                                     size_t size, const struct trajd_producer **model,
                                     struct trajd_error *error)
 {
-    uint64_t remaining_bytes, wanted_bytes;
+    uint64_t limit_bytes, used_bytes, remaining_bytes, wanted_bytes;
 
     do {
         *model = find_family(control, family, name, size);
-        remaining_bytes = trajd_control_rings_remaining_bytes(control);
+        limit_bytes = trajd_control_rings_limit_bytes(control, control->now->config, name);
+        used_bytes = trajd_control_rings_used_bytes(control);
+        remaining_bytes = limit_bytes > used_bytes ? limit_bytes - used_bytes : 0;
         wanted_bytes = *model ? trajd_producer_ring_bytes(*model) : 0;
     } while ((wanted_bytes > remaining_bytes ||
               control->feeds.count >= control->now->config->max_feeds) &&

@@ -44,14 +44,15 @@ static enum trajd_status make_feeds(struct trajd_reload_change *change, struct t
         if (change->feed_reason[f] == TRAJD_FEED_STAYS)
             continue;
         do
-            status = trajd_control_make_producer(
-                change->control, change->next, &source,
-                config->rings_bytes - trajd_reload_rings_of(change, false) - new_bytes,
-                &change->in[change->in_count], error);
+            status = trajd_control_make_producer(change->control, change->next, &source,
+                                                 trajd_reload_rings_of(change, false) + new_bytes,
+                                                 &change->in[change->in_count], error);
         while (status == TRAJD_ERR_MEMORY && trajd_reload_close_unread(change));
         if (!status)
             new_bytes += trajd_producer_ring_bytes(change->in[change->in_count++]);
     }
+    trajd_control_grow_rings(change->next->config,
+                             trajd_reload_rings_of(change, false) + new_bytes);
     return status;
 }
 

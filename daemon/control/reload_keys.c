@@ -53,8 +53,9 @@ bool trajd_reload_is_same_value(const struct trajd_config *a, const struct trajd
 void trajd_reload_keep_shares(const struct trajd_config *now, struct trajd_config *next)
 {
     for (size_t k = 0; k < trajd_config_key_count; k++)
-        if (trajd_config_keys[k].type == KEY_SIZE && now->texts[k] && next->texts[k] &&
-            strcmp(now->texts[k], next->texts[k]) == 0)
+        if (trajd_config_keys[k].type == KEY_SIZE &&
+            (now->texts[k] && next->texts[k] ? strcmp(now->texts[k], next->texts[k]) == 0
+                                             : now->texts[k] == next->texts[k]))
             memcpy((char *)next + trajd_config_keys[k].offset,
                    (const char *)now + trajd_config_keys[k].offset, sizeof(uint64_t));
 }

@@ -262,7 +262,8 @@ static enum trajd_status check_limits(const struct trajd_reload_change *change,
                                "limits.feeds: %u, but there would be %u feeds, including those of "
                                "jobs and further instances",
                                config->max_feeds, feeds);
-    if (trajd_reload_rings_of(change, false) > config->rings_bytes)
+    if (trajd_reload_rings_of(change, false) > config->rings_bytes &&
+        trajd_config_states(config, "memory.rings"))
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
                                "memory.rings: %llu bytes, but the feeds that stay need %llu",
                                (unsigned long long)config->rings_bytes,

@@ -1,11 +1,13 @@
 #include "daemon/producer/producer_internal.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "daemon/base/clock.h"
 #include "daemon/base/thread.h"
+#include "daemon/feed/core.h"
 #include "daemon/producer/producer_gpu.h"
 #include "daemon/producer/gpu.h"
 #include "kernels/dispatch/plan.h"
@@ -15,6 +17,7 @@
 #define SLOTS 4u
 #define GPU_SLOTS 16u
 #define GPU_RING_BYTES ((uint64_t)64 << 20)
+#define MIB ((uint64_t)1 << 20)
 #define NOTHING_THERE 1 /* in place of a digest of 0, which means unknown in OPENED */
 
 static const struct trajd_counter counters_at_start[TRAJD_PRODUCER_COUNTERS] = {
@@ -204,6 +207,9 @@ static enum trajd_status make_members(struct trajd_producer *producer,
     return status;
 }
 
+static_assert(TRAJD_SPEC_MAX_SLOTS == TRAJD_CORE_MAX_SLOTS,
+              "a feed has the slots that it asks for");
+
 /* Returns the number of slots. On a GPU a worker returns half of its slots at once, so more slots
  * help, and small ones cost little memory. */
 static uint32_t choose_slot_count(const struct trajd_producer *producer)
@@ -217,18 +223,26 @@ static uint32_t choose_slot_count(const struct trajd_producer *producer)
     return fitting < GPU_SLOTS ? (uint32_t)fitting : GPU_SLOTS;
 }
 
+/* Refuses a ring for which memory.rings has no room. The message has the number to set, because a
+ * user does not know the size of a slot. */
 static enum trajd_status check_ring(const struct trajd_producer *producer,
                                     const struct trajd_producer_options *options,
                                     struct trajd_error *error)
 {
-    if (trajd_producer_ring_bytes(producer) > options->rings_remaining_bytes)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
-                               "feed %s: a ring of %u slots of %llu bytes does not fit: "
-                               "memory.rings has only %llu bytes left",
-                               producer->name, producer->slot_count,
-                               (unsigned long long)producer->schema.slot_size_bytes,
-                               (unsigned long long)options->rings_remaining_bytes);
-    return TRAJD_OK;
+    const uint64_t ring_bytes = trajd_producer_ring_bytes(producer);
+
+    if (ring_bytes <= producer->rings_remaining_bytes)
+        return TRAJD_OK;
+    return trajd_error_set(
+        error, TRAJD_ERR_MEMORY, 0,
+        "feed %s: its ring of %u slots needs %llu bytes, and other feeds use %llu, but "
+        "memory.rings "
+        "allows %llu: set memory.rings to %lluMiB or more, or lower global_batch, slots, or the "
+        "number or size of the steps",
+        producer->name, producer->slot_count, (unsigned long long)ring_bytes,
+        (unsigned long long)options->rings_used_bytes,
+        (unsigned long long)options->rings_limit_bytes,
+        (unsigned long long)((ring_bytes / MIB) + (options->rings_used_bytes / MIB) + 2));
 }
 
 /* Checks the quarantined episodes against quarantine.at_most of each dataset. */
@@ -325,7 +339,8 @@ enum trajd_status trajd_producer_create(const struct trajd_producer_options *opt
     producer->log = options->log;
     producer->gpu = options->gpu;
     producer->is_unfinished = options->is_unfinished;
-    producer->rings_remaining_bytes = options->rings_remaining_bytes;
+    if (options->rings_limit_bytes > options->rings_used_bytes)
+        producer->rings_remaining_bytes = options->rings_limit_bytes - options->rings_used_bytes;
     producer->gpu_lost = options->gpu_lost;
     producer->lost_context = options->context;
     producer->stats_service = options->stats_service;

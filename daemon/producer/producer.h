@@ -51,8 +51,8 @@ struct trajd_producer_options {
     uint64_t most_check_values;
     const char *journal_directory; /* or NULL */
     uint32_t max_credit;
-    /* bytes of memory.rings that are free; the ring must not be larger */
-    uint64_t rings_remaining_bytes;
+    /* memory.rings allows so many bytes, of which other rings use so many */
+    uint64_t rings_limit_bytes, rings_used_bytes;
     struct trajd_stats_service *stats_service; /* must outlive the producer */
     /* of the feed that spec->statistics_from names; NULL: there is none */
     const struct trajd_window_spec *statistics_spec;

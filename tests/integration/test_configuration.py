@@ -46,6 +46,7 @@ MISTAKES = [
     ("global_batch: 8", "global_batch: 8\n    filter: nobody", r"filter: no mask nobody"),
     ("global_batch: 8", "global_batch: 8\n    split: 0.5..0.1", r"split: "),
     ("global_batch: 8", "global_batch: 8\n    slots: 2", r"slots"),
+    ("global_batch: 8", "global_batch: 8\n    slots: 481", r"trajd.yaml:12: feeds.train.slots: 481 is out of range \(3 to 480\)"),
     ("global_batch: 8", "global_batch: 1000000", r"fewer than a global batch|memory.rings"),
 ]
 

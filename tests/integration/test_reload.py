@@ -9,8 +9,8 @@ import threading
 
 import pytest
 
-from daemons import Daemon
-from paths import BUILD, TRAJCTL, clean_environment
+from daemons import Daemon, Preloaded, Short
+from paths import TRAJCTL, clean_environment
 from waiting import wait_for
 
 DATASETS = "datasets:\n  demo: {{path: {path}, layout: demo}}\n"
@@ -342,30 +342,8 @@ def test_an_open_while_the_daemon_ends_waits_for_its_return(daemon, demo_file):
         hasty.open("train", timeout_ms=3000)
 
 
-class Preloaded(Daemon):
-    library = ""
-
-    def environment(self):
-        own = super().environment()
-        own["ASAN_OPTIONS"] += ":verify_asan_link_order=0"
-        return {**own, "LD_PRELOAD": str(BUILD / f"tests/fake/lib{self.library}.so")}
-
-
 class Busy(Preloaded):
     library = "late_threads"
-
-
-class Short(Preloaded):
-    """A daemon on a machine whose free memory the test decides."""
-    library = "little_memory"
-
-    def environment(self):
-        return {**super().environment(), "TRAJD_TEST_MEMINFO": str(self.folder / "meminfo")}
-
-    def leave(self, mib):
-        new = self.folder / "meminfo.new"
-        new.write_text(f"MemTotal: 99999999 kB\nMemAvailable: {mib << 10} kB\n")
-        new.replace(self.folder / "meminfo")
 
 
 def test_a_signal_when_threads_have_hardly_begun(tmp_path, demo_file):

@@ -98,6 +98,29 @@ class Daemon:
         assert status == 0, f"trajd ended with {status}:\n{self.text()}"
 
 
+class Preloaded(Daemon):
+    """A daemon with a library of tests/fake loaded before its own."""
+    library = ""
+
+    def environment(self):
+        own = super().environment()
+        own["ASAN_OPTIONS"] += ":verify_asan_link_order=0"
+        return {**own, "LD_PRELOAD": str(BUILD / f"tests/fake/lib{self.library}.so")}
+
+
+class Short(Preloaded):
+    """A daemon on a machine whose free memory the test decides."""
+    library = "little_memory"
+
+    def environment(self):
+        return {**super().environment(), "TRAJD_TEST_MEMINFO": str(self.folder / "meminfo")}
+
+    def leave(self, mib):
+        new = self.folder / "meminfo.new"
+        new.write_text(f"MemTotal: 99999999 kB\nMemAvailable: {mib << 10} kB\n")
+        new.replace(self.folder / "meminfo")
+
+
 class GpuDaemon(Daemon):
     """A daemon with a fake GPU. Set `fake` before start() to choose how the GPU behaves (tests/fake/device_host.c)."""
 

@@ -23,6 +23,7 @@ struct trajd_statistics; /* statistics.h */
 #define TRAJD_SPEC_MAX_NAME 96 /* bytes of the name of an output */
 #define TRAJD_SPEC_MAX_SOURCES 32
 #define TRAJD_SPEC_MAX_STEPS 65536
+#define TRAJD_SPEC_MAX_SLOTS 480 /* TRAJD_CORE_MAX_SLOTS, so that --check accepts no other number */
 #define TRAJD_SPEC_PAD_ANY UINT32_MAX
 #define TRAJD_SPEC_KIND_FROM_STREAM TRAJD_KIND_COUNT
 

@@ -140,7 +140,7 @@ static enum trajd_status read_number(struct trajd_spec_parser *p,
                         : 3,
         high = is_batch  ? 1 << 20
                : is_seed ? INT64_MAX
-                         : 1024;
+                         : TRAJD_SPEC_MAX_SLOTS;
     enum trajd_status status = trajd_yaml_int(p->yaml, node, low, high, &value, p->error);
 
     if (status)

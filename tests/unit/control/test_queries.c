@@ -38,7 +38,7 @@ static int set_up(void **state)
     struct trajd_producer_options options = {.name = "train",
                                              .datasets = datasets,
                                              .max_credit = 16,
-                                             .rings_remaining_bytes = 1 << 20,
+                                             .rings_limit_bytes = 1 << 20,
                                              .log = &quiet};
 
     f->small = small_dataset_create("small", 1 << 20);

@@ -292,7 +292,7 @@ static void feeds_that_are_read_are_named_with_the_cause(void **state)
                                              .spec = f->now.config->feeds[0],
                                              .datasets = datasets,
                                              .max_credit = 16,
-                                             .rings_remaining_bytes = MIB,
+                                             .rings_limit_bytes = MIB,
                                              .log = &quiet};
     struct trajd_stats_service *stats_service;
 

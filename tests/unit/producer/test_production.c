@@ -65,7 +65,7 @@ static struct trajd_producer_options options_of(const struct fixture *f,
                                            .spec = spec,
                                            .datasets = datasets,
                                            .max_credit = 16,
-                                           .rings_remaining_bytes = 1 << 20,
+                                           .rings_limit_bytes = 1 << 20,
                                            .stats_service = f->stats_service,
                                            .log = &quiet};
 }
@@ -193,10 +193,10 @@ static void a_ring_over_the_budget_is_refused(void **state)
 
     f->spec = small_spec("feed", FEED OUTPUTS);
     options = options_of(f, f->spec, datasets);
-    options.rings_remaining_bytes = 4096;
+    options.rings_limit_bytes = 4096;
     assert_int_equal(trajd_producer_create(&options, &f->producer, &error), TRAJD_ERR_MEMORY);
     assert_null(f->producer);
-    assert_non_null(strstr(error.message, "memory.rings has only 4096 bytes left"));
+    assert_non_null(strstr(error.message, "but memory.rings allows 4096: set memory.rings to "));
 }
 
 /* ---- rows ---- */
