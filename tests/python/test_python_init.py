@@ -46,6 +46,38 @@ def test_a_feed_opens_with_the_style_of_the_preset(daemon, tmp_path, style):
             assert least - 1e-5 <= values.min() and values.max() <= most + 1e-5 and values.std() > 0, (key, values.min(), values.max())
 
 
+def write_cameras(folder, sizes, episodes=10, rows=400):
+    """Writes episodes whose raw frames are in no chunk, so that they take no room on the disk."""
+    folder.mkdir(parents=True)
+    for e in range(episodes):
+        with h5py.File(folder / f"episode_{e}.hdf5", "w") as file:
+            file.attrs["sim"] = False
+            file["action"] = file["observations/qpos"] = np.sin(np.arange(rows)[:, None] + np.arange(14)).astype("f4")
+            for camera, size in sizes.items():
+                file.create_dataset(f"observations/images/{camera}", (rows, *size, 3), "u1", chunks=(1, *size, 3))
+
+
+@pytest.mark.parametrize("style", [None, *STYLES])
+def test_many_rows_of_large_images_pass_the_check(tmp_path, style):
+    """256 windows with images took more than memory.rings: check refused what init had written."""
+    write_cameras(tmp_path / "arm", {"top": (480, 640), "left": (480, 640), "right_wrist": (480, 640)}, episodes=80 if style == "act" else 10,
+                  rows=150 if style == "act" else 400)
+    text = init(style, tmp_path / "arm", tmp_path / "made.yaml")
+    batch = int(re.search(r"global_batch: (\d+)", text)[1])
+    assert {None: 32, "act": 8, "lerobot": 8, "openpi": 64, "robomimic": 1, "diffusion_policy": 16}[style] == batch
+    head, train = text.split("feeds:\n")
+    (tmp_path / "both.yaml").write_text(head + "feeds:\n" + train + train.replace("  train:", "  valid:"))
+    checked = subprocess.run([TRAJCTL, "check", tmp_path / "both.yaml"], capture_output=True, text=True, timeout=60)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    slots = [int(slots) * int(size) for slots, size in re.findall(r"(\d+) slots of (\d+) bytes", checked.stdout)]
+    assert len(slots) == 2 and sum(slots) <= 1 << 30
+
+
+def test_many_rows_of_numbers_keep_a_large_batch(tmp_path):
+    write_cameras(tmp_path / "arm", {})
+    assert "global_batch: 256\n" in init(None, tmp_path / "arm", tmp_path / "made.yaml")
+
+
 def test_robomimics_observations_are_said_to_need_rows_that_a_robot_does_not_have(tmp_path):
     write_episodes(tmp_path / "arm", episodes=2, rows=12)
     for style in STYLES:

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "clients/cli/draft/draft_layout_internal.h"
@@ -10,7 +11,7 @@
 #include "daemon/cache/dataset.h"
 #include "proto/plural.h"
 
-enum { LARGEST_BATCH = 256, FEWEST_TO_SPLIT = 10 };
+enum { LARGEST_BATCH = 256, FEWEST_TO_SPLIT = 10, RINGS_BYTES = 512 << 20, SLOTS = 4 };
 
 static const double slowest_anchor_hz = 2; /* slower ones only where all are */
 
@@ -59,24 +60,44 @@ static uint64_t count_rows(const struct trajd_index *index, uint32_t clock)
     return rows;
 }
 
-/* Returns a power of two that gives an epoch at least 8 batches. */
-static uint32_t guess_batch(uint64_t rows)
+/* Returns a power of two that gives an epoch at least 8 batches. All feeds together then take half of
+ * the default of memory.rings with their slots, so that a feed for validation fits beside them. With
+ * images this is about the batch of the trainers' own scripts. */
+static uint32_t guess_batch(uint64_t rows, uint64_t window_bytes, uint32_t feeds)
 {
     uint32_t batch = LARGEST_BATCH;
 
-    while (batch > 1 && rows / batch < 8)
+    while (batch > 1 && (rows / batch < 8 || batch * window_bytes > RINGS_BYTES / SLOTS / feeds))
         batch /= 2;
     return batch;
 }
 
+/* Writes the outputs into a text, which the caller frees. Returns the bytes of a window. */
+static uint64_t make_outputs(const struct config_dataset *dataset,
+                             const struct config_preset *preset, char **text)
+{
+    size_t size;
+    FILE *out = open_memstream(text, &size);
+    uint64_t bytes = 0;
+
+    if (out)
+        bytes = config_write_outputs(out, dataset->index, anchor_clock(dataset->index), preset);
+    if (!out || fclose(out)) {
+        fprintf(stderr, "trajctl: no memory\n");
+        exit(EXIT_FAILURE);
+    }
+    return bytes;
+}
+
 static void print_feed(FILE *out, const struct config_dataset *dataset, const char *feed,
-                       const struct config_preset *preset)
+                       uint32_t feeds, const struct config_preset *preset)
 {
     const struct trajd_index *index = dataset->index;
     const uint32_t anchor = anchor_clock(index);
     const double rate = config_mean_rate_hz(index, anchor);
     const uint64_t windows = preset->windows ? index->kept_count : count_rows(index, anchor);
-    char text[TRAJD_RATES_TEXT_SIZE];
+    char text[TRAJD_RATES_TEXT_SIZE], *outputs;
+    const uint64_t window_bytes = make_outputs(dataset, preset, &outputs);
 
     config_write_rate(index, anchor, text);
     fprintf(out, "  %s:\n    dataset: %s\n", feed, dataset->name);
@@ -85,7 +106,7 @@ static void print_feed(FILE *out, const struct config_dataset *dataset, const ch
     else if (index->kept_count >= FEWEST_TO_SPLIT)
         fprintf(out, "    split: 0..0.9              # 0.9..1 remains for validation; new data "
                      "moves no episode\n");
-    fprintf(out, "    global_batch: %u\n", guess_batch(windows));
+    fprintf(out, "    global_batch: %u\n", guess_batch(windows, window_bytes, feeds));
     if (index->clock_count > 1 && rate > 0)
         fprintf(out, "    rate: %.0f                   # of all steps; the anchors' clock has %s\n",
                 fmax(1, round(rate)), text);
@@ -101,8 +122,8 @@ static void print_feed(FILE *out, const struct config_dataset *dataset, const ch
                 preset->name);
     if (preset->note)
         fprintf(out, "    # %s\n", preset->note);
-    fprintf(out, "    outputs:\n");
-    config_write_outputs(out, index, anchor, preset);
+    fprintf(out, "    outputs:\n%s", outputs);
+    free(outputs);
 }
 
 /* Says which rates nothing states, and where to state them. */
@@ -156,6 +177,6 @@ void config_write(FILE *out, const struct config_dataset *datasets, uint32_t cou
     for (uint32_t i = 0; i < count; i++) {
         char feed[128];
         snprintf(feed, sizeof feed, count > 1 ? "train_%s" : "train", datasets[i].name);
-        print_feed(out, &datasets[i], feed, preset);
+        print_feed(out, &datasets[i], feed, count, preset);
     }
 }

@@ -34,8 +34,9 @@ double config_mean_rate_hz(const struct trajd_index *index, uint32_t clock);
 /* Returns the stream that the policy predicts, as far as names show it, or NULL. */
 const struct trajd_index_stream *config_find_action(const struct trajd_index *index);
 
-/* Writes a line for each stream, below `outputs:`. anchor: the clock of the anchors. */
-void config_write_outputs(FILE *out, const struct trajd_index *index, uint32_t anchor,
-                          const struct config_preset *preset);
+/* Writes a line for each stream, below `outputs:`. anchor: the clock of the anchors. Returns about
+ * how many bytes a window takes. */
+uint64_t config_write_outputs(FILE *out, const struct trajd_index *index, uint32_t anchor,
+                              const struct config_preset *preset);
 
 #endif

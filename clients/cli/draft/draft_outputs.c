@@ -30,6 +30,7 @@ struct writer {
     struct config_size size;                         /* of pictures that are stacked */
     uint32_t parts_end; /* streams before it fit into a list of streams, as part of a state */
     struct names *names;
+    uint64_t *window_bytes; /* of the outputs so far */
 };
 
 double config_mean_rate_hz(const struct trajd_index *index, uint32_t which)
@@ -100,6 +101,25 @@ static bool is_lacking(const struct writer *w, const struct trajd_index_stream *
             return true;
     }
     return false;
+}
+
+/* Returns the number of steps of keys with `at: FROM..TO`, or with one step. */
+static uint64_t count_steps(const char *keys)
+{
+    const char *at = strstr(keys, "at: ");
+    int from, to;
+
+    return at && sscanf(at, "at: %d..%d", &from, &to) == 2 ? (uint64_t)(to - from) + 1 : 1;
+}
+
+/* Returns the bytes of a row, or of a frame as it is stored. */
+static uint64_t row_bytes(const struct trajd_index_stream *stream)
+{
+    uint64_t bytes = trajd_dtype_size(stream->dtype);
+
+    for (uint32_t i = 0; i < stream->rank; i++)
+        bytes *= stream->shape[i];
+    return bytes;
 }
 
 /* Writes a line. keys: those after `from:`. note: the end of its comment, or "". */
@@ -269,6 +289,8 @@ static void print_plain(const struct writer *w, const struct trajd_index_stream 
         has_room = is_action ? take_name(w, stream, name) : name_output(w, stream, name);
     prepared_keys(stream, image);
     snprintf(keys, sizeof keys, "at: %s%s%s", at, is_guess ? ", role: action" : "", image);
+    if (!is_comment && has_room)
+        *w->window_bytes += count_steps(keys) * row_bytes(stream);
     print_line(w, stream, is_comment || !has_room, name, keys,
                !has_room  ? NO_ROOM
                : is_guess ? "GUESS: a command, so an action"
@@ -281,13 +303,16 @@ static void print_picture(const struct writer *w, const struct trajd_index_strea
         w->size.height && (stream->shape[0] != w->size.height || stream->shape[1] != w->size.width);
     char name[DRAFT_NAME_MAX], picture[CONFIG_KEYS_SIZE], keys[CONFIG_KEYS_SIZE + 64];
     struct trajd_error why;
+    uint64_t frame_bytes;
 
     const bool has_room = name_output(w, stream, name);
     if (config_picture_keys(w->preset, stream, is_other ? &w->size : &(struct config_size){0},
-                            picture, &why))
+                            picture, &frame_bytes, &why))
         fprintf(w->out, "      # image: {preset: %s} does not fit: %s\n", w->preset->image,
                 why.message);
     snprintf(keys, sizeof keys, "at: %s, %s", w->preset->observations, picture);
+    if (has_room)
+        *w->window_bytes += count_steps(keys) * frame_bytes;
     print_line(w, stream, !has_room, name, keys,
                !has_room  ? NO_ROOM
                : is_other ? "resized: the style stacks cameras"
@@ -414,6 +439,8 @@ static void print_number(const struct writer *w, const struct trajd_index_stream
     has_room = name_output(w, stream, name);
     snprintf(keys, sizeof keys, "at: %s%s%s", w->preset->observations, has_norm ? ", norm: " : "",
              has_norm ? w->preset->norm : "");
+    if (has_room)
+        *w->window_bytes += count_steps(keys) * row_bytes(stream);
     print_line(w, stream, !has_room, name, keys, has_room ? "" : NO_ROOM);
 }
 
@@ -511,12 +538,17 @@ static void print_all(const struct writer *w)
         print_plain(w, &w->index->streams[s], false);
 }
 
-void config_write_outputs(FILE *out, const struct trajd_index *index, uint32_t anchor,
-                          const struct config_preset *preset)
+uint64_t config_write_outputs(FILE *out, const struct trajd_index *index, uint32_t anchor,
+                              const struct config_preset *preset)
 {
     struct names names = {0};
-    struct writer w = {
-        .out = out, .index = index, .anchor = anchor, .preset = preset, .names = &names};
+    uint64_t window_bytes = 0;
+    struct writer w = {.out = out,
+                       .index = index,
+                       .anchor = anchor,
+                       .preset = preset,
+                       .names = &names,
+                       .window_bytes = &window_bytes};
     const bool has_style = *preset->name;
     char name[DRAFT_NAME_MAX];
 
@@ -543,4 +575,5 @@ void config_write_outputs(FILE *out, const struct trajd_index *index, uint32_t a
             preset->actions);
     if (!names.count)
         print_all(&w);
+    return window_bytes;
 }

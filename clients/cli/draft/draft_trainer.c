@@ -82,9 +82,9 @@ bool config_is_colour(const struct trajd_index_stream *stream)
     return stream->dtype == TRAJD_U8 && stream->rank == 3 && stream->shape[2] == 3;
 }
 
-/* Returns whether a specification's keys fit the frames of a stream. */
+/* Returns whether a specification's keys fit the frames of a stream, and what a frame then takes. */
 static enum trajd_status try_spec(const struct trajd_picture_spec *spec,
-                                  const struct trajd_index_stream *stream,
+                                  const struct trajd_index_stream *stream, uint64_t *frame_bytes,
                                   struct trajd_error *error)
 {
     struct trajd_picture_source source = {.height = (uint32_t)stream->shape[0],
@@ -108,13 +108,17 @@ static enum trajd_status try_spec(const struct trajd_picture_spec *spec,
     if (!status && stream->preparation && !trajd_picture_is_same(&preparation, &stored.preparation))
         status = trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                  "the frames in the files were prepared in another way");
-    return status ? status
-                  : trajd_picture_finish(spec, &preparation, TRAJD_F32, &augment, &finish, error);
+    if (!status)
+        status = trajd_picture_finish(spec, &preparation, TRAJD_F32, &augment, &finish, error);
+    if (!status)
+        *frame_bytes = (uint64_t)finish.height * finish.width * finish.channels *
+                       (spec->has_norm ? sizeof(float) : 1);
+    return status;
 }
 
 /* Reads the keys as those of an output, and tries them on the frames of a stream. */
 static enum trajd_status try_keys(const char *keys, const struct trajd_index_stream *stream,
-                                  struct trajd_error *error)
+                                  uint64_t *frame_bytes, struct trajd_error *error)
 {
     struct trajd_picture_spec spec = {0};
     const struct trajd_yaml_node *output;
@@ -131,7 +135,7 @@ static enum trajd_status try_keys(const char *keys, const struct trajd_index_str
     if (!status)
         status = trajd_picture_spec_read(yaml, trajd_yaml_get(output, "image"), &spec, error);
     if (!status)
-        status = try_spec(&spec, stream, error);
+        status = try_spec(&spec, stream, frame_bytes, error);
     trajd_yaml_destroy(&yaml);
     return status;
 }
@@ -151,31 +155,35 @@ static void write_prepared(const struct config_preset *preset,
     char own[TRAJD_PREPARATION_WORDS_SIZE];
     struct trajd_picture_prepared stored;
     struct trajd_error ignored;
+    uint64_t bytes;
 
     if (trajd_picture_prepared_read(stream->preparation, 3, TRAJD_U8, &stored, &ignored))
         return;
     trajd_picture_write_keys(&stored.preparation, own);
     snprintf(keys, CONFIG_KEYS_SIZE, "image: {preset: %s, %s", preset->image, own + 1);
-    if (try_keys(keys, stream, &ignored))
+    if (try_keys(keys, stream, &bytes, &ignored))
         snprintf(keys, CONFIG_KEYS_SIZE, "image: %s", own);
 }
 
 enum trajd_status config_picture_keys(const struct config_preset *preset,
                                       const struct trajd_index_stream *stream,
                                       const struct config_size *size, char keys[CONFIG_KEYS_SIZE],
-                                      struct trajd_error *error)
+                                      uint64_t *frame_bytes, struct trajd_error *error)
 {
     const char *view = preset->has_wrist && is_wrist(stream->name) ? ", view: wrist" : "";
+    struct trajd_error ignored;
     char resize[64] = "";
     enum trajd_status status;
 
     if (size->height)
         snprintf(resize, sizeof resize, ", resize: [%u, %u]", size->height, size->width);
     snprintf(keys, CONFIG_KEYS_SIZE, "image: {preset: %s%s%s}", preset->image, view, resize);
-    status = try_keys(keys, stream, error);
+    status = try_keys(keys, stream, frame_bytes, error);
     if (status && !stream->preparation)
         snprintf(keys, CONFIG_KEYS_SIZE, "%s", preset->otherwise ? preset->otherwise : "image: {}");
     else if (status)
         write_prepared(preset, stream, keys);
+    if (status && try_keys(keys, stream, frame_bytes, &ignored))
+        *frame_bytes = 0; /* check says what is wrong with them */
     return status;
 }

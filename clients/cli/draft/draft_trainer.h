@@ -35,12 +35,13 @@ struct config_size {
 /* Returns whether the stream has pictures of three colours. */
 bool config_is_colour(const struct trajd_index_stream *stream);
 
-/* Writes the keys of an output of such a stream, from "image:" on. Returns TRAJD_OK, or why the
- * frames do not fit the preset of the trainer's pictures: then the keys are others. */
+/* Writes the keys of an output of such a stream, from "image:" on, and the bytes of a frame of it.
+ * Returns TRAJD_OK, or why the frames do not fit the preset of the trainer's pictures: then the keys
+ * are others. */
 enum { CONFIG_KEYS_SIZE = 512 };
 enum trajd_status config_picture_keys(const struct config_preset *preset,
                                       const struct trajd_index_stream *stream,
                                       const struct config_size *size, char keys[CONFIG_KEYS_SIZE],
-                                      struct trajd_error *error);
+                                      uint64_t *frame_bytes, struct trajd_error *error);
 
 #endif
