@@ -155,6 +155,7 @@ static bool read_prepare(struct packer *packer)
     }
     if (!packer->layout)
         packer->layout = packer->config.layout;
+    packer->files.color = packer->config.color;
     return true;
 }
 

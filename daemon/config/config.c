@@ -84,12 +84,25 @@ static enum trajd_status read_quarantine(const struct trajd_config *config,
                                    at_most, error);
 }
 
+/* Reads what a standard decoder gives of the dataset's encoded frames. */
+static enum trajd_status read_color(const struct trajd_config *config,
+                                    const struct trajd_yaml_node *node,
+                                    enum trajd_picture_color *color, struct trajd_error *error)
+{
+    static const char *const words[] = {"rgb", "bgr", NULL};
+    int choice = 0;
+    const enum trajd_status status = trajd_yaml_choice(config->yaml, node, words, &choice, error);
+
+    *color = choice ? TRAJD_COLOR_BGR : TRAJD_COLOR_RGB;
+    return status;
+}
+
 static enum trajd_status read_dataset(struct trajd_config *config,
                                       const struct trajd_yaml_node *node, struct trajd_error *error)
 {
-    static const char *const keys[] = {"path", "layout", "rate", "quarantine", NULL};
+    static const char *const keys[] = {"path", "layout", "rate", "color", "quarantine", NULL};
     struct trajd_config_dataset *dataset = &config->datasets[config->dataset_count];
-    const struct trajd_yaml_node *path, *layout, *rate, *quarantine;
+    const struct trajd_yaml_node *path, *layout, *rate, *color, *quarantine;
     enum trajd_status status;
 
     if ((status = check_name(config, node, error)))
@@ -113,6 +126,9 @@ static enum trajd_status read_dataset(struct trajd_config *config,
         status = trajd_yaml_string(config->yaml, layout, &dataset->layout, error);
     if (!status && rate)
         status = trajd_yaml_rate(config->yaml, rate, &dataset->rate, error);
+    color = trajd_yaml_get(node, "color");
+    if (!status && color)
+        status = read_color(config, color, &dataset->color, error);
     quarantine = trajd_yaml_get(node, "quarantine");
     if (!status && quarantine)
         status = read_quarantine(config, quarantine, &dataset->quarantine_at_most, error);

@@ -21,8 +21,9 @@ struct trajd_config_dataset {
     const char *name;
     const char *path;
     const char *layout;
-    struct trajd_rate rate;     /* of its regular clocks; num 0: as the files and the layout say */
-    int64_t quarantine_at_most; /* episodes; -1: any number */
+    struct trajd_rate rate; /* of its regular clocks; num 0: as the files and the layout say */
+    enum trajd_picture_color color; /* of encoded frames; TRAJD_COLOR_DEPTH: as the layout says */
+    int64_t quarantine_at_most;     /* episodes; -1: any number */
 };
 
 struct trajd_config {

@@ -96,6 +96,8 @@ void trajd_config_print(const struct trajd_config *config, FILE *out)
         if (config->datasets[d].rate.num)
             fprintf(out, ", rate: %" PRId64 "/%" PRId64, config->datasets[d].rate.num,
                     config->datasets[d].rate.den);
+        if (config->datasets[d].color)
+            fprintf(out, ", color: %s", trajd_picture_color_name(config->datasets[d].color));
         if (config->datasets[d].quarantine_at_most >= 0)
             fprintf(out, ", quarantine: {at_most: %lld}",
                     (long long)config->datasets[d].quarantine_at_most);
@@ -210,6 +212,8 @@ void trajd_config_print_json(const struct trajd_config *config, FILE *out)
         if (config->datasets[d].rate.num)
             trajd_json_format(&json, "rate", "%" PRId64 "/%" PRId64, config->datasets[d].rate.num,
                               config->datasets[d].rate.den);
+        if (config->datasets[d].color)
+            trajd_json_string(&json, "color", trajd_picture_color_name(config->datasets[d].color));
         if (config->datasets[d].quarantine_at_most >= 0) {
             trajd_json_open_object(&json, "quarantine");
             trajd_json_i64(&json, "at_most", config->datasets[d].quarantine_at_most);

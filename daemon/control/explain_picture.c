@@ -9,6 +9,8 @@
 void trajd_explain_picture(const struct trajd_window_plan *plan, uint32_t picture,
                            struct trajd_json *json)
 {
+    const struct trajd_index_stream *stream =
+        trajd_plan_stream(plan, &plan->targets[plan->row_target_count + picture]);
     struct trajd_picture_words words;
     char text[TRAJD_PREPARATION_WORDS_SIZE];
 
@@ -18,6 +20,8 @@ void trajd_explain_picture(const struct trajd_window_plan *plan, uint32_t pictur
         trajd_json_string(json, "prepared", text);
     for (uint32_t w = 0; w < words.count; w++)
         trajd_json_string(json, words.list[w].key, words.list[w].text);
+    if (trajd_picture_channels(stream->image.color) == 3)
+        trajd_json_string(json, "color_from", trajd_index_color_source(stream));
     trajd_json_close_object(json);
 }
 

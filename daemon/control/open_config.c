@@ -99,7 +99,8 @@ enum trajd_status trajd_control_open_dataset(struct trajd_control *control,
                   .child_count = config->index_children ? config->index_children
                                                         : trajd_control_processor_count(),
                   .file_timeout_ms = (uint32_t)(config->index_file_timeout_ns / 1000000),
-                  .rate = from->rate}};
+                  .rate = from->rate,
+                  .color = from->color}};
     enum trajd_status status;
 
     if (!trajd_paths_helper(helper, sizeof helper) || !trajd_paths_layouts(layouts, sizeof layouts))

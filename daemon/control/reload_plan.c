@@ -46,7 +46,7 @@ static void match_datasets(struct trajd_reload_change *change)
             const struct trajd_config_dataset *have = &now->config->datasets[n];
             if (strcmp(wanted->name, have->name) || strcmp(wanted->path, have->path) ||
                 strcmp(wanted->layout, have->layout) || wanted->rate.num != have->rate.num ||
-                wanted->rate.den != have->rate.den)
+                wanted->rate.den != have->rate.den || wanted->color != have->color)
                 continue;
             change->is_new_dataset[d] = false;
             next->datasets[d] = now->datasets[n];

@@ -345,3 +345,12 @@ void trajd_index_advise_quaternions(const struct trajd_index *index,
 
     trajd_quaternions_advise(&advice, text);
 }
+
+const char *trajd_index_color_source(const struct trajd_index_stream *stream)
+{
+    if (stream->image.color == TRAJD_COLOR_UNDECIDED)
+        return "undecided";
+    if (stream->preparation)
+        return "file";
+    return stream->color_is_given ? "key" : "layout";
+}

@@ -75,6 +75,7 @@ struct trajd_index_stream {
     int64_t max_gap_ns;
     bool optional;
     struct trajd_layout_image image; /* of frames, as they lie in the files */
+    bool color_is_given;             /* image.color is that of the options, not of the layout */
     /* The rows are encoded (rows/encoded.h): type and shape are those of decoded frames. */
     enum trajd_row_form form;
     enum trajd_picture_encoding encoding; /* of the first frame of an encoded stream */
@@ -189,6 +190,9 @@ struct trajd_index_options {
     /* Rate of the layout's regular clocks: it counts over what the files and the layout say. num 0:
      * none. */
     struct trajd_rate rate;
+    /* RGB or BGR: what a standard decoder gives of the encoded colour frames. It counts over what
+     * the layout says. TRAJD_COLOR_DEPTH: not given. */
+    enum trajd_picture_color color;
     /* Only the first 8 files, and the first 8 episodes of each: tells whether the layout fits. */
     bool is_probe;
     /* Replaces the layout's default, which is assumed where a file states no rate. num 0: none. */
@@ -243,6 +247,10 @@ void trajd_index_advise_quaternions(const struct trajd_index *index,
 /* Return the index of the stream or clock with that name, or -1. */
 int64_t trajd_index_find_stream(const struct trajd_index *index, const char *name);
 int64_t trajd_index_find_clock(const struct trajd_index *index, const char *name);
+
+/* Returns who says which colour comes first in the frames of a stream: "layout", "key" (the
+ * options), "file" (prepared frames have red first) or "undecided". */
+const char *trajd_index_color_source(const struct trajd_index_stream *stream);
 
 /* The rates of a clock over kept episodes. */
 struct trajd_index_rates {

@@ -422,7 +422,9 @@ enum trajd_status trajd_index_build(const struct trajd_index_options *options,
     struct build b = {.entries = entries,
                       .entry_count = count,
                       .unread_count = unread_count,
-                      .validation = {.rate = options->rate, .assumed_rate = options->assumed_rate},
+                      .validation = {.rate = options->rate,
+                                     .assumed_rate = options->assumed_rate,
+                                     .color = options->color},
                       .error = error};
     enum trajd_status status;
 

@@ -58,6 +58,20 @@ static bool may_blend(const struct trajd_array *extent)
            !(extent->dtype == TRAJD_U8 && extent->rank >= 3);
 }
 
+/* Sets which colour comes first. Raw frames are as the layout says, and red first where it leaves
+ * the order of encoded ones open: only writers of encoded frames exchange red and blue. */
+static void find_color(enum trajd_picture_color given, bool is_raw,
+                       struct trajd_index_stream *stream)
+{
+    if (trajd_picture_channels(stream->image.color) != 3)
+        return;
+    stream->color_is_given = given && !is_raw;
+    if (stream->color_is_given)
+        stream->image.color = given;
+    else if (is_raw && stream->image.color == TRAJD_COLOR_UNDECIDED)
+        stream->image.color = TRAJD_COLOR_RGB;
+}
+
 /* Sets type and shape of decoded frames. */
 static void find_frame_shape(const struct trajd_array *extent, struct trajd_index_stream *stream)
 {
@@ -162,7 +176,14 @@ static void find_stream(struct trajd_candidate *c, const struct trajd_stream_pla
             c, "%s: its rows are encoded frames: give stream %s the key image too", path,
             source->name);
     if (trajd_array_is_encoded(extent))
-        return find_frame_shape(extent, stream);
+        find_frame_shape(extent, stream);
+    if (source->image.is_present)
+        find_color(c->validation->color,
+                   !trajd_array_is_encoded(extent) ||
+                       (extent->form == TRAJD_ROWS_PACKED && stream->encoding == TRAJD_PICTURE_RAW),
+                   stream);
+    if (trajd_array_is_encoded(extent))
+        return;
     if (source->image.is_present)
         check_frames(c, source, extent);
     if (blends(source->kind) && !may_blend(extent)) {

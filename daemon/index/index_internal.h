@@ -113,6 +113,7 @@ struct trajd_stream_plan {
 struct trajd_validation {
     const struct trajd_layout *layout;
     struct trajd_rate rate, assumed_rate; /* of the options; num 0: none */
+    enum trajd_picture_color color;       /* of the options; TRAJD_COLOR_DEPTH: none */
     struct trajd_arena *arena;            /* of the index */
     const char *const *paths;             /* [array_count], ascending */
     uint32_t array_count;

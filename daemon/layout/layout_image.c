@@ -5,7 +5,7 @@
 
 static const char *const encoding_words[] = {"auto", "raw", "jpeg", "png", NULL};
 /* the place of a word, plus 1, is its number */
-static const char *const color_words[] = {"rgb", "bgr", "gray", NULL};
+static const char *const color_words[] = {"rgb", "bgr", "gray", "undecided", NULL};
 static const char *const flip_words[] = {"none", "v", "h", "180", NULL};
 static const char *const zero_words[] = {"keep", "mask", NULL};
 static const char *const unit_words[] = {"mm", "m", NULL};
@@ -19,7 +19,7 @@ const char *trajd_picture_color_name(enum trajd_picture_color color)
 {
     if (color == TRAJD_COLOR_DEPTH)
         return "depth";
-    return color <= TRAJD_COLOR_GRAY ? color_words[color - 1] : "?";
+    return color <= TRAJD_COLOR_UNDECIDED ? color_words[color - 1] : "?";
 }
 
 const char *trajd_picture_flip_name(enum trajd_picture_flip flip)
@@ -39,7 +39,8 @@ struct trajd_layout_image trajd_layout_image_prepared(const struct trajd_layout_
     struct trajd_layout_image words = *image;
 
     words.encoding = TRAJD_PICTURE_RAW;
-    words.color = image->color == TRAJD_COLOR_BGR ? TRAJD_COLOR_RGB : image->color;
+    if (trajd_picture_channels(image->color) == 3)
+        words.color = TRAJD_COLOR_RGB;
     words.flip = TRAJD_FLIP_NONE;
     words.height = words.width = 0;
     return words;
@@ -91,9 +92,10 @@ static enum trajd_status check_image(struct trajd_layout_parser *p,
     const struct trajd_layout_image *image = &stream->image;
 
     if (!image->color && !image->unit)
-        return trajd_yaml_error(p->yaml, node, p->error,
-                                "color: missing (rgb, bgr or gray, as a standard decoder gives it: "
-                                "no file says it; for depth write unit: mm or m)");
+        return trajd_yaml_error(
+            p->yaml, node, p->error,
+            "color: missing (rgb, bgr or gray, as a standard decoder gives it, or "
+            "undecided: no file says it; for depth write unit: mm or m)");
     if (image->color && image->unit)
         return trajd_yaml_error(p->yaml, node, p->error,
                                 "color is for pictures and unit for depth: write one of them");

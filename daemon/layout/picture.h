@@ -21,7 +21,10 @@ enum trajd_picture_color {
     TRAJD_COLOR_DEPTH = 0, /* no colour: distances */
     TRAJD_COLOR_RGB = 1,
     TRAJD_COLOR_BGR = 2,
-    TRAJD_COLOR_GRAY = 3
+    TRAJD_COLOR_GRAY = 3,
+    /* colour, and neither the family nor a file says whether a decoder gives red or blue first. Raw
+     * frames are red first */
+    TRAJD_COLOR_UNDECIDED = 4
 };
 
 /* How a stored frame is turned upright. */
@@ -53,7 +56,7 @@ struct trajd_layout_image trajd_layout_image_prepared(const struct trajd_layout_
 /* Returns the values of a pixel: 3 in colour, 1 in grey and of depth. */
 static inline uint32_t trajd_picture_channels(enum trajd_picture_color color)
 {
-    return color == TRAJD_COLOR_RGB || color == TRAJD_COLOR_BGR ? 3 : 1;
+    return color == TRAJD_COLOR_DEPTH || color == TRAJD_COLOR_GRAY ? 1 : 3;
 }
 
 /* Return the word of the configuration: "jpeg", "rgb" or "depth", "180", "mm". */

@@ -15,6 +15,9 @@ static const char *why_no_frames(const struct trajd_window_plan *plan, uint32_t 
         if (stream->preparation)
             return "the files have frames of `trajctl pack --prepare`: take the feed of those "
                    "before it";
+        if (stream->image.color == TRAJD_COLOR_UNDECIDED)
+            return "nothing says whether its frames have red or blue first: write color: rgb or "
+                   "bgr in the dataset's entry";
         if (stream->image.masks_zero_frames)
             return "the layout masks frames of zeros, which are not looked for as rows come";
     }

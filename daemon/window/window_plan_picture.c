@@ -134,6 +134,27 @@ static enum trajd_status check_keys(const struct trajd_spec_output *output,
     return TRAJD_OK;
 }
 
+/* Refuses frames of which nothing says whether a decoder gives red or blue first. A guess would
+ * exchange red and blue for half of the users, and nobody would notice. As OpenCV reads a frame, its
+ * values are the same with either. */
+static enum trajd_status check_color(const struct trajd_window_plan *plan,
+                                     const struct trajd_spec_output *output,
+                                     const struct trajd_index_stream *stream,
+                                     struct trajd_error *error)
+{
+    if (stream->image.color != TRAJD_COLOR_UNDECIDED ||
+        output->picture.channels == TRAJD_CHANNELS_CV2)
+        return TRAJD_OK;
+    return trajd_error_set(
+        error, TRAJD_ERR_ARGUMENT, 0,
+        "line %u: outputs.%s: datasets.%s.color is missing: neither layout %s nor the files say in "
+        "which order %s has its colours. rgb: a standard decoder gives RGB. bgr: it gives red and "
+        "blue exchanged, as act-plus-plus' compress_data.py, mobile-aloha's recorder and most of "
+        "RoboMIND write them. `trajctl inspect --frame` shows both",
+        output->line, output->name, plan->dataset->name, plan->dataset->index->layout->name,
+        stream->name);
+}
+
 /* Writes the shape of one step. */
 static void shape_output(struct trajd_plan_output *out, const struct trajd_image_finish *finish,
                          uint32_t source_rank)
@@ -160,6 +181,8 @@ enum trajd_status trajd_plan_resolve_picture(struct trajd_window_plan *plan, uin
     uint32_t rank;
     enum trajd_status status = check_keys(output, stream, error);
 
+    if (!status)
+        status = check_color(plan, output, stream, error);
     if (!status)
         status = find_source(output, stream, &source, error);
     if (status)

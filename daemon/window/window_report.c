@@ -190,6 +190,22 @@ static void report_prepared(const struct trajd_window_plan *plan, FILE *out)
                     text);
 }
 
+/* Says which colour encoded frames have first, and who says it. */
+static void report_colors(const struct trajd_window_plan *plan, FILE *out)
+{
+    for (uint32_t p = 0; p < plan->picture_count; p++) {
+        const struct trajd_plan_target *target = &plan->targets[plan->row_target_count + p];
+        const struct trajd_index_stream *stream = trajd_plan_stream(plan, target);
+        if (stream->form != TRAJD_ROWS_PLAIN && !stream->preparation &&
+            trajd_picture_channels(stream->image.color) == 3)
+            fprintf(out, "  color of %s: %s (%s)\n", plan->outputs[target->output_index].name,
+                    trajd_picture_color_name(stream->image.color),
+                    stream->image.color == TRAJD_COLOR_UNDECIDED
+                        ? "channels: cv2 needs none"
+                        : trajd_index_color_source(stream));
+    }
+}
+
 static void report_outputs(const struct trajd_window_plan *plan, FILE *out)
 {
     report_selection(plan, out);
@@ -204,6 +220,7 @@ static void report_outputs(const struct trajd_window_plan *plan, FILE *out)
     for (uint32_t o = 0; o < plan->visible_count; o++)
         if (plan->spec->outputs[o].picture.preset)
             report_picture_preset(&plan->spec->outputs[o], out);
+    report_colors(plan, out);
     report_prepared(plan, out);
     for (uint32_t o = 0; o < plan->visible_count; o++)
         if (plan->outputs[o].transform) {

@@ -58,7 +58,7 @@ def robomimic_config(path):
 def act_config(path):
     cameras = [f"observations/images/{name}: {{at: 0}}" for name in ("cam_high", "cam_left_wrist", "cam_right_wrist")]
     rows = outputs(["observations/qpos: {at: 0, norm: mean_std}", "action: {at: -1..98, norm: mean_std}", *cameras])
-    return CONFIG.format(path=path, layout="aloha") + FEED.format(name="act", batch=ACT_BATCH, slots=CREDIT + 1, clock="steps", outputs=rows)
+    return CONFIG.format(path=path, layout="aloha, color: rgb") + FEED.format(name="act", batch=ACT_BATCH, slots=CREDIT + 1, clock="steps", outputs=rows)
 
 
 def write_resident(options, name):

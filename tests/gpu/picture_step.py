@@ -25,7 +25,7 @@ state: state
 memory: {{store: 2GiB, rings: 2GiB, reserve: 0}}
 gpu: {{devices: all, rows: 2GiB, rings: 4GiB}}
 limits: {{credit: 64}}
-datasets: {{arm: {{path: {path}, layout: aloha}}}}
+datasets: {{arm: {{path: {path}, layout: aloha, color: rgb}}}}
 feeds:
   train:
     dataset: arm

@@ -21,7 +21,7 @@ state: state
 memory: {{store: 1GiB, rings: 2GiB, reserve: 0}}
 gpu: {{devices: all, rows: {rows}, rings: 2GiB}}
 limits: {{credit: 64}}
-datasets: {{arm: {{path: {path}, layout: aloha}}}}
+datasets: {{arm: {{path: {path}, layout: aloha, color: rgb}}}}
 feeds:
   train:
     dataset: arm

@@ -9,7 +9,7 @@ from paths import TRAJCTL
 from picture_files import random_frames, write_encoded
 
 CONFIG = """
-datasets: {{arm: {{path: {path}, layout: aloha}}}}
+datasets: {{arm: {{path: {path}, layout: aloha, color: rgb}}}}
 feeds:
   train:
     dataset: arm

@@ -56,9 +56,9 @@ def test_inspect_shows_how_frames_are_stored(tmp_path, layout):
     path = write(tmp_path / "a.h5", front=pad(frames()), wrist=frames(height=48, progressive=True),
                  side=np.array(frames(), "S2000"), distance=[png() for _ in range(ROWS)])
     text = run("inspect", "--layout", layout, path).stdout
-    assert "jpeg 24x32 rgb, padded, contiguous" in text
-    assert "jpeg 48x32 rgb, variable length, contiguous" in text
-    assert "jpeg 24x32 rgb, strings, contiguous" in text
+    assert "jpeg 24x32 rgb (layout), padded, contiguous" in text
+    assert "jpeg 48x32 rgb (layout), variable length, contiguous" in text
+    assert "jpeg 24x32 rgb (layout), strings, contiguous" in text
     assert "png 24x32 depth, variable length, contiguous" in text
     streams = {s["name"]: s for s in json.loads(run("inspect", "--json", "--layout", layout, path).stdout)[0]["streams"]}
     assert streams["cams/front"]["row_shape"] == [24, 32, 3] and streams["cams/front"]["dtype"] == "u8"
@@ -112,7 +112,7 @@ def write_packed(path, spoil=None, **attributes):
 
 def test_packed_frames_are_a_group_in_place_of_a_dataset(tmp_path, layout):
     path = write_packed(tmp_path / "a.h5", color="rgb", flip="none")
-    assert "jpeg 24x32 rgb, packed, contiguous" in run("inspect", "--layout", layout, path).stdout
+    assert "jpeg 24x32 rgb (layout), packed, contiguous" in run("inspect", "--layout", layout, path).stdout
     assert findings(layout, path) == []
 
 

@@ -19,7 +19,7 @@ from waiting import wait_for
 FEED = """
 gpu: {{devices: all, rows: {rows}, rings: 64MiB, fall_back: {fall_back}}}
 threads: {{decoders: 1}}
-datasets: {{arm: {{path: {path}, layout: aloha}}}}
+datasets: {{arm: {{path: {path}, layout: aloha, color: rgb}}}}
 feeds:
   train:
     dataset: arm
@@ -181,7 +181,7 @@ def test_two_feeds_share_the_frames(make, arm):
 UNREADABLE = """
 gpu: {{devices: all, rows: 64KiB, rings: 64MiB}}
 threads: {{decoders: 1}}
-datasets: {{arm: {{path: {path}, layout: aloha}}}}
+datasets: {{arm: {{path: {path}, layout: aloha, color: rgb}}}}
 feeds:
   train:
     dataset: arm
@@ -277,8 +277,8 @@ def test_a_lost_gpu(make, arm):
 MIXED = """
 gpu: {{devices: all, rows: {rows}, rings: 64MiB}}
 datasets:
-  first: {{path: {first}, layout: aloha}}
-  second: {{path: {second}, layout: aloha}}
+  first: {{path: {first}, layout: aloha, color: rgb}}
+  second: {{path: {second}, layout: aloha, color: rgb}}
 feeds:
   train:
     mix: {{first: {{weight: 1}}, second: {{weight: 1}}}}

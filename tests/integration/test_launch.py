@@ -14,6 +14,7 @@ import time
 import pytest
 
 from paths import BUILD, PROGRAM, TRAJCTL
+from picture_files import random_frames, write_encoded
 from waiting import wait_for
 
 PACKAGE = BUILD / "clients" / "python"
@@ -286,6 +287,23 @@ def test_files_of_a_feed_are_relative_to_the_current_directory(node):
     (node.folder / "rows.json").write_text('{"demo_0": [[2, 8]]}')
     status, out, err = node.run(code)
     assert status == 0 and out.splitlines()[0] == "6", (out, err)
+
+
+def test_frames_whose_colours_nothing_says_are_refused_with_both_readings(node):
+    write_encoded(node.folder / "episode_0.hdf5", {"top": random_frames(4, 24, 32, 1)})
+    status, out, err = node.run("""
+        import trajd
+        feed = {"dataset": "arm", "global_batch": 1, "anchor": {"clock": "steps"}, "outputs": {"obs/top": {"from": "observations/images/top", "at": 0}}}
+        arm = {"path": "episode_0.hdf5", "layout": "aloha"}
+        for data in (arm, {**arm, "color": "bgr"}):
+            config = {"memory": {"store": "64MiB", "rings": "64MiB", "reserve": 0}, "datasets": {"arm": data}, "feeds": {"train": feed}}
+            try:
+                with trajd.open(config) as opened: print(opened.info.window_count)
+            except trajd.Error as error: print(error)""")
+    assert status == 0, err
+    *refusal, last = out.splitlines()
+    assert last == "4" and "outputs.obs/top: datasets.arm.color is missing" in " ".join(refusal), out
+    assert "rgb: a standard decoder gives RGB. bgr: it gives red and blue exchanged" in " ".join(refusal), out
 
 
 def test_folders_that_are_not_ours_alone_are_refused(node):

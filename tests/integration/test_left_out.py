@@ -94,7 +94,7 @@ def test_the_trainer_is_told_once(tmp_path):
 @has_package
 def test_the_trainer_is_told_of_bad_frames_once(tmp_path):
     write_encoded(tmp_path / "episode_0.hdf5", {"cam_high": random_frames(16, 32, 32, 1)}, bad=[("cam_high", 5), ("cam_high", 6)])
-    feeds = FEEDS.format(path=tmp_path, more="").replace("aloha@1", "aloha").replace("global_batch: 8", "global_batch: 4\n    bad_rows: keep")
+    feeds = FEEDS.format(path=tmp_path, more="").replace("aloha@1", "aloha, color: rgb").replace("global_batch: 8", "global_batch: 4\n    bad_rows: keep")
     daemon = Daemon(tmp_path / "daemon", feeds).start()
     code = """
     feed = trajd.open(config, feed="pictures")

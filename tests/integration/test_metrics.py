@@ -13,7 +13,7 @@ from picture_files import random_frames, write_encoded
 from waiting import wait_for
 
 PICTURES = """
-datasets: {{arm: {{path: {path}, layout: aloha}}}}
+datasets: {{arm: {{path: {path}, layout: aloha, color: rgb}}}}
 feeds:
   train:
     dataset: arm

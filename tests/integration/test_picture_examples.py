@@ -62,7 +62,8 @@ def test_an_epoch_on_each_recording(name):
         env = {name: value for name, value in os.environ.items() if not name.startswith(("TRAJD_", "SLURM_", "MASTER_"))}
         env.update(TRAJD_RUNTIME_DIR=folder, XDG_CACHE_HOME=folder, TRAJD_PROGRAM=str(PROGRAM), PYTHONPATH=str(PACKAGE), CUDA_VISIBLE_DEVICES="")
         clock = "actions" if layout == "robomimic" else "steps"
-        done = subprocess.run([python, EXAMPLE, path, layout, preset, actions, *cameras, "--clock", clock, "--batch", "2"], env=env, cwd=folder,
+        color = ["--color", "rgb"] if layout in ("aloha", "robomind") else []
+        done = subprocess.run([python, EXAMPLE, path, layout, preset, actions, *cameras, "--clock", clock, "--batch", "2", *color], env=env, cwd=folder,
                               capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
         found = re.search(r"^epoch 0: (\d+) batches, loss (\S+)$", done.stdout, re.M)
@@ -71,7 +72,7 @@ def test_an_epoch_on_each_recording(name):
 
 
 FEED = """
-datasets: {{arm: {{path: {path}, layout: aloha}}}}
+datasets: {{arm: {{path: {path}, layout: aloha, color: rgb}}}}
 feeds:
   train:
     dataset: arm

@@ -18,7 +18,7 @@ from waiting import wait_for
 BAD_FRAME = 8
 
 FEED = """
-datasets: {{arm: {{path: {path}, layout: aloha}}}}
+datasets: {{arm: {{path: {path}, layout: aloha, color: rgb}}}}
 feeds:
   train:
     dataset: arm
@@ -357,7 +357,7 @@ def test_a_killed_decoder_costs_nothing(daemon, tmp_path):
 
 MIXED = """
 datasets:
-  encoded: {{path: {first}, layout: aloha}}
+  encoded: {{path: {first}, layout: aloha, color: rgb}}
   raw: {{path: {second}, layout: aloha}}
 feeds:
   train:

@@ -10,7 +10,7 @@ RANKS, EPISODES, ROWS, SIDE = 8, 2, 64, 256
 FRAME_BYTES = SIDE * SIDE * 3
 PICTURE = f"image: {{resize: [{SIDE}, {SIDE}], filter: nearest}}"
 FEEDS = {"bytes": "", "planes": ", layout: chw", "floats": ", layout: chw, norm: imagenet"}
-CONFIG = "datasets: {{arm: {{path: {path}, layout: aloha}}}}\nfeeds:\n"
+CONFIG = "datasets: {{arm: {{path: {path}, layout: aloha, color: rgb}}}}\nfeeds:\n"
 FEED = """  {name}:
     dataset: arm
     global_batch: 8

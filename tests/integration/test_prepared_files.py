@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import libtrajd as trajd
-from paths import TRAJCTL
+from paths import ROOT, TRAJCTL
 from picture_files import nearest, png, random_frames, write_encoded
 
 FEED = """
@@ -34,7 +34,7 @@ OUTPUTS = """top: {from: observations/images/top, at: -1..0, image: {crop: {top:
 ROWS = 9
 
 
-def config_of(path, outputs=OUTPUTS, layout="aloha", bad_rows="error"):
+def config_of(path, outputs=OUTPUTS, layout="aloha, color: rgb", bad_rows="error"):
     return FEED.format(path=path, outputs=outputs, layout=layout, bad_rows=bad_rows)
 
 
@@ -124,7 +124,7 @@ def test_check_and_inspect_say_how_frames_were_prepared(tmp_path, recorded):
     assert told in check(tmp_path / "packed").stdout and "prepared in the files" not in check(tmp_path / "recorded").stdout
     done = subprocess.run([TRAJCTL, "inspect", tmp_path / "packed"], capture_output=True, text=True, timeout=60)
     line, = [line for line in done.stdout.splitlines() if "images/top" in line]
-    assert 'raw 20x31 rgb, packed, contiguous, prepared: {"source": [48, 64], ' in line and line.endswith('"cv2": "bgr"}')
+    assert 'raw 20x31 rgb (file), packed, contiguous, prepared: {"source": [48, 64], ' in line and line.endswith('"cv2": "bgr"}')
 
 
 def test_init_asks_for_the_frames_of_the_file(tmp_path, recorded):
@@ -293,7 +293,11 @@ def test_a_preset_prepares_all_cameras(daemon, tmp_path):
     recorded, out = tmp_path / "recorded/episode_0.hdf5", tmp_path / "packed"
     recorded.parent.mkdir(), out.mkdir()
     write_encoded(recorded, {"top": random_frames(3, 240, 320, 1), "wrist": random_frames(3, 256, 256, 2)})
-    done = pack(recorded, "-o", out, "--prepare", "umi")
+    refused = pack(recorded, "-o", out, "--prepare", "umi", check=False)
+    assert refused.returncode == 1 and "use --prepare CONFIG:FEED, with `color: rgb` or `color: bgr` in the entry" in refused.stderr
+    layout = tmp_path / "own.yaml"
+    layout.write_text((ROOT / "configs/layouts/aloha.yaml").read_text().replace("undecided", "rgb"))
+    done = pack(recorded, "-o", out, "--prepare", "umi", "--layout", layout)
     assert "2 datasets, 6 frames" in done.stdout
     outputs = "\n      ".join(f"{name}: {{from: observations/images/{name}, at: 0, image: {{preset: umi}}}}" for name in ("top", "wrist"))
     same, frames = deliver(daemon, out, outputs=outputs)
@@ -303,8 +307,8 @@ def test_a_preset_prepares_all_cameras(daemon, tmp_path):
 
 MIXED = """\
 datasets:
-  recorded: {{path: {folder}/recorded, layout: aloha}}
-  packed: {{path: {folder}/{second}, layout: aloha}}
+  recorded: {{path: {folder}/recorded, layout: aloha, color: rgb}}
+  packed: {{path: {folder}/{second}, layout: aloha, color: rgb}}
 feeds:
   train:
     mix: {{recorded: 1, packed: 1}}

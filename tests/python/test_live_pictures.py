@@ -47,7 +47,7 @@ def arm(tmp_path_factory):
 
 def config_of(path, pad="edge"):
     feeds = "".join(FEED.format(name=name, pad=pad, draw=draw) for name, draw in (("train", "random"), ("eval", "center")))
-    return f"datasets: {{arm: {{path: {path}, layout: aloha}}}}\nfeeds:\n{feeds}"
+    return f"datasets: {{arm: {{path: {path}, layout: aloha, color: rgb}}}}\nfeeds:\n{feeds}"
 
 
 def rows_of(path, frames, episode):
@@ -85,7 +85,7 @@ def test_styles_have_the_pictures_of_the_training(daemon, arm, tmp_path):
       image/top: {from: observations/images/top, at: 0, image: {resize: [24, 32]}}
       image/wrist: {from: observations/images/wrist, at: 0, image: {resize: [24, 32]}}
 """
-    one = daemon(f"datasets: {{arm: {{path: {path}, layout: aloha}}}}\nfeeds:\n{feed}")
+    one = daemon(f"datasets: {{arm: {{path: {path}, layout: aloha, color: rgb}}}}\nfeeds:\n{feed}")
     with trajd.connect(one.endpoint, feed="train", style="act") as opened:
         trajd.Live(opened).save(tmp_path / "act.live")
         for batch in opened.epoch(0):
@@ -98,6 +98,24 @@ def test_styles_have_the_pictures_of_the_training(daemon, arm, tmp_path):
     assert list(seen) == ["image", "qpos"] and seen["image"].shape == (1, 2, 3, 24, 32) and seen["image"].dtype == np.float32
     np.testing.assert_array_equal(seen["image"][0], pictures)
     np.testing.assert_array_equal(seen["qpos"][0], qpos)
+
+
+def test_cameras_whose_colours_nothing_says_are_left_out(daemon, arm):
+    """A feed of act++ needs no key, because files are read as OpenCV does. A robot's pixels need to know what they were in the files."""
+    path, _ = arm
+    feed = """
+  train:
+    dataset: arm
+    global_batch: 1
+    anchor: {clock: steps}
+    outputs:
+      qpos: {from: observations/qpos, at: 0}
+      top: {from: observations/images/top, at: 0, image: {preset: act++}}
+"""
+    one = daemon(f"datasets: {{arm: {{path: {path}, layout: aloha}}}}\nfeeds:\n{feed}")
+    with trajd.connect(one.endpoint, feed="train") as opened, pytest.warns(trajd.DataWarning, match="observations have no output top: .*color: rgb or bgr"):
+        live = trajd.Live(opened)
+    assert set(live.left_out) == {"top"}
 
 
 def test_frames_that_are_wrong(daemon, arm, tmp_path):

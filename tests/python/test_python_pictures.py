@@ -13,7 +13,7 @@ from trajd import arrays, styles
 
 FEED = """
 {more}
-datasets: {{arm: {{path: {path}, layout: aloha}}}}
+datasets: {{arm: {{path: {path}, layout: aloha, color: rgb}}}}
 feeds:
   train:
     dataset: arm

@@ -12,6 +12,7 @@ struct cli_files {
     char helper[CLI_PATH_SIZE];
     uint32_t child_count;
     struct trajd_rate assumed_rate; /* replaces the layout's default; num 0: none */
+    enum trajd_picture_color color; /* of encoded frames; TRAJD_COLOR_DEPTH: as the layout says */
 };
 
 /* Finds the programs and layouts of this installation. TRAJD_ERR_NOT_FOUND: one is missing; the

@@ -25,8 +25,8 @@ struct inspect_clock_summary inspect_summarize_clock(const struct trajd_index *i
                                                      uint32_t which);
 /* Returns the dataset's array in the first kept episode that has it, or NULL. */
 const struct trajd_array *inspect_example_array(const struct trajd_index *index, uint32_t dataset);
-/* Writes "contiguous", or "jpeg 480x640 rgb, padded, chunked gzip"; of prepared frames also how
- * they were made, as in the file. */
+/* Writes "contiguous", or "jpeg 480x640 rgb (layout), padded, chunked gzip", with who says it is rgb;
+ * of prepared frames also how they were made, as in the file. */
 void inspect_describe_storage(const struct trajd_array *array,
                               const struct trajd_index_stream *stream, char *text, size_t size);
 /* Writes "(T,3)". */

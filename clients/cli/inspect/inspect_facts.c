@@ -72,9 +72,15 @@ void inspect_describe_storage(const struct trajd_array *array,
 
     if (array && trajd_array_is_encoded(array)) {
         char picture[TRAJD_PICTURE_TEXT_SIZE];
-        used = (size_t)snprintf(text, size, "%s, %s, ",
-                                trajd_picture_text(&array->picture, &stream->image, picture),
-                                trajd_row_form_name(array->form));
+        used = (size_t)snprintf(text, size, "%s",
+                                trajd_picture_text(&array->picture, &stream->image, picture));
+        if (trajd_picture_channels(stream->image.color) == 3)
+            used += (size_t)snprintf(text + used, size - used, " (%s)",
+                                     stream->image.color == TRAJD_COLOR_UNDECIDED
+                                         ? "rgb or bgr"
+                                         : trajd_index_color_source(stream));
+        used +=
+            (size_t)snprintf(text + used, size - used, ", %s, ", trajd_row_form_name(array->form));
     }
     used +=
         (size_t)snprintf(text + used, size - used, "%s", array ? names[array->storage] : "absent");

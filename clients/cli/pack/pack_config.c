@@ -151,8 +151,10 @@ enum trajd_status pack_config_read(const char *text, struct pack_config *config,
         return status;
     list_outputs(member->spec, config);
     for (uint32_t d = 0; d < config->config->dataset_count; d++)
-        if (!strcmp(config->config->datasets[d].name, member->dataset))
+        if (!strcmp(config->config->datasets[d].name, member->dataset)) {
             config->layout = config->config->datasets[d].layout;
+            config->color = config->config->datasets[d].color;
+        }
     return TRAJD_OK;
 }
 

@@ -82,6 +82,9 @@ static enum trajd_status add_dataset(struct pack *p, const struct trajd_episode 
     dataset->array = episode->extents[array];
     trajd_array_uncut(&dataset->array);
     dataset->image = dataset->stream->image;
+    if (dataset->stream->color_is_given) /* by a configuration; the file is read with the layout */
+        dataset->image.color =
+            trajd_layout_image_of(index->layout, index->arrays[array].path)->color;
     set_size(dataset);
     dataset->offsets = calloc(dataset->array.shape[0] + 1, sizeof *dataset->offsets);
     if (!dataset->offsets || asprintf(&dataset->path, "%s%s%s", path + 1, path[1] ? "/" : "",

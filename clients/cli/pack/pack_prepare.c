@@ -21,6 +21,16 @@ static struct trajd_picture_source source_of(const struct trajd_index_stream *st
                                          .type = stream->dtype};
 }
 
+/* Prepared frames have red first, so they cannot be made of frames whose order nothing says. */
+static enum trajd_status refuse_undecided(struct pack *p, const struct trajd_index_stream *stream)
+{
+    return trajd_error_set(p->error, TRAJD_ERR_ARGUMENT, 0,
+                           "%s: layout %s and its files do not say whether its frames have red or "
+                           "blue first: use --prepare CONFIG:FEED, with `color: rgb` or `color: "
+                           "bgr` in the entry of the feed's dataset (`trajctl init` shows both)",
+                           stream->name, p->options->index->layout->name);
+}
+
 static enum trajd_status refuse_two(struct pack *p, const struct trajd_index_stream *stream,
                                     const struct pack_preparation *first,
                                     const struct trajd_image_preparation *a,
@@ -65,7 +75,9 @@ enum trajd_status pack_find_preparation(struct pack *p, struct pack_dataset *dat
         first = first ? first : option;
     }
     dataset->is_prepared = first && !trajd_image_is_whole(&dataset->preparation);
-    return TRAJD_OK;
+    return dataset->is_prepared && stream->image.color == TRAJD_COLOR_UNDECIDED
+               ? refuse_undecided(p, stream)
+               : TRAJD_OK;
 }
 
 /* ---- preparing ---- */

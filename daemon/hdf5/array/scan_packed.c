@@ -66,7 +66,7 @@ static void read_word(hid_t group, const char *name, char *word, size_t word_siz
     }
 }
 
-/* Compares what the file says with the layout. */
+/* Compares what the file says with the layout. A layout that leaves the colour open takes any. */
 static const char *check_words(struct trajd_scan *scan, hid_t group,
                                const struct trajd_layout_image *image)
 {
@@ -79,7 +79,7 @@ static const char *check_words(struct trajd_scan *scan, hid_t group,
     for (size_t i = 0; i < 4; i++) {
         read_word(group, names[i], word, sizeof word);
         if (!*word || !strcmp(word, expected[i]) || !strcmp(word, "auto") ||
-            !strcmp(expected[i], "auto"))
+            !strcmp(expected[i], "auto") || !strcmp(expected[i], "undecided"))
             continue;
         if (!trajd_scan_name_ok(word))
             snprintf(word, sizeof word, "unreadable");

@@ -22,7 +22,8 @@ static const struct trajd_picture_preset presets[] = {
      NULL, NULL},
     {"act", "{image: {}, layout: chw, norm: imagenet}", NULL, NULL},
     {"act++", "{image: {channels: cv2}, layout: chw, norm: imagenet}", NULL,
-     "channels: cv2 is blue first for encoded frames, as its cv2.imdecode gives them; with "
+     "channels: cv2 gives encoded frames in the order of its cv2.imdecode, whatever color: is; "
+     "with "
      "policy_class Diffusion it is act++_diffusion"},
     {"act++_diffusion",
      "{image: {channels: cv2, augment: [{crop: 0.95}, {resize: back}, {affine: 5}, {brightness: "

@@ -155,6 +155,8 @@ static void bad_values_are_refused_with_their_line(void **state)
         {HEAD "datasets:\n  lab: {path: a}\n", "trajd.yaml:3: datasets.lab: `layout:` is missing"},
         {HEAD "datasets:\n  lab: {layout: a}\n", "trajd.yaml:3: datasets.lab: `path:` is missing"},
         {HEAD "datasets:\n  lab: {path: a, layout: b, c: d}\n", "datasets.lab.c: no such key"},
+        {HEAD "datasets:\n  lab: {path: a, layout: b, color: gray}\n",
+         "trajd.yaml:3: datasets.lab.color: "},
         {HEAD "datasets:\n  lab: {path: a, layout: b, quarantine: 3}\n",
          "trajd.yaml:3: datasets.lab.quarantine: must be {at_most: N}, a number of episodes"},
         {HEAD "datasets:\n  lab: {path: a, layout: b, quarantine: {at_most: 5 %}}\n",
@@ -267,6 +269,7 @@ static void paths_are_relative_to_the_file(void **state)
                       "  other: {path: /data/x.h5, layout: ./mine.yaml, quarantine: {at_most: "
                       "2}}\n");
     assert_int_equal(f->config->datasets[0].quarantine_at_most, -1);
+    assert_int_equal(f->config->datasets[0].color, TRAJD_COLOR_DEPTH);
     assert_int_equal(f->config->datasets[1].quarantine_at_most, 2);
     snprintf(wanted, sizeof wanted, "%s/run", f->folder);
     assert_string_equal(f->config->runtime, wanted);
@@ -301,8 +304,8 @@ static void what_is_printed_reads_the_same(void **state)
         f, HEAD
         "runtime: run\nfeed_idle: 1.5s\nexit_idle: 2s\nmemory: {store: 64MiB}\n"
         "gpu: {devices: \"0,2\", fall_back: true}\nlimits: {credit: 4}\n"
-        "datasets: {lab: {path: 'a \"b\".h5', layout: small, rate: 29.97, quarantine: {at_most: "
-        "7}}}\n" FEED);
+        "datasets: {lab: {path: 'a \"b\".h5', layout: small, rate: 29.97, color: bgr, quarantine: "
+        "{at_most: 7}}}\n" FEED);
     first = printed(f->config, trajd_config_print);
     load_good(f, first);
     assert_int_equal(f->config->feed_idle_ns, 1500000000);
@@ -310,6 +313,7 @@ static void what_is_printed_reads_the_same(void **state)
     assert_string_equal(f->config->gpu_devices, "0,2");
     assert_true(f->config->gpu_fall_back);
     assert_int_equal(f->config->datasets[0].quarantine_at_most, 7);
+    assert_int_equal(f->config->datasets[0].color, TRAJD_COLOR_BGR);
     assert_int_equal(f->config->datasets[0].rate.num, 30000);
     assert_int_equal(f->config->datasets[0].rate.den, 1001);
     assert_int_equal(f->config->feed_count, 1);

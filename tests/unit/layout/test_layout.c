@@ -143,6 +143,13 @@ static void what_a_frame_means_is_read(void **state)
     assert_int_equal(image->color, TRAJD_COLOR_DEPTH);
     assert_int_equal(image->unit, TRAJD_DEPTH_MM);
     assert_true(none->hash != some->hash && none->hash != other->hash && some->hash != other->hash);
+    trajd_layout_destroy(&some);
+    some = with_image(", image: {color: undecided}");
+    image = trajd_layout_image_of(some, "images/left/rgb");
+    assert_int_equal(image->color, TRAJD_COLOR_UNDECIDED);
+    assert_int_equal(trajd_picture_channels(image->color), 3);
+    assert_string_equal(trajd_picture_color_name(image->color), "undecided");
+    assert_int_equal(trajd_layout_image_prepared(image).color, TRAJD_COLOR_RGB);
     assert_true(none->order_hash == some->order_hash && none->order_hash == other->order_hash);
     assert_true(none->hash == none->order_hash);
     trajd_layout_destroy(&none);

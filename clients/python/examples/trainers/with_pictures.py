@@ -2,10 +2,11 @@
 """Trains a small network on the pictures of HDF5 files as they are, prepared as a well-known trainer does it:
 
     with_pictures.py DATA LAYOUT PRESET ACTIONS CAMERA...
-    with_pictures.py runs/ aloha act action observations/images/cam_high observations/images/cam_left_wrist
+    with_pictures.py runs/ aloha act action observations/images/cam_high observations/images/cam_left_wrist --color bgr
 
 The arguments are a file or folder, its layout (`trajctl inspect` finds both), `image.preset`, and names of streams. `--clock` names the
-clock of the actions, `--epochs` and `--batch` their numbers. What a preset does to pictures is shown by `trajctl check`.
+clock of the actions, `--epochs` and `--batch` their numbers. `--color rgb` or `--color bgr` is needed where no file says it, as of JPEGs of
+ALOHA and RoboMIND (`trajctl init` shows both). What a preset does to pictures is shown by `trajctl check`.
 """
 import argparse
 
@@ -19,9 +20,10 @@ def configuration(options):
     outputs = {f"obs/{number}": {"from": camera, "at": 0, "image": {"preset": options.preset}}
                for number, camera in enumerate(options.cameras)}
     outputs["actions"] = {"from": options.actions, "at": "0..7", "dtype": "float32"}
+    data = {"path": options.data, "layout": options.layout, **({"color": options.color} if options.color else {})}
     feed = {"dataset": "data", "global_batch": options.batch, "tail": "short", "anchor": {"clock": options.clock},
             "pad": {"before": "any", "after": "any", "with": "edge"}, "outputs": outputs}
-    return {"version": 1, "exit_idle": "1s", "datasets": {"data": {"path": options.data, "layout": options.layout}}, "feeds": {"train": feed}}
+    return {"version": 1, "exit_idle": "1s", "datasets": {"data": data}, "feeds": {"train": feed}}
 
 
 class Camera(torch.nn.Sequential):
@@ -59,6 +61,7 @@ def main():
         parser.add_argument(name)
     parser.add_argument("cameras", nargs="+")
     parser.add_argument("--clock", default="steps")
+    parser.add_argument("--color", choices=("rgb", "bgr"))
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--batch", type=int, default=4)
     options = parser.parse_args()
