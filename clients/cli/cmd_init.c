@@ -2,6 +2,7 @@
  * layout fits. */
 #include <errno.h>
 #include <fnmatch.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,8 @@
 #include "clients/cli/draft/draft_config.h"
 #include "clients/cli/draft/draft_shapes.h"
 #include "clients/cli/files/cli_files.h"
+#include "clients/cli/frames/frame_colors.h"
+#include "clients/cli/frames/frame_show.h"
 #include "daemon/index/tree/tree.h"
 #include "daemon/layout/glob.h"
 #include "proto/array_len.h"
@@ -31,21 +34,22 @@ struct init {
     char real[PATH_MAX]; /* of `path` */
     char paths[DRAFT_SHAPES_MAX][PATH_MAX];
     char layouts[DRAFT_SHAPES_MAX][CLI_PATH_SIZE + 2]; /* of drafts: their files */
+    char readings[DRAFT_SHAPES_MAX][CLI_PATH_SIZE];    /* files with both readings of the colours */
 };
 
-/* Writes the name of the file for a draft: beside the configuration, "lab.yaml" has
- * "lab.layout.yaml". */
-static void name_draft(const struct init *init, uint32_t which, char path[CLI_PATH_SIZE])
+/* Writes the name of a file beside the configuration: "lab.yaml" has "lab.layout.yaml". */
+static void name_file(const struct init *init, uint32_t which, const char *ending,
+                      char path[CLI_PATH_SIZE])
 {
     const char *dot = strrchr(init->output, '.'), *slash = strrchr(init->output, '/');
     const int length = dot && dot > (slash ? slash : init->output) ? (int)(dot - init->output)
                                                                    : (int)strlen(init->output);
 
     if (init->count == 1)
-        snprintf(path, CLI_PATH_SIZE, "%.*s.layout.yaml", length, init->output);
+        snprintf(path, CLI_PATH_SIZE, "%.*s.%s", length, init->output, ending);
     else
-        snprintf(path, CLI_PATH_SIZE, "%.*s.%s.layout.yaml", length, init->output,
-                 init->shapes[which].name);
+        snprintf(path, CLI_PATH_SIZE, "%.*s.%s.%s", length, init->output, init->shapes[which].name,
+                 ending);
 }
 
 /* Writes a text into a new file. */
@@ -76,7 +80,7 @@ static enum trajd_status make_draft(struct init *init, uint32_t which, const cha
                                "%s: no layout of trajd reads it (%.200s). `trajctl init %s -o "
                                "FILE.yaml` writes a draft of a layout beside the configuration",
                                path, tried, init->path);
-    name_draft(init, which, place);
+    name_file(init, which, "layout.yaml", place);
     status = draft_find_file(path, file, error);
     if (!status)
         status = draft_make(&init->files, file, init->shapes[which].name, &draft, error);
@@ -116,8 +120,9 @@ static enum trajd_status open_dataset(struct init *init, uint32_t which, struct 
         return status;
     if (trajd_is_glob(path) || !realpath(path, init->paths[which]))
         snprintf(init->paths[which], sizeof init->paths[which], "%s", path);
-    init->datasets[which] = (struct config_dataset){init->shapes[which].name, init->paths[which],
-                                                    init->layouts[which], init->indices[which]};
+    init->datasets[which] =
+        (struct config_dataset){init->shapes[which].name, init->paths[which], init->layouts[which],
+                                init->indices[which],     TRAJD_COLOR_DEPTH,  NULL};
     return TRAJD_OK;
 }
 
@@ -245,13 +250,75 @@ static void report_quarantined(const struct init *init, uint32_t which)
             init->paths[which], init->layouts[which]);
 }
 
-static int write_config(const struct init *init)
+/* ---- which colour encoded frames have first ---- */
+
+/* Decides it by the raw frames of another dataset. */
+static bool compare_colors(struct init *init, uint32_t which)
+{
+    struct config_dataset *dataset = &init->datasets[which];
+
+    for (uint32_t i = 0; i < init->count && dataset->color == TRAJD_COLOR_UNDECIDED; i++)
+        if (i != which)
+            dataset->color = frame_compare_colors(init->indices[which], init->indices[i],
+                                                  &dataset->color_source);
+    if (dataset->color == TRAJD_COLOR_UNDECIDED)
+        dataset->color_source = NULL;
+    else
+        fprintf(stderr, "trajctl: %s: color: %s, because its frames are then those of %s\n",
+                dataset->name, trajd_picture_color_name(dataset->color), dataset->color_source);
+    return dataset->color != TRAJD_COLOR_UNDECIDED;
+}
+
+/* Writes a frame of the first episode in both readings. */
+static void show_readings(struct init *init, uint32_t which)
+{
+    const struct trajd_index *index = init->indices[which];
+    const struct trajd_index_stream *stream = frame_find_undecided(index);
+    const struct trajd_array *array = NULL;
+    char frame[CLI_PATH_SIZE];
+    const struct frame_request request = {.frame = frame, .output = init->readings[which]};
+    struct trajd_error error;
+
+    for (uint32_t e = 0; e < index->episode_count && !array; e++)
+        if (!index->episodes[e].quarantine &&
+            trajd_array_row_count(&index->episodes[e].extents[stream->array_index]))
+            array = &index->episodes[e].extents[stream->array_index];
+    name_file(init, which, "colors.png", init->readings[which]);
+    snprintf(frame, sizeof frame, "%s:%" PRIu64, stream->name,
+             array ? trajd_array_row_count(array) / 2 : 0);
+    if (frame_show(index, &request, stderr, &error))
+        fprintf(stderr, "trajctl: %s: no image of both readings of its colours: %s\n",
+                init->shapes[which].name, error.message);
+    else
+        init->datasets[which].color_source = init->readings[which];
+}
+
+static void find_colors(struct init *init)
+{
+    for (uint32_t i = 0; i < init->count; i++) {
+        if (!frame_find_undecided(init->indices[i]))
+            continue;
+        init->datasets[i].color = TRAJD_COLOR_UNDECIDED;
+        if (compare_colors(init, i))
+            continue;
+        if (init->output)
+            show_readings(init, i);
+        else
+            fprintf(stderr,
+                    "trajctl: %s: choose its color in the configuration: rgb or bgr. With -o "
+                    "FILE.yaml, init writes an image of both readings\n",
+                    init->shapes[i].name);
+    }
+}
+
+static int write_config(struct init *init)
 {
     FILE *out = init->output ? fopen(init->output, "wx") : stdout;
     bool failed;
 
     if (!out)
         return cli_fail("%s: %s", init->output, strerror(errno));
+    find_colors(init);
     config_write(out, init->datasets, init->count, init->preset);
     for (uint32_t i = 0; i < init->count; i++) {
         report_quarantined(init, i);

@@ -53,7 +53,7 @@ static int show_frame(const struct inspection *inspection, const char *path)
     if (!inspection->request.output)
         return cli_fail("--frame needs -o FILE.png");
     if (cli_files_open(&inspection->files, inspection->layout, path, &index, &error) ||
-        frame_show(index, &inspection->request, &error)) {
+        frame_show(index, &inspection->request, stdout, &error)) {
         trajd_index_destroy(&index);
         return cli_fail("%s", error.message);
     }

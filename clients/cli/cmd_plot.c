@@ -202,6 +202,11 @@ static int plot_pictures(const struct plotting *plotting, const struct trajd_ind
     printf("%s: %s, %s: %u frame%s, from left to right, ten in a line\n", plotting->output,
            episode->id, plotting->stream, request.count, trajd_plural(request.count));
     list_frames(frames, request.count);
+    if (stream->image.color == TRAJD_COLOR_UNDECIDED)
+        fprintf(stderr,
+                "note: drawn as `color: rgb`. Red and blue may be exchanged: `trajctl inspect %s "
+                "--frame %s:0 -o FILE.png` shows both readings\n",
+                plotting->path, plotting->stream);
     if (bad_count)
         fprintf(stderr, "note: %u of them cannot be decoded and are grey: %s\n", bad_count,
                 reason.message);

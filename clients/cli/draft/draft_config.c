@@ -144,6 +144,27 @@ static void print_assumption(FILE *out, const struct config_dataset *dataset)
     }
 }
 
+/* Writes the key `color`, or both of its values as comments: no feed of the frames opens before one
+ * of them is chosen. */
+static void print_color(FILE *out, const struct config_dataset *dataset)
+{
+    const char *source = dataset->color_source;
+
+    if (dataset->color != TRAJD_COLOR_UNDECIDED) {
+        fprintf(out, "    color: %s                 # as in the raw frames of %s\n",
+                trajd_picture_color_name(dataset->color), source);
+        return;
+    }
+    fprintf(out, "    # The files do not say which of these is right. ");
+    if (source)
+        fprintf(out, "%s shows both. ", source);
+    fprintf(out, "Remove the # of one:\n"
+                 "    # color: rgb               # left: a standard decoder gives RGB\n"
+                 "    # color: bgr               # right: red and blue are exchanged, as by "
+                 "act-plus-plus' compress_data.py,\n"
+                 "    #                            mobile-aloha's recorder and most of RoboMIND\n");
+}
+
 static void print_dataset(FILE *out, const struct config_dataset *dataset)
 {
     const struct trajd_index *index = dataset->index;
@@ -152,11 +173,13 @@ static void print_dataset(FILE *out, const struct config_dataset *dataset)
     if (found > index->kept_count)
         fprintf(out, "  # Quarantined: %u of %u episode%s: `trajctl inspect` has the reasons.\n",
                 found - index->kept_count, found, trajd_plural(found));
-    fprintf(out, "  %s: {path: ", dataset->name);
+    fprintf(out, dataset->color ? "  %s:\n    path: " : "  %s: {path: ", dataset->name);
     trajd_json_text(out, dataset->path);
-    fprintf(out, ", layout: ");
+    fprintf(out, dataset->color ? "\n    layout: " : ", layout: ");
     draft_write_text(out, dataset->layout);
-    fprintf(out, "}\n");
+    fprintf(out, dataset->color ? "\n" : "}\n");
+    if (dataset->color)
+        print_color(out, dataset);
     print_assumption(out, dataset);
 }
 

@@ -13,6 +13,10 @@ struct config_dataset {
     const char *path;
     const char *layout; /* its name, or the path of its file */
     const struct trajd_index *index;
+    /* RGB or BGR: the key `color`. UNDECIDED: the user must choose. TRAJD_COLOR_DEPTH: no key is
+     * needed */
+    enum trajd_picture_color color;
+    const char *color_source; /* the raw file, or the image of both readings; NULL: there is none */
 };
 
 /* Writes the configuration. With several datasets each has a feed of its own, train_NAME. */

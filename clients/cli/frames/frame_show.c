@@ -35,20 +35,24 @@ static enum trajd_status find_frame(const struct trajd_index *index,
     return status;
 }
 
-/* Decodes the frame and makes both sides. */
+/* Decodes the frame and makes both sides. Where red or blue may be first, these are both readings. */
 static enum trajd_status make_sides(const struct frame *frame,
                                     const struct trajd_image_preparation *preparation,
                                     struct frame_side *left, struct frame_side *right,
                                     struct trajd_error *error)
 {
+    struct trajd_layout_image image = frame->image;
     uint8_t *pixels = NULL;
     enum trajd_status status = frame_decode(frame, &pixels, error);
+
+    if (image.color == TRAJD_COLOR_UNDECIDED)
+        image.color = TRAJD_COLOR_BGR;
 
     if (!status)
         status =
             frame_make_side(frame, pixels, frame->image.height, frame->image.width, left, error);
     if (!status) {
-        trajd_decode_upright(&frame->image, 8 * trajd_dtype_size(frame->stream->dtype), pixels);
+        trajd_decode_upright(&image, 8 * trajd_dtype_size(frame->stream->dtype), pixels);
         status = frame_prepare(frame, pixels, preparation, right, error);
     }
     free(pixels);
@@ -79,20 +83,29 @@ static enum trajd_status write_picture(const char *path, const struct frame_side
 }
 
 static void describe(const struct frame *frame, const struct frame_request *request,
-                     const struct frame_side *right)
+                     const struct frame_side *right, FILE *out)
 {
-    printf("%s, %s, row %" PRIu64 ": %ux%u %s, %" PRIu64 " bytes, stored as %s\n",
-           frame->stream->name, frame->episode->id, frame->row, frame->image.height,
-           frame->image.width, trajd_picture_color_name(frame->image.color), frame->size,
-           frame->stream->form == TRAJD_ROWS_PLAIN
-               ? "raw pixels"
-               : trajd_picture_encoding_name(frame->stream->encoding));
-    printf("%s: left as a standard decoder gives it, right upright and red first, %ux%u\n",
-           request->output, right->height, right->width);
+    const bool is_undecided = frame->image.color == TRAJD_COLOR_UNDECIDED;
+
+    fprintf(out, "%s, %s, row %" PRIu64 ": %ux%u %s, %" PRIu64 " bytes, stored as %s\n",
+            frame->stream->name, frame->episode->id, frame->row, frame->image.height,
+            frame->image.width, trajd_picture_color_name(frame->image.color), frame->size,
+            frame->stream->form == TRAJD_ROWS_PLAIN
+                ? "raw pixels"
+                : trajd_picture_encoding_name(frame->stream->encoding));
+    if (is_undecided)
+        fprintf(out,
+                "%s: left color: rgb, right color: bgr. Write the one that looks right into the "
+                "dataset's entry\n",
+                request->output);
+    else
+        fprintf(out,
+                "%s: left as a standard decoder gives it, right upright and red first, %ux%u\n",
+                request->output, right->height, right->width);
 }
 
 enum trajd_status frame_show(const struct trajd_index *index, const struct frame_request *request,
-                             struct trajd_error *error)
+                             FILE *out, struct trajd_error *error)
 {
     struct trajd_image_preparation preparation;
     struct frame_side left = {0}, right = {0};
@@ -109,7 +122,7 @@ enum trajd_status frame_show(const struct trajd_index *index, const struct frame
     if (!status)
         status = write_picture(request->output, &left, &right, error);
     if (!status)
-        describe(&frame, request, &right);
+        describe(&frame, request, &right, out);
     free(frame.bytes);
     free(left.pixels);
     free(right.pixels);

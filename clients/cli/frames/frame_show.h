@@ -1,7 +1,10 @@
 /* trajctl inspect --frame: one frame as a picture file, left as it is stored, right as a policy gets
- * it. A wrong colour or a wrong turn in a layout is seen at once. */
+ * it. A wrong colour or a wrong turn in a layout is seen at once. Where nothing says whether red or
+ * blue is first, the sides are both readings. */
 #ifndef TRAJD_CLI_FRAMES_FRAME_SHOW_H
 #define TRAJD_CLI_FRAMES_FRAME_SHOW_H
+
+#include <stdio.h>
 
 #include "clients/cli/frames/frame_read.h"
 
@@ -13,10 +16,10 @@ struct frame_request {
     struct frame_resize resize; /* of the right side */
 };
 
-/* Reads, decodes and writes the frame, and prints a line that describes it. Blocks.
+/* Reads, decodes and writes the frame, and prints to `out` two lines that describe it. Blocks.
  * TRAJD_ERR_ARGUMENT and TRAJD_ERR_NOT_FOUND: a mistake in the request; TRAJD_ERR_DATA: the frame is
  * bad; else as of the index. */
 enum trajd_status frame_show(const struct trajd_index *index, const struct frame_request *request,
-                             struct trajd_error *error);
+                             FILE *out, struct trajd_error *error);
 
 #endif
