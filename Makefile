@@ -3,7 +3,7 @@ BUILD   := build/release
 DATA    ?=
 JOBS    := $(shell nproc)
 
-.PHONY: all build demo test test-all test-quick test-pythons bench bench-record deb wheel wheels release-check clean setup setup-test
+.PHONY: all build demo test test-all test-quick test-pythons bench bench-gate bench-record deb wheel wheels release-check clean setup setup-test
 
 all: build
 
@@ -61,6 +61,10 @@ wheels: setup-test
 
 bench: build
 	@build/venv/bin/python tests/bench/run.py --build $(BUILD)
+
+# Is this tree slower than the commit BASE? Builds that commit, and lets both builds take turns (tests/bench/README.md).
+bench-gate: build
+	@build/venv/bin/python tests/bench/gate.py --build $(BUILD) --base "$(BASE)"
 
 # Records the run behind the table in tests/bench/README.md, with robomimic and small files, and writes that table. ROBOMIMIC is a Python with
 # robomimic and torch (tests/bench/README.md).

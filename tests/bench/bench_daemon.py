@@ -16,6 +16,16 @@ TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 MIB = 1 << 20
 
 
+PLACES = {"package": ("clients/python", "python"), "trajd": ("daemon/trajd", "python/trajd/bin/trajd"),
+          "trajctl": ("clients/cli/trajctl", "python/trajd/bin/trajctl"), "fake_producer": ("tests/support/fake_producer", "fake_producer")}
+
+
+def find_built(build, what):
+    """Returns the path of a program or of the package in a build tree, or in a bundle for GPU machines, which has other folders."""
+    built, bundled = (pathlib.Path(build) / place for place in PLACES[what])
+    return built if built.exists() else bundled
+
+
 def cpu_name():
     with open("/proc/cpuinfo") as info:
         return next((line.split(":", 1)[1].strip() for line in info if line.startswith("model name")), platform.machine())
@@ -66,7 +76,7 @@ class Daemon:
         self.start(timeout_s)
 
     def start(self, timeout_s):
-        command = [self.build / "daemon/trajd", "--config", self.folder / "trajd.yaml"]
+        command = [find_built(self.build, "trajd"), "--config", self.folder / "trajd.yaml"]
         text = ""
         begin = time.perf_counter()
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)

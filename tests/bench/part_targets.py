@@ -36,12 +36,12 @@ CHUNK = f"""  chunk:
 """
 
 
-def write_dataset(path):
+def write_dataset(path, episodes=EPISODES):
     random = np.random.default_rng(1)
     made = path.with_suffix(".part")
     with h5py.File(made, "w") as file:
         file.create_group("data").attrs["env_args"] = '{"env_kwargs": {"control_freq": 20}}'
-        for episode in range(EPISODES):
+        for episode in range(episodes):
             demo = file.create_group(f"data/demo_{episode}")
             demo["actions"] = random.standard_normal((ROWS, 7), np.float32)
             demo["obs/joint_command"] = random.standard_normal((ROWS, COLUMNS), np.float32)

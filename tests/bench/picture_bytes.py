@@ -2,6 +2,12 @@
 import numpy as np
 
 
+def arrays_of(group, ids):
+    """Returns every tensor of a batch, those of its groups too, without the arrays that say which rows they are."""
+    values = [group[key] for key in group if key not in ids]
+    return [array for value in values for array in ([value] if hasattr(value, "nbytes") else arrays_of(value, ids))]
+
+
 def read_all(arrays):
     """Reads each array once. Returns how many bytes that were."""
     for array in arrays:

@@ -12,23 +12,18 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from bench_daemon import tree_cpu_s  # noqa: E402
-from picture_bytes import read_all  # noqa: E402
+from picture_bytes import arrays_of, read_all  # noqa: E402
 
 build, endpoint, feed_name, credit, pid, length = sys.argv[1:]
 sys.path.insert(0, str(pathlib.Path(build) / "clients/python"))
 import trajd  # noqa: E402
-
-def arrays_of(group):
-    """Returns every tensor of a batch, those of its groups too."""
-    values = [group[key] for key in group if key not in trajd.batch.IDS]
-    return [array for value in values for array in ([value] if hasattr(value, "nbytes") else arrays_of(value))]
 
 
 def read_epoch(feed, epoch):
     """Returns batches, windows and bytes of a batch."""
     batches = windows = size = 0
     for batch in feed.epoch(epoch):
-        size = max(size, read_all(arrays_of(batch)))
+        size = max(size, read_all(arrays_of(batch, trajd.batch.IDS)))
         batches, windows = batches + 1, windows + batch.rows
         batch.release()
     return batches, windows, size

@@ -1,10 +1,13 @@
 #!/bin/sh
-# gpu_bundle.sh [BUILD]: makes a bundle of programs, scripts and libraries for a GPU machine: the folder BUILD/gpu_bundle,
+# gpu_bundle.sh [--base COMMIT] [BUILD]: makes a bundle of programs, scripts and libraries for a GPU machine: the folder BUILD/gpu_bundle,
 # which can be copied anywhere, and BUILD/gpu_bundle.tar.gz. On that machine `gpu_run.sh --help` lists the parts to run:
-# suite, feed, targets, rivals, train, fill, sanitizer, or a program of the bundle (test_gpu_resample, bench_resample [ARGUMENT...],
+# suite, feed, targets, rivals, train, fill, gate, sanitizer, or a program of the bundle (test_gpu_resample, bench_resample [ARGUMENT...],
 # bench_transforms_gpu, test_python_cuda.py [cpu], picture_step.py). The bundle includes robomimic where build/venv-robomimic has it (tests/bench/README.md).
+# With --base it also has a build of COMMIT, with which the part `gate` compares BUILD.
 set -eu
 cd "$(dirname "$0")/../.."
+base=
+[ "${1:-}" != --base ] || { base=$2; shift 2; }
 build=${1:-build/release}
 bundle=$build/gpu_bundle
 programs="test_gpu_resample test_gpu_library test_gpu_images test_gpu_transforms bench_transforms_gpu bench_resample bench_image_gpu fake_producer"
@@ -13,17 +16,32 @@ programs="test_gpu_resample test_gpu_library test_gpu_images test_gpu_transforms
 ninja -C "$build"
 rm -rf "$bundle"
 mkdir -p "$bundle"
-for program in $programs; do
-    file=$(find "$build/tests" -type f -name "$program" -perm -u+x)
-    strip -o "$bundle/$program" "$file"
-    # without the C library: the other machine has its own
+copy_program() { # from a build, into a folder, with its libraries but the C library: the other machine has its own
+    file=$(find "$1/tests" -type f -name "$3" -perm -u+x)
+    strip -o "$2/$3" "$file"
     ldd "$file" | awk '$3 ~ /^\// {print $3}' | grep -Ev '/(libc|libm|libdl|librt|libpthread|libresolv)\.so' |
-        xargs -r -I{} cp -Lu {} "$bundle/"
+        xargs -r -I{} cp -Lu {} "$2/"
+}
+copy_package() { # of a build of a tree, into a folder: the Python package with the daemon, as in the wheel
+    build/venv/bin/python "$1/clients/python/packaging/trajd_wheel.py" --build "$2" --out "$3"
+    build/venv/bin/python -m pip --disable-pip-version-check -q install --no-index --no-deps --no-compile --target "$3/python" "$3"/trajd-*.whl
+    rm "$3"/trajd-*.whl
+}
+for program in $programs; do
+    copy_program "$build" "$bundle" "$program"
 done
-# the Python package with the daemon, as in the wheel
-build/venv/bin/python clients/python/packaging/trajd_wheel.py --build "$build" --out "$bundle"
-build/venv/bin/python -m pip --disable-pip-version-check -q install --no-index --no-deps --no-compile --target "$bundle/python" "$bundle"/trajd-*.whl
-rm "$bundle"/trajd-*.whl
+copy_package . "$build" "$bundle"
+mkdir -p "$bundle/gate/tests/tools"
+cp -r tests/bench "$bundle/gate/tests/"
+rm -rf "$bundle/gate/tests/bench/results"
+cp tests/tools/make_demo_dataset.py "$bundle/gate/tests/tools/"
+if [ -n "$base" ]; then
+    old=$(build/venv/bin/python tests/bench/gate.py --base "$base" --build "$build" --only-build | tail -1)
+    mkdir "$bundle/base"
+    copy_program "$old" "$bundle/base" fake_producer
+    copy_package "$(dirname "$old")/tree" "$old" "$bundle/base"
+    git rev-parse --short "$base" >"$bundle/base/commit"
+fi
 build/venv/bin/python tests/tools/make_demo_dataset.py "$bundle/demo.hdf5" --episodes 24 >/dev/null
 PYTHONPATH=tests/support build/venv/bin/python -c "import picture_files; picture_files.write_episodes('$bundle/pictures')"
 PYTHONPATH=tests/support build/venv/bin/python -c "import gpu_targets; gpu_targets.write('$bundle/targets', longer=24)"
