@@ -7,7 +7,7 @@
 
 Both builds run at the same time, each in a process of its own, and take turns in slices of some milliseconds. So a
 disturbance affects both. tests/bench/README.md describes the table. The exit status is 0 if all rows are judged and none is
-slower by more than 5 %, 1 if one is, and 3 if none is but some row is not judged."""
+slower by more than 5 %, 1 if one is, 3 if none is but some row is not judged, and 2 if something failed."""
 import argparse
 import contextlib
 import datetime
@@ -32,33 +32,38 @@ PLANTED = 0.03
 PLANTED_ROW = "trajd.resample, large"
 
 
+class Failed(Exception):
+    """A build, or a process of gate_rows.py. The text has its messages."""
+
+
 # ---- the old build ----
 
 def build_base(name, build):
     """Builds a commit in build/gate/COMMIT as `build` is built, once, and returns the folder of the build."""
     found = subprocess.run(["git", "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
     if not found:
-        sys.exit(f"bench-gate: BASE={name}: this clone has no such commit")
+        raise Failed(f"bench-gate: BASE={name}: this clone has no such commit")
     cuda = re.search(r"^TRAJD_CUDA:BOOL=(.*)", (build / "CMakeCache.txt").read_text(), re.M)[1]
-    folder = ROOT / "build/gate" / found
-    if not (folder / f"built-cuda-{cuda}").exists():
-        print(f"bench-gate: builds {found[:8]} in {folder.relative_to(ROOT)}", flush=True)
-        shutil.rmtree(folder, ignore_errors=True)
-        (folder / "tree").mkdir(parents=True)
-        commands = (f"git archive {found} | tar -x -C '{folder}/tree' && cmake -S '{folder}/tree' -B '{folder}/build' -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo "
-                    f"-DTRAJD_CUDA={cuda} && ninja -C '{folder}/build' daemon/all clients/all fake_producer")  # no tests but the producer
-        with open(folder / "log", "w") as log:
-            if subprocess.run(["bash", "-o", "pipefail", "-c", commands], cwd=ROOT, stdout=log, stderr=log).returncode:
-                sys.exit(f"bench-gate: {name} cannot be built:\n{(folder / 'log').read_text()[-3000:]}")
-        (folder / f"built-cuda-{cuda}").touch()
-    return folder / "build"
+    tree = ROOT / "build/gate" / found
+    made, mark = tree / "build/release", tree / f"built-cuda-{cuda}"
+    if not mark.exists():
+        print(f"bench-gate: builds {found[:8]} in {tree.relative_to(ROOT)}", flush=True)
+        shutil.rmtree(tree, ignore_errors=True)
+        tree.mkdir(parents=True)
+        commands = (f"git archive {found} | tar -x -C '{tree}' && cmake -S '{tree}' -B '{made}' -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo "
+                    f"-DTRAJD_CUDA={cuda} && ninja -C '{made}' daemon/all clients/all fake_producer")  # no tests but the producer
+        done = subprocess.run(["bash", "-o", "pipefail", "-c", commands], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if done.returncode:
+            raise Failed(f"bench-gate: {name} cannot be built:\n{done.stdout[-3000:]}")
+        mark.touch()
+    return made
 
 
 def name_of(build):
     """Returns the commit of a build, where it is known."""
     if (build / "commit").exists():
         return " ".join((build / "commit").read_text().split())
-    return build.parent.name[:8] if build.parent.parent == ROOT / "build/gate" else commit()
+    return build.parents[1].name[:8] if build.parents[2] == ROOT / "build/gate" else commit()
 
 
 # ---- measuring ----
@@ -77,7 +82,7 @@ class Runner:
         line = self.process.stdout.readline()
         if not line:
             self.errors.seek(0)
-            raise RuntimeError(f"bench-gate: {' '.join(map(str, self.process.args[1:]))} failed:\n{self.errors.read().decode(errors='replace')[-3000:]}")
+            raise Failed(f"bench-gate: {' '.join(map(str, self.process.args[1:3]))} failed:\n{self.errors.read().decode(errors='replace')[-3000:]}")
         return line
 
     def slice(self, row, seconds):
@@ -188,12 +193,13 @@ def parse_arguments():
     parser.add_argument("--build", default=ROOT / "build/release", type=pathlib.Path, help="the new build (build/release)")
     parser.add_argument("--builds", nargs=2, type=pathlib.Path, metavar=("OLD", "NEW"), help="both builds")
     parser.add_argument("--only-build", action="store_true", help="builds COMMIT and prints the folder")
-    parser.add_argument("--cpu", dest="gpu", action="store_false", help="the rows that need no GPU (default)")
+    parser.add_argument("--cpu", dest="gpu", action="store_false", default=False, help="the rows that need no GPU (default)")
     parser.add_argument("--gpu", action="store_true", help="the rows of a GPU")
     parser.add_argument("--rows", nargs="+", metavar="NAME", help="these rows only")
     parser.add_argument("--seconds", type=float, help="for all rows together (230; with --gpu 280; --prove slower: 60)")
     parser.add_argument("--slice-ms", type=float, default=10, help="length of a slice; a longer unit is not cut (10)")
     parser.add_argument("--turn-ms", type=float, default=300, help="length of the slices of a row in a round (300)")
+    parser.add_argument("--realtime", action="store_true", help="before all other processes of the machine (SCHED_FIFO): needs root, and others wait")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--data", default=ROOT / "build/gate/data", type=pathlib.Path, help="folder for data sets (build/gate/data)")
     parser.add_argument("--out", help="a file for the table as JSON")
@@ -225,6 +231,8 @@ def main():
         return 0
     import gate_data  # and scipy, which takes a while
     gate_data.write(options.data)
+    if options.realtime:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     if options.prove:
         return prove(new, options)
     print(f"{cpu_name()}, {len(os.sched_getaffinity(0))} cores, load {os.getloadavg()[0]:.1f}; old {name_of(old)}, new {name_of(new)}", flush=True)
@@ -232,4 +240,8 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except Failed as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)

@@ -213,10 +213,10 @@ def start(side):
 # ---- rows on a GPU ----
 
 @contextlib.contextmanager
-def takes_on_gpu(side, config, name, use):
+def takes_on_gpu(side, config, name, use, credit=12):
     """A unit is some batches in GPU memory."""
     import torch
-    with feed_of(side, ON_GPU + config, name, 12, device="cuda", zero_copy=True) as (feed, processes):
+    with feed_of(side, ON_GPU + config, name, credit, device="cuda", zero_copy=True) as (feed, processes):
         batches = feed.forever()
 
         def unit():
@@ -264,7 +264,7 @@ CPU_ROWS = {"feed, every tensor read": feed_policy, "feed with poses": feed_pose
 GPU_ROWS = {"GPU feed, every tensor read": lambda side: takes_on_gpu(side, mixed_config(side), "mixed", every_tensor),
             "GPU feed, none read": lambda side: takes_on_gpu(side, mixed_config(side), "mixed", lambda batch: None),
             "GPU feed with poses": lambda side: takes_on_gpu(side, pose_config(side), "pose", lambda batch: batch["actions"]),
-            "GPU images": lambda side: takes_on_gpu(side, image_config(side, 256, 32), "images", lambda batch: batch["cam"]),
+            "GPU images": lambda side: takes_on_gpu(side, image_config(side, 256, 32), "images", lambda batch: batch["cam"], 2),
             **{"GPU kernel {} {} {} {}".format(*shape): gpu_kernel(shape) for shape in GPU_SHAPES}}
 ROWS = {**CPU_ROWS, **GPU_ROWS}
 

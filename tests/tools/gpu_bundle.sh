@@ -39,7 +39,7 @@ if [ -n "$base" ]; then
     old=$(build/venv/bin/python tests/bench/gate.py --base "$base" --build "$build" --only-build | tail -1)
     mkdir "$bundle/base"
     copy_program "$old" "$bundle/base" fake_producer
-    copy_package "$(dirname "$old")/tree" "$old" "$bundle/base"
+    copy_package "$old/../.." "$old" "$bundle/base"
     git rev-parse --short "$base" >"$bundle/base/commit"
 fi
 build/venv/bin/python tests/tools/make_demo_dataset.py "$bundle/demo.hdf5" --episodes 24 >/dev/null
