@@ -105,3 +105,20 @@ def test_the_budget_grows_no_further_than_the_feeds(tmp_path, demo_file, started
     assert budget(64, 3)[0] == 32 * MIB  # what is free beside the store
     grown, used = budget(64, 24 * MIB // SLOT, "--preset memory.rings=25%")
     assert grown == used > 16 * MIB
+
+
+def test_a_reload_adds_a_feed_by_the_same_rule(tmp_path, demo_file, started):
+    one = on_a_small_machine(tmp_path, of(demo_file, train=3))
+    one.prefix = ("sh", "-c", 'exec "$@" --preset memory.rings=25%', "sh")
+    started(one)
+
+    def reload(**slots):
+        one.config.write_text(one.config.read_text().split("datasets:")[0] + of(demo_file, train=3, **slots))
+        return subprocess.run([TRAJCTL, "reload", "--wait", "--endpoint", one.endpoint], capture_output=True, text=True, timeout=60)
+
+    assert "nothing has changed" in reload().stdout
+    assert "new feeds: valid" in reload(valid=24 * MIB // SLOT).stdout
+    status = one.client().status()
+    assert status["memory"]["rings_budget_bytes"] == sum(feed["ring_bytes"] for feed in status["feeds"]) > 24 * MIB
+    refused = reload(valid=24 * MIB // SLOT, test=16 * MIB // SLOT)
+    assert refused.returncode == 1 and re.search(REFUSED.format("test", r"\d+"), refused.stdout + refused.stderr), refused
