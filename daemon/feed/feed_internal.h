@@ -2,14 +2,13 @@
  *
  * Calls go one way. A file calls only files on lines below its own:
  *
- *     core.c, core_status.c          public calls; what the status document shows
+ *     core.c                         public calls
  *     core_feeds.c, job_open.c, job_timeout.c
- *     job_verdict.c, job_wait.c
- *     job_choice.c
+ *     job_verdict.c
  *     jobs.c                         epochs
- *     sessions.c, production.c, job_return.c
- *     job_resume.c, job_cursor.c, leases.c
- *     delivery.c, slots.c, stall_time.c
+ *     sessions.c
+ *     production.c, job_resume.c, leases.c
+ *     slots.c, stall_time.c
  *     feed_state.c
  *     journal.c, checkpoint_token.c
  *
@@ -50,7 +49,7 @@ void trajd_slots_promote(struct trajd_core_feed *feed, uint64_t now_ns);
 /* Frees the slots that are published and not READY. The run that they belong to is over. */
 void trajd_slots_free_published(struct trajd_core_feed *feed);
 
-/* ---- delivery.c: which session gets which READY part ---- */
+/* Delivery: which session gets which READY part. */
 
 /* Sends the BATCH of a leased part. */
 void trajd_part_send(const struct place *place, struct session *session);
@@ -83,7 +82,7 @@ void trajd_leases_void(struct trajd_core *core, struct session *session);
 void trajd_leases_resume(struct trajd_core *core, struct session *session,
                          const struct trajd_wire_hello *hello);
 
-/* ---- job_cursor.c: what each job needs of a feed's production ---- */
+/* ---- production.c: what each job needs, and the next batch ---- */
 
 /* Returns true if the job can read the production from `start` on: the batches in slots and the
  * batches to come are all that it needs, except a few that can be made again. `job` may be a free
@@ -111,14 +110,12 @@ void trajd_job_drop(struct job *job);
  * and those whose last session sent BYE. */
 void trajd_feed_drop_idle_jobs(struct trajd_core_feed *feed);
 
-/* ---- production.c ---- */
-
 /* Do the work of trajd_core_take and trajd_core_publish. */
 enum trajd_status trajd_production_take(struct trajd_core_feed *feed, struct trajd_core_fill *fill);
 bool trajd_production_publish(struct trajd_core_feed *feed, const struct trajd_core_fill *fill,
                               const struct trajd_error *failure, uint64_t now_ns);
 
-/* ---- job_resume.c: journals and checkpoints ---- */
+/* ---- job_resume.c: journals, checkpoints, and sessions that return ---- */
 
 /* Loads the state in the job's journal. Returns false if there is no journal, or it is empty. */
 bool trajd_job_load_journal(struct trajd_core_feed *feed, struct trajd_wire_text name,
@@ -146,8 +143,6 @@ void trajd_job_save_journal(struct job *job);
 void trajd_job_flush_journal(struct job *job);
 /* Computes which batches of a queue job's epoch are DONE, for its journal or a checkpoint. */
 void trajd_job_journal_state(const struct job *job, struct trajd_journal_state *state);
-
-/* ---- job_return.c ---- */
 
 /* Writes to the journal how many sessions the job has, with those that may still return. */
 void trajd_job_note_sessions(const struct job *job);
@@ -209,7 +204,7 @@ void trajd_session_leave(struct session *session, uint64_t now_ns);
  * jobs, sessions or slots end with this; take, touch and goaway do not. */
 void trajd_feed_advance(struct trajd_core_feed *feed);
 
-/* ---- job_choice.c: chooses the production and the job entry for an OPEN ---- */
+/* ---- job_verdict.c: where an OPEN goes ---- */
 
 /* Returns true if the job's epoch can begin on its feed: anywhere if no other job reads the feed,
  * else only where the others are. */
@@ -232,8 +227,6 @@ struct trajd_core_feed *trajd_feed_choose(struct trajd_core *core, const struct 
                                           const struct trajd_wire_open *open,
                                           struct trajd_core_feed *feed);
 
-/* ---- job_verdict.c ---- */
-
 enum verdict {
     VERDICT_JOIN,      /* the session joins the epoch that the job is in */
     VERDICT_BEGIN,     /* the session begins an epoch */
@@ -245,8 +238,6 @@ enum verdict {
 /* Decides what an OPEN does to the job; `job` NULL: the feed has no entry for it. */
 enum verdict trajd_job_validate(const struct job *job, struct session *session,
                                 const struct trajd_wire_open *open, const struct start *start);
-
-/* ---- job_wait.c ---- */
 
 /* Returns true if the OPEN has to wait for workers of an earlier run; ERROR `busy` was sent. */
 bool trajd_job_hold_back(struct trajd_core_feed *feed, struct session *session,

@@ -1,9 +1,237 @@
-/* Decides whether an OPEN joins the epoch of its job, begins another one, or is refused. */
-#include <stdio.h>
-
+/* Where an OPEN goes: which production of a feed it gets, and whether it joins the epoch of its job,
+ * begins another one, waits or is refused. */
 #include "daemon/feed/feed_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
 #include "daemon/feed/checkpoint_token.h"
 #include "proto/plural.h"
+
+/* ---- the production and the entry for the job ---- */
+
+bool trajd_job_has_place(const struct job *job, const struct trajd_wire_open *open,
+                         const struct start *start)
+{
+    return !trajd_job_has_neighbours(job) || trajd_job_can_continue(job, open, start) ||
+           trajd_job_can_attach(job, open->epoch, open, start);
+}
+
+struct job *trajd_job_find_entry(const struct trajd_core_feed *feed, const struct session *session,
+                                 struct trajd_wire_text name)
+{
+    struct job *job = trajd_job_find(feed, name), *reusable = NULL;
+    uint32_t others = feed->member_count - (session->feed == feed);
+
+    for (uint32_t j = 0; !job && j < feed->options.job_count; j++) {
+        if (feed->jobs[j].phase == JOB_NONE)
+            job = &feed->jobs[j];
+        else if (!others && !reusable)
+            reusable = &feed->jobs[j];
+    }
+    return job ? job : reusable;
+}
+
+bool trajd_feed_admits(const struct trajd_core_feed *feed, const struct session *session,
+                       struct trajd_wire_text job_name)
+{
+    const struct job *job;
+
+    if (!feed->options.is_for_one_user || !feed->is_mapped)
+        return true;
+    if (session->maps_rings)
+        return session->owner == feed->user;
+    job = trajd_job_find(feed, job_name);
+    return job && (job->member_count || job->owner == session->owner);
+}
+
+/* Returns how well a production suits an OPEN:
+ *   5  its job has sessions there
+ *   4  its job was there last
+ *   3  it can read beside the jobs that are there
+ *   2  no job is there
+ *   1  it can replace a job that has no sessions
+ *   0  not at all */
+static int rate(struct trajd_core_feed *feed, const struct session *session,
+                const struct trajd_wire_open *open, const struct start *start)
+{
+    const struct job *job = trajd_job_find(feed, open->job),
+                     *entry = trajd_job_find_entry(feed, session, open->job);
+    uint32_t others = feed->member_count - (session->feed == feed);
+
+    if (job && trajd_job_count_others(job, session))
+        return 5;
+    if (!trajd_feed_admits(feed, session, open->job))
+        return 0;
+    if (!others)
+        return job ? 4 : feed->jobs[0].phase == JOB_NONE ? 2 : 1;
+    if (job && trajd_job_matches(job, open) && open->epoch == job->epoch && !open->fresh &&
+        !open->resume.size)
+        return 4; /* the job goes on where it stood */
+    if (!entry || !trajd_job_has_place(entry, open, start))
+        return 0;
+    return job ? 4 : 3;
+}
+
+bool trajd_open_is_repeated(const struct session *session, const struct trajd_wire_open *open,
+                            const struct trajd_core_feed *feed)
+{
+    return session && session->feed && session->request == open->request &&
+           strcmp(trajd_core_family(session->feed), trajd_core_family(feed)) == 0;
+}
+
+struct trajd_core_feed *trajd_feed_choose(struct trajd_core *core, const struct session *session,
+                                          const struct trajd_wire_open *open,
+                                          struct trajd_core_feed *feed)
+{
+    const struct trajd_journal_state *checkpoint = NULL;
+    struct trajd_core_feed *best = NULL;
+    int best_rate = 0;
+
+    if (trajd_open_is_repeated(session, open, feed))
+        return session->feed;
+    if (open->resume.size) {
+        if (trajd_checkpoint_token_decode(open->resume.data, open->resume.size,
+                                          &core->from_checkpoint, NULL))
+            return feed; /* trajd_core_open refuses the checkpoint there */
+        checkpoint = &core->from_checkpoint;
+    }
+    trajd_job_find_start(feed, open, checkpoint, &core->start);
+    for (struct trajd_core_feed *other = core->feeds; other; other = other->next) {
+        int here = 0;
+        if (!other->options.is_hidden &&
+            strcmp(trajd_core_family(other), trajd_core_family(feed)) == 0)
+            here = rate(other, session, open, &core->start);
+        /* among equal productions take the oldest, which is last in the list */
+        if (here && here >= best_rate) {
+            best = other;
+            best_rate = here;
+        }
+    }
+    return best;
+}
+
+/* ---- an OPEN that waits: a fresh one of a queue job whose epoch an earlier daemon left
+ * unfinished. Workers of that run may return, and the OPEN would end their epoch. ---- */
+
+/* Returns true if this daemon serves the job, and is not waiting for all of its sessions. */
+static bool is_served(const struct trajd_core_feed *here, struct trajd_wire_text name)
+{
+    for (const struct trajd_core_feed *feed = here->core->feeds; feed; feed = feed->next) {
+        const struct job *job =
+            trajd_core_is_same_feed(feed, here) ? trajd_job_find(feed, name) : NULL;
+        if (job && (job->member_count || !job->awaited))
+            return true;
+    }
+    return false;
+}
+
+static uint64_t count_batches(const struct trajd_core_feed *feed,
+                              const struct trajd_journal_key *key)
+{
+    const uint64_t windows = key->length - key->begin;
+
+    return windows / key->batch + (feed->options.tail_short && windows % key->batch != 0);
+}
+
+/* Returns true if sessions of the run in the job's journal may return to an epoch that is not
+ * over. */
+static bool may_return(struct trajd_core_feed *feed, const struct trajd_wire_open *open,
+                       struct trajd_journal_state *state)
+{
+    if (open->mode != TRAJD_WIRE_QUEUE || !open->fresh || open->next || open->resume.size ||
+        !feed->options.rejoin_wait_ns || is_served(feed, open->job) ||
+        !trajd_job_load_journal(feed, open->job, state))
+        return false;
+    return state->sessions && state->key.fingerprint == feed->options.fingerprint &&
+           state->key.seed == feed->options.seed &&
+           (state->undone_count || state->high < count_batches(feed, &state->key));
+}
+
+/* Returns since when OPENs of that job are held back. */
+static uint64_t find_begin(const struct trajd_core *core, uint64_t number, uint64_t now_ns)
+{
+    uint64_t begin_ns = now_ns;
+
+    for (uint32_t i = 0; i < core->options.max_sessions; i++) {
+        const struct session *session = &core->sessions[i];
+        if (session->id && session->wait_since_ns && session->wait_number == number &&
+            session->wait_since_ns < begin_ns)
+            begin_ns = session->wait_since_ns;
+    }
+    return begin_ns;
+}
+
+static void send_busy(const struct trajd_core_feed *feed, struct session *session,
+                      const struct trajd_wire_open *open, const struct trajd_journal_state *state)
+{
+    const uint64_t remaining_ns = session->wait_until_ns - feed->accounted_ns;
+    char text[TRAJD_WIRE_MAX_REASON];
+    struct trajd_wire_message message;
+
+    snprintf(
+        text, sizeof text,
+        "open: an earlier daemon ended within epoch %llu of job \"%.*s\" (%llu of %llu batches "
+        "were DONE): its workers may return for another %.1f s (rejoin_wait); if none does, "
+        "epoch %llu begins",
+        (unsigned long long)state->key.epoch, (int)open->job.size,
+        open->job.data ? open->job.data : "",
+        (unsigned long long)(state->high - state->undone_count),
+        (unsigned long long)count_batches(feed, &state->key), (double)remaining_ns * 1e-9,
+        (unsigned long long)open->epoch);
+    message.op = TRAJD_WIRE_ERROR;
+    message.error = (struct trajd_wire_error){.request = open->request,
+                                              .status = TRAJD_ERR_BUSY,
+                                              .message = trajd_wire_text(text),
+                                              .wait_ms = (uint32_t)(remaining_ns / 1000000) + 1};
+    trajd_core_send(session, feed->core, &message);
+}
+
+bool trajd_job_hold_back(struct trajd_core_feed *feed, struct session *session,
+                         const struct trajd_wire_open *open)
+{
+    struct trajd_journal_state *state = &feed->core->from_journal;
+    char name[TRAJD_WIRE_MAX_NAME + 1], base[TRAJD_WIRE_MAX_NAME + 1];
+    uint64_t number;
+
+    if (!may_return(feed, open, state)) {
+        session->wait_since_ns = session->wait_until_ns = 0;
+        return false;
+    }
+    trajd_wire_text_copy(open->job, name, sizeof name);
+    trajd_feed_base_name(feed, base);
+    number = trajd_journal_number(base, name);
+    if (!session->wait_since_ns || session->wait_number != number)
+        session->wait_since_ns = find_begin(feed->core, number, feed->accounted_ns);
+    session->wait_number = number;
+    session->wait_until_ns = session->wait_since_ns + feed->options.rejoin_wait_ns;
+    if (feed->accounted_ns < session->wait_until_ns) {
+        send_busy(feed, session, open, state);
+        return true;
+    }
+    snprintf(
+        feed->core->report, sizeof feed->core->report,
+        "job \"%s\" of feed %s begins epoch %llu anew: %llu of %llu batches of epoch %llu were "
+        "DONE under an earlier daemon, and no worker of that run returned within %g s "
+        "(rejoin_wait)",
+        name, base, (unsigned long long)open->epoch,
+        (unsigned long long)(state->high - state->undone_count),
+        (unsigned long long)count_batches(feed, &state->key), (unsigned long long)state->key.epoch,
+        (double)feed->options.rejoin_wait_ns * 1e-9);
+    return false;
+}
+
+void trajd_job_end_wait(const struct trajd_core_feed *feed, struct session *session)
+{
+    const struct trajd_core_options *options = &feed->core->options;
+
+    if (session->wait_until_ns && feed->core->report[0] && options->report)
+        options->report(options->context, feed->core->report);
+    session->wait_since_ns = session->wait_until_ns = 0;
+    feed->core->report[0] = '\0';
+}
+
+/* ---- joins, begins or is refused ---- */
 
 #define RANKS_SHOWN 3 /* of a job, in an error */
 
