@@ -12,7 +12,7 @@
  *     batch, batch_streams               one batch; the GPU streams that read it
  *     deferred_release, batch_release    batches that GPU streams still read; done and release
  *     client_end, io_thread              the end of a session; the library's own thread
- *     client, feed_open, feed_next, checkpoint, client_query    the calls of trajd.h
+ *     client, feed_open, feed_next, client_query    the calls of trajd.h
  *
  * Locks: the caller of any function of link/ and session/ holds io_lock. next() and the other calls
  * take it, and the I/O thread takes it while no call has it. state_lock protects what release and
@@ -123,8 +123,8 @@ struct trajd_client_texts {
 
 /* session/session_opened.c: the open feed, as OPENED described it. */
 struct trajd_client_feed {
-    bool is_granted; /* OPENED came; after a reconnect the feed is opened again */
-    uint32_t id;
+    bool is_granted;             /* OPENED came; after a reconnect the feed is opened again */
+    uint32_t id;                 /* 0: the daemon that gave one is gone */
     struct trajd_feed_info info; /* written under state_lock too: release reads its credit */
     struct trajd_client_texts quarantine_reasons, warnings; /* of info */
     uint64_t next_position; /* after the last batch that next() returned */
@@ -144,19 +144,11 @@ struct trajd_client_rings {
     uint32_t mapped_count, received_count;
 };
 
-/* client_query.c: the STATUS or ASK under way. */
+/* client_query.c: the STATUS, ASK or CHECKPOINT under way. */
 struct trajd_client_query {
-    uint64_t request; /* 0: none */
+    uint64_t request; /* 0: there is none, or it is to be sent: its session was lost */
     bool is_answered;
-    char *json; /* NULL: `error` says why */
-    struct trajd_error error;
-};
-
-/* checkpoint.c: the CHECKPOINT under way. */
-struct trajd_checkpoint {
-    uint64_t request; /* 0: none */
-    bool is_answered;
-    void *token; /* NULL: `error` says why */
+    char *answer; /* with a 0 byte behind it; NULL: `error` says why */
     size_t size_bytes;
     struct trajd_error error;
 };
@@ -220,7 +212,6 @@ struct trajd_client {
     struct trajd_client_feed feed;
     struct trajd_client_rings rings;
     struct trajd_client_query query;
-    struct trajd_checkpoint checkpoint;
 
     pthread_mutex_t state_lock;
     struct trajd_client_queue queue;

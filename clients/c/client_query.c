@@ -1,69 +1,89 @@
-/* STATUS and ASK: one query at a time, answered by a JSON document. */
+/* STATUS, ASK and CHECKPOINT: one query at a time. An answer that is lost with the session is asked
+ * for again in the next one: no query changes anything, so that asking twice does no harm. */
+#include <stdlib.h>
+
 #include "clients/c/session/session.h"
 
 #define ANSWER_TIMEOUT_MS 10000u
+#define CHECKPOINT_TIMEOUT_MS 5000u
 
-/* An ASK about the open feed waits until the feed is open again after a reconnect, because its
- * number changes. */
-static bool can_send(const struct trajd_client *client, const struct trajd_wire_message *message)
+static bool is_about_open_feed(const struct trajd_wire_message *query)
 {
-    const bool of_feed = message->op == TRAJD_WIRE_ASK && message->ask.feed_id == 0;
-    return !client->session.is_resuming && trajd_link_is_attached(&client->link) &&
-           client->session.phase >= (of_feed ? TRAJD_PHASE_MAPPING : TRAJD_PHASE_READY);
+    return query->op == TRAJD_WIRE_CHECKPOINT ||
+           (query->op == TRAJD_WIRE_ASK && query->ask.feed_id == 0);
+}
+
+/* A query about the open feed waits until the feed is open again after a reconnect: its number
+ * changes, and a checkpoint needs the DONEs that the OPEN reports. */
+static bool can_send(const struct trajd_client *client, const struct trajd_wire_message *query)
+{
+    return trajd_session_can_ack(client) &&
+           (!is_about_open_feed(query) ||
+            (client->feed.id > 0 && client->session.phase >= TRAJD_PHASE_MAPPING));
 }
 
 static void send_query(struct trajd_client *client, const struct trajd_wire_message *query)
 {
     struct trajd_wire_message message = *query;
+    client->query.request = ++client->session.last_request;
     if (message.op == TRAJD_WIRE_ASK) {
         message.ask.request = client->query.request;
         message.ask.feed_id = message.ask.feed_id > 0 ? message.ask.feed_id : client->feed.id;
+    } else if (message.op == TRAJD_WIRE_CHECKPOINT) {
+        message.checkpoint.request = client->query.request;
+        trajd_session_send_acks(client); /* the DONEs of this worker go first */
     } else {
         message.status.request = client->query.request;
     }
     trajd_session_send(client, &message);
 }
 
-/* The query is sent once in each session: after a reconnect the daemon does not know it. */
-static enum trajd_status await_answer(struct trajd_client *client,
-                                      const struct trajd_wire_message *query, uint64_t deadline_ns,
-                                      struct trajd_error *error)
+/* Returns true if no daemon will answer: the session has failed, or its feed, which the query is
+ * about. */
+static bool has_failed(const struct trajd_client *client, const struct trajd_wire_message *query)
 {
-    uint64_t sent_incarnation = 0;
+    return client->session.phase == TRAJD_PHASE_FAILED &&
+           (!trajd_link_is_attached(&client->link) || query->op == TRAJD_WIRE_CHECKPOINT ||
+            (is_about_open_feed(query) && client->feed.id == 0));
+}
+
+static enum trajd_status await_answer(struct trajd_client *client,
+                                      const struct trajd_wire_message *query, const char *call,
+                                      uint32_t timeout_ms, struct trajd_error *error)
+{
+    const uint64_t deadline_ns = trajd_client_deadline_ns(timeout_ms);
     while (!client->query.is_answered) {
-        if (client->session.phase == TRAJD_PHASE_FAILED && !trajd_link_is_attached(&client->link)) {
+        if (has_failed(client, query)) {
             *error = client->session.failure;
             return error->status;
         }
-        if (sent_incarnation != client->incarnation && can_send(client, query)) {
-            sent_incarnation = client->incarnation;
+        if (client->query.request == 0 && can_send(client, query))
             send_query(client, query);
-        }
         if (trajd_session_is_cancelled(client))
-            return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0, "interrupted");
+            return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0, "%s: interrupted", call);
         if (trajd_client_now_ns() >= deadline_ns)
-            return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0,
-                                   "the daemon at %s did not answer in time", client->endpoint);
+            return trajd_session_time_out(client, call, timeout_ms, error);
         trajd_session_wait(client, deadline_ns);
     }
-    if (!client->query.json)
+    if (!client->query.answer)
         *error = client->query.error;
-    return !client->query.json ? error->status : TRAJD_OK;
+    return !client->query.answer ? error->status : TRAJD_OK;
 }
 
+/* The caller frees *answer, which ends with a 0 byte that *size_bytes does not count. */
 static enum trajd_status run_query(struct trajd_client *client,
-                                   const struct trajd_wire_message *query, uint32_t timeout_ms,
-                                   char **json, struct trajd_error *error)
+                                   const struct trajd_wire_message *query, const char *call,
+                                   uint32_t timeout_ms, char **answer, size_t *size_bytes,
+                                   struct trajd_error *error)
 {
-    const uint32_t wait_ms = timeout_ms > 0 ? timeout_ms : ANSWER_TIMEOUT_MS;
-    const uint64_t deadline_ns = trajd_client_deadline_ns(wait_ms);
-    client->query.request = ++client->session.last_request;
-    client->query.is_answered = false;
+    client->query = (struct trajd_client_query){0};
     trajd_session_begin_call(client);
-    enum trajd_status status = await_answer(client, query, deadline_ns, error);
-    *json = client->query.json;
-    client->query.json = NULL;
-    client->query.request = 0;
+    enum trajd_status status = await_answer(client, query, call, timeout_ms, error);
+    if (status)
+        free(client->query.answer);
+    *answer = !status ? client->query.answer : NULL;
+    *size_bytes = !status ? client->query.size_bytes : 0;
+    client->query = (struct trajd_client_query){0};
     return status;
 }
 
@@ -72,13 +92,15 @@ enum trajd_status trajd_client_status(struct trajd_client *client, uint32_t time
 {
     const struct trajd_wire_message query = {.op = TRAJD_WIRE_STATUS};
     struct trajd_error own;
+    size_t size_bytes;
     error = error ? error : &own;
     *json = NULL;
     enum trajd_status status = trajd_client_check_process(client, error);
     if (status)
         return status;
     pthread_mutex_lock(&client->io_lock);
-    status = run_query(client, &query, timeout_ms, json, error);
+    status = run_query(client, &query, "status", timeout_ms > 0 ? timeout_ms : ANSWER_TIMEOUT_MS,
+                       json, &size_bytes, error);
     pthread_mutex_unlock(&client->io_lock);
     return status;
 }
@@ -114,6 +136,7 @@ enum trajd_status trajd_client_ask(struct trajd_client *client, const struct tra
                                                        .count = query->count,
                                                        .pass = query->pass}};
     struct trajd_error own;
+    size_t size_bytes;
     error = error ? error : &own;
     *json = NULL;
     enum trajd_status status = trajd_client_check_process(client, error);
@@ -122,7 +145,33 @@ enum trajd_status trajd_client_ask(struct trajd_client *client, const struct tra
     pthread_mutex_lock(&client->io_lock);
     status = check_question(client, query, error);
     if (!status)
-        status = run_query(client, &message, timeout_ms, json, error);
+        status = run_query(client, &message, "ask", timeout_ms > 0 ? timeout_ms : ANSWER_TIMEOUT_MS,
+                           json, &size_bytes, error);
     pthread_mutex_unlock(&client->io_lock);
+    return status;
+}
+
+enum trajd_status trajd_client_checkpoint(struct trajd_client *client, uint32_t timeout_ms,
+                                          void **token, size_t *size_bytes,
+                                          struct trajd_error *error)
+{
+    const struct trajd_wire_message query = {.op = TRAJD_WIRE_CHECKPOINT};
+    struct trajd_error own;
+    char *answer = NULL;
+    error = error ? error : &own;
+    *token = NULL;
+    *size_bytes = 0;
+    enum trajd_status status = trajd_client_check_process(client, error);
+    if (status)
+        return status;
+    pthread_mutex_lock(&client->io_lock);
+    if (client->session.phase != TRAJD_PHASE_FAILED && !client->feed.is_granted)
+        status = trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "checkpoint: open a feed first");
+    else
+        status = run_query(client, &query, "checkpoint",
+                           timeout_ms > 0 ? timeout_ms : CHECKPOINT_TIMEOUT_MS, &answer, size_bytes,
+                           error);
+    pthread_mutex_unlock(&client->io_lock);
+    *token = answer;
     return status;
 }

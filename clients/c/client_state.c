@@ -113,7 +113,7 @@ static void free_client(struct trajd_client *client)
     free(client->name);
     free(client->session.frame);
     free(client->session.tensors);
-    free(client->query.json);
+    free(client->query.answer);
     free(client);
 }
 

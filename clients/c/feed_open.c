@@ -157,9 +157,10 @@ static enum trajd_status prepare_open(struct trajd_client *client, struct trajd_
     return TRAJD_OK;
 }
 
-static enum trajd_status await_opened(struct trajd_client *client, uint64_t deadline_ns,
+static enum trajd_status await_opened(struct trajd_client *client, uint32_t timeout_ms,
                                       struct trajd_error *error)
 {
+    uint64_t deadline_ns = trajd_client_deadline_ns(timeout_ms);
     while (client->session.phase != TRAJD_PHASE_OPEN &&
            client->session.phase != TRAJD_PHASE_FAILED && !client->open.is_refused) {
         const uint64_t now_ns = trajd_client_now_ns();
@@ -172,13 +173,12 @@ static enum trajd_status await_opened(struct trajd_client *client, uint64_t dead
                                         ? TRAJD_PHASE_READY
                                         : client->session.phase;
             client->open.request = 0;
-            if (client->session.failure.status == TRAJD_ERR_BUSY) {
+            if (client->session.failure.status == TRAJD_ERR_BUSY &&
+                client->session.phase == TRAJD_PHASE_READY) {
                 *error = client->session.failure;
                 return TRAJD_ERR_BUSY;
             }
-            return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0,
-                                   "open: the daemon at %s did not answer in time",
-                                   client->endpoint);
+            return trajd_session_time_out(client, "open", timeout_ms, error);
         }
         trajd_session_wait(client, deadline_ns);
     }
@@ -205,10 +205,8 @@ enum trajd_status trajd_client_open(struct trajd_client *client,
     if (!status)
         status = store_terms(client, options, error);
     if (!status)
-        status = await_opened(client,
-                              trajd_client_deadline_ns(options->timeout_ms > 0 ? options->timeout_ms
-                                                                               : OPEN_TIMEOUT_MS),
-                              error);
+        status = await_opened(
+            client, options->timeout_ms > 0 ? options->timeout_ms : OPEN_TIMEOUT_MS, error);
     pthread_mutex_unlock(&client->io_lock);
     return status;
 }

@@ -24,7 +24,11 @@
  *
  * Lost daemons. A local daemon's death is noticed at once. A remote daemon counts as gone when it
  * could not be reached for as long as it waits for silent workers (worker_timeout in its
- * configuration, 10 s by default); a shorter interruption has no effect.
+ * configuration, 10 s by default); a shorter interruption has no effect. With `reconnect`, open,
+ * status, ask and checkpoint survive the death: libtrajd sends the request again when the daemon is
+ * back, and the feed is open again where the request is about it. The message of a
+ * TRAJD_ERR_TIMEOUT says whether the daemon was gone or did not answer. Without `reconnect` these
+ * calls return TRAJD_ERR_CLOSED at once.
  *
  * Threads. One thread at a time may call connect, open, feed_info, next, status, ask, checkpoint,
  * is_connected, poll_fd and close. Any thread may call gpu_uuid and ring_drop. Any thread may call
@@ -73,7 +77,7 @@ struct trajd_connect_options {
     const char *client_name; /* shown by trajctl status; NULL: the name of the program */
     uint32_t timeout_ms;     /* how long connect waits for a daemon; 0: 10,000 */
     /* true: after the daemon's death next() waits for its return, and goes on with the next batch;
-     * false: next() returns TRAJD_ERR_CLOSED */
+     * the other calls wait for it, too, within their timeout_ms. false: TRAJD_ERR_CLOSED */
     bool reconnect;
     /* true: next() does not count the previous batch as worked on; only trajd_batch_done and
      * trajd_batch_release do */
@@ -282,9 +286,9 @@ struct trajd_question {
     uint64_t pass;    /* of "explain": the pass over the dataset for which goals are drawn */
 };
 /* Sends a question and waits for the answer, a JSON document. The caller frees *json with free().
- * timeout_ms 0: 10,000. With `reconnect` it waits for the return of a daemon that is gone.
- * TRAJD_ERR_ARGUMENT: no such question, or no feed is open; TRAJD_ERR_NOT_FOUND: no such window,
- * name or feed; TRAJD_ERR_BUSY: too many questions of other workers wait, try again. */
+ * timeout_ms 0: 10,000. TRAJD_ERR_ARGUMENT: no such question, or no feed is open;
+ * TRAJD_ERR_NOT_FOUND: no such window, name or feed; TRAJD_ERR_BUSY: too many questions of other
+ * workers wait, try again. */
 enum trajd_status trajd_client_ask(struct trajd_client *client,
                                    const struct trajd_question *question, uint32_t timeout_ms,
                                    char **json, struct trajd_error *error);

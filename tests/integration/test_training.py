@@ -10,6 +10,7 @@ import tempfile
 
 import pytest
 
+from daemons import private_daemons
 from paths import BUILD, PROGRAM, RECORDINGS, ROOT
 from pythons import find_python
 from waiting import wait_for
@@ -55,21 +56,9 @@ feeds:
 def folder():
     with tempfile.TemporaryDirectory(prefix="trajd") as name:  # the path of a socket must be short
         yield pathlib.Path(name)
-        for pid in daemons(name):
+        for pid in private_daemons(name):
             os.kill(pid, signal.SIGTERM)
-        wait_for(lambda: not daemons(name), 60, "the end of private daemons")
-
-
-def daemons(folder):
-    found = []
-    for process in pathlib.Path("/proc").glob("[0-9]*"):
-        try:
-            words = (process / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if f"runtime={folder}/".encode() in words:
-            found.append(int(process.name))
-    return found
+        wait_for(lambda: not private_daemons(name), 60, "the end of private daemons")
 
 
 class Training:
@@ -100,7 +89,7 @@ class Training:
         fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         lines = [process.stdout.readline().strip() for _ in range(count)]
         if with_daemon:
-            for pid in daemons(self.folder):
+            for pid in private_daemons(self.folder):
                 os.kill(pid, signal.SIGKILL)
         process.kill()
         assert process.wait(60) == -signal.SIGKILL

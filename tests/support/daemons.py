@@ -24,6 +24,17 @@ def smallest_config(path, batch=8):
     return f"datasets: {{demo: {{path: {path}, layout: demo}}}}\nfeeds: {{train: {smallest(batch=batch)}}}\n"
 
 
+def private_daemons(folder):
+    """Returns the process numbers of the private daemons whose folders lie in `folder`, without those that have ended."""
+    found = []
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # the process has ended
+            is_daemons = f"runtime={folder}/".encode() in (process / "cmdline").read_bytes()
+            if is_daemons and (process / "stat").read_text().rsplit(")", 1)[1].split()[0] != "Z":
+                found.append(int(process.name))
+    return found
+
+
 class Daemon:
     """A trajd process with its folder. `config` is YAML without version, runtime, state and cache, which are added."""
 

@@ -171,6 +171,18 @@ bool trajd_session_is_cancelled(const struct trajd_client *client)
     return client->cancel.is_requested;
 }
 
+enum trajd_status trajd_session_time_out(const struct trajd_client *client, const char *call,
+                                         uint32_t timeout_ms, struct trajd_error *error)
+{
+    const char *awaited = "did not answer";
+    if (!trajd_link_is_attached(&client->link) || client->session.phase < TRAJD_PHASE_READY)
+        awaited = "is gone and did not return";
+    else if (client->feed.is_granted && client->feed.id == 0)
+        awaited = "has returned, but did not open the feed again";
+    return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0, "%s: the daemon at %s %s within %u ms",
+                           call, client->endpoint, awaited, timeout_ms);
+}
+
 /* Calls the user's callback. In Python it needs the interpreter's lock, so it is called every 50 ms
  * at most, but at once after a signal. */
 static void check_for_cancellation(struct trajd_client *client, bool signalled)

@@ -107,5 +107,8 @@ void trajd_session_wait(struct trajd_client *client, uint64_t deadline_ns);
 void trajd_session_begin_call(struct trajd_client *client);
 /* True once the user's callback has ended this call. */
 bool trajd_session_is_cancelled(const struct trajd_client *client);
+/* Fails with TRAJD_ERR_TIMEOUT. The message names `call` and what it has waited for. */
+enum trajd_status trajd_session_time_out(const struct trajd_client *client, const char *call,
+                                         uint32_t timeout_ms, struct trajd_error *error);
 
 #endif

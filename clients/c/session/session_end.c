@@ -64,6 +64,8 @@ void trajd_session_end(struct trajd_client *client)
         trajd_session_clear_batches(client);
     clear_rings(client);
     trajd_link_detach(&client->link);
+    client->query.request = 0;
+    client->feed.id = 0;
     client->session.received_sequence = 0;
     client->session.is_resuming = client->session.is_ending = false;
     client->open.is_fresh = client->open.is_fresh && !client->feed.is_granted;

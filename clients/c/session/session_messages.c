@@ -14,6 +14,7 @@ static void handle_welcome(struct trajd_client *client, const struct trajd_wire_
 {
     if (client->session.is_resuming && welcome->resumed) {
         client->session.is_resuming = false;
+        client->query.request = 0; /* it may be lost with the connection */
         trajd_carried_report_done(client);
         trajd_session_resend_open(client);
         return;
@@ -85,23 +86,27 @@ static bool is_of_previous_feed(const struct trajd_client *client,
             message->status == TRAJD_ERR_TIMEOUT);
 }
 
-static void fail_checkpoint(struct trajd_client *client, const struct trajd_error *error)
+static bool is_awaited(const struct trajd_client *client, uint64_t request)
 {
-    if (client->checkpoint.is_answered)
+    return request != 0 && request == client->query.request && !client->query.is_answered;
+}
+
+/* A daemon that ends may have closed the feed before it reads a query about it. With `reconnect`
+ * the next daemon answers. */
+static void fail_query(struct trajd_client *client, const struct trajd_error *error)
+{
+    if (client->session.is_ending && client->reconnect)
         return;
-    client->checkpoint.error = *error;
-    client->checkpoint.is_answered = true;
+    client->query.error = *error;
+    client->query.is_answered = true;
 }
 
 static void handle_error(struct trajd_client *client, const struct trajd_wire_error *message)
 {
     struct trajd_error error = {.status = message->status};
     trajd_wire_text_copy(message->message, error.message, sizeof error.message);
-    if (message->request != 0 && message->request == client->query.request) {
-        client->query.error = error;
-        client->query.is_answered = true;
-    } else if (message->request != 0 && message->request == client->checkpoint.request) {
-        fail_checkpoint(client, &error);
+    if (is_awaited(client, message->request)) {
+        fail_query(client, &error);
     } else if (message->request != 0 && message->request == client->open.request) {
         handle_open_error(client, &error, message->wait_ms);
     } else if (is_of_previous_feed(client, message)) {
@@ -120,6 +125,7 @@ static void handle_error(struct trajd_client *client, const struct trajd_wire_er
          * readable */
         trajd_session_clear_batches(client);
         client->feed.mapping = NULL;
+        client->query.request = 0; /* if it is about this feed, its answer would be an error */
         client->open.is_fresh = false;
         trajd_session_fall_back_to_host(client, &error);
     } else if (message->request == 0 && error.status == TRAJD_ERR_CLOSED &&
@@ -135,31 +141,20 @@ static void handle_error(struct trajd_client *client, const struct trajd_wire_er
 
 /* ---- the rest ---- */
 
-static void handle_state(struct trajd_client *client, const struct trajd_wire_state *state)
+static void handle_answer(struct trajd_client *client, uint64_t request, const void *data,
+                          size_t size_bytes)
 {
-    if (state->request != client->query.request || client->query.is_answered)
+    struct trajd_client_query *query = &client->query;
+    if (!is_awaited(client, request))
         return;
-    client->query.json = strndup(state->status.data ? state->status.data : "", state->status.size);
-    if (!client->query.json)
-        trajd_error_set(&client->query.error, TRAJD_ERR_MEMORY, 0,
+    query->is_answered = true;
+    query->size_bytes = size_bytes;
+    query->answer = calloc(1, size_bytes + 1);
+    if (!query->answer)
+        trajd_error_set(&query->error, TRAJD_ERR_MEMORY, 0,
                         "out of memory for the daemon's answer");
-    client->query.is_answered = true;
-}
-
-static void handle_checkpointed(struct trajd_client *client,
-                                const struct trajd_wire_checkpointed *checkpointed)
-{
-    struct trajd_checkpoint *checkpoint = &client->checkpoint;
-    if (checkpointed->request != checkpoint->request || checkpoint->is_answered)
-        return;
-    checkpoint->is_answered = true;
-    checkpoint->size_bytes = checkpointed->token.size;
-    /* an empty token is not NULL either */
-    checkpoint->token = malloc(checkpointed->token.size + 1u);
-    if (checkpoint->token)
-        memcpy(checkpoint->token, checkpointed->token.data, checkpointed->token.size);
-    else
-        trajd_error_set(&checkpoint->error, TRAJD_ERR_MEMORY, 0, "checkpoint: out of memory");
+    else if (size_bytes > 0)
+        memcpy(query->answer, data, size_bytes);
 }
 
 static void handle_goaway(struct trajd_client *client)
@@ -197,7 +192,9 @@ void trajd_session_handle(struct trajd_client *client, const void *frame, size_t
     else if (message.op == TRAJD_WIRE_GOAWAY)
         handle_goaway(client);
     else if (message.op == TRAJD_WIRE_STATE)
-        handle_state(client, &message.state);
+        handle_answer(client, message.state.request, message.state.status.data,
+                      message.state.status.size);
     else if (message.op == TRAJD_WIRE_CHECKPOINTED)
-        handle_checkpointed(client, &message.checkpointed);
+        handle_answer(client, message.checkpointed.request, message.checkpointed.token.data,
+                      message.checkpointed.token.size);
 }

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import logging
 import operator
@@ -10,7 +11,7 @@ import time
 import warnings
 import weakref
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, SupportsIndex, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, SupportsIndex, Tuple, TypeVar
 
 from . import _core, arrays, episodes, figures, job, left_out, metrics, styles
 from .batch import Arrays, Batch, Explanation, Layout
@@ -23,12 +24,16 @@ from .state import (Norm, Pictures, State, check_norm, fetch_pictures, frontier,
                     warn_of_pictures)
 
 log = logging.getLogger("trajd")
+_T = TypeVar("_T")
 
 _ASK_AGAIN_S = 1.0
 _WARNING_AFTER_S = 10.0         # without a batch
 _CONNECT_WARNING_AFTER_S = 2.0  # without a daemon
 _CLOSING_MS = 1000
 _FOR_EVER_MS = 24 * 3600 * 1000
+# How long the first try of a request waits without timeout=, and each one after the warning. An OPEN is repeated each
+# minute, because one that other workers hold up for so long is to fail as Busy.
+_ANSWER_MS, _OPEN_MS = (10000, _FOR_EVER_MS), (60000, 60000)
 _UNFINISHED, _RATHER_UNFINISHED = 1, 2  # enum trajd_unfinished
 
 
@@ -228,7 +233,7 @@ class Feed:
             self._stage.done()
         elif last is not None and not last.core.released:
             last.core.done()
-        return self._client.checkpoint(self._timeout_ms())
+        return self._request(self._client.checkpoint, _ANSWER_MS)
 
     def _token_for(self, epoch: int) -> Optional[bytes]:
         return self._token[1] if self._token[0] == epoch else None
@@ -249,8 +254,19 @@ class Feed:
 
     # ---- the daemon ----
 
-    def _timeout_ms(self) -> int:
-        return 0 if self._settings.timeout is None else max(1, int(self._settings.timeout * 1000))
+    def _request(self, send: Callable[[int], _T], tries_ms: Tuple[int, int]) -> _T:
+        """Sends a request by send(timeout_ms) and returns the answer. libtrajd sends it again if the daemon dies.
+
+        Without timeout= it waits for the daemon as long as iteration does, and logs a warning after the first try."""
+        if self._settings.timeout is not None:
+            return send(max(1, int(self._settings.timeout * 1000)))
+        try:
+            return send(tries_ms[0])
+        except Timeout as error:
+            log.warning("feed %s: %s: waiting until it does (timeout=SECONDS limits the wait)", self._settings.title, error)
+        while True:
+            with contextlib.suppress(Timeout):
+                return send(tries_ms[1])
 
     def _open(self, epoch: int, position: int) -> None:
         if self._opened_at == (epoch, position):
@@ -260,12 +276,14 @@ class Feed:
         self._running = None
         remaining = self._stage.leave() if self._stage is not None else []
         token = self._token_for(epoch)
-        opened = self._client.open(feed=settings.feed, spec=settings.spec, job=settings.job, shard=settings.shard,
-                                 rank=settings.topology.rank, world=settings.topology.world_size,
-                                 local_ranks=settings.topology.local_ranks, credit=settings.credit, epoch=epoch,
-                                 next=position if token is None else 0, resume=token, timeout_ms=self._timeout_ms(),
-                                 gpu=getattr(self._stage, "uuid", None), gpu_ranks=self._find_gpu_ranks(),
-                                 unfinished=_RATHER_UNFINISHED if settings.finishes else _UNFINISHED)
+        gpu_ranks = self._find_gpu_ranks()
+        opened = self._request(lambda timeout_ms: self._client.open(
+            feed=settings.feed, spec=settings.spec, job=settings.job, shard=settings.shard,
+            rank=settings.topology.rank, world=settings.topology.world_size,
+            local_ranks=settings.topology.local_ranks, credit=settings.credit, epoch=epoch,
+            next=position if token is None else 0, resume=token, timeout_ms=timeout_ms,
+            gpu=getattr(self._stage, "uuid", None), gpu_ranks=gpu_ranks,
+            unfinished=_RATHER_UNFINISHED if settings.finishes else _UNFINISHED), _OPEN_MS)
         remaining.clear()
         info = FeedInfo(**opened)
         self._norm = self._find_norm(info.norm_digest)
@@ -292,13 +310,12 @@ class Feed:
             return self._norm
         if digest <= 1:
             return Norm(digest, {}) if digest else None
-        answer = json.loads(self._client.ask("statistics", timeout_ms=self._timeout_ms()))
-        return norm_of(digest, answer["outputs"])
+        return norm_of(digest, json.loads(self._query("statistics"))["outputs"])
 
     def _notice_pictures(self, before: Optional[Pictures], timeout_ms: Optional[int] = None) -> None:
         """Asks how the open feed makes its pictures. Warns if that differs from `before`."""
-        limit = self._timeout_ms() if timeout_ms is None else timeout_ms
-        self._pictures = fetch_pictures(lambda what, first: self._client.ask(what, first=first, timeout_ms=limit))
+        ask = self._query if timeout_ms is None else functools.partial(self._client.ask, timeout_ms=timeout_ms)
+        self._pictures = fetch_pictures(lambda what, first: ask(what, first=first))
         warn_of_pictures(before, self._pictures, self._settings.title)
 
     def _check_session(self, core: "_core.Batch") -> None:
@@ -329,7 +346,11 @@ class Feed:
     def _ask(self, what: str, **details: Any) -> str:
         if self._info is None:
             self._open(self._epoch, self._position)
-        return self._client.ask(what, timeout_ms=self._timeout_ms(), **details)
+        return self._query(what, **details)
+
+    def _query(self, what: str, **details: Any) -> str:
+        """Asks the open feed."""
+        return self._request(lambda timeout_ms: self._client.ask(what, timeout_ms=timeout_ms, **details), _ANSWER_MS)
 
     def _texts_of(self, name: str) -> "Dict[episodes.Place, Optional[str]]":
         if name not in self._texts:
@@ -377,7 +398,7 @@ class Feed:
 
     def status(self) -> Dict[str, Any]:
         """Returns the daemon's status: feeds, workers, rates, and what each feed waits for."""
-        status: Dict[str, Any] = json.loads(self._client.status(self._timeout_ms()))
+        status: Dict[str, Any] = json.loads(self._request(self._client.status, _ANSWER_MS))
         return status
 
     def metrics(self) -> Dict[str, float]:

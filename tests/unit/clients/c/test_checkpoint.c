@@ -1,11 +1,12 @@
 /* Checkpoints without a daemon: the replies, and the calls that cannot get one. The user's callback
- * plays the daemon: it passes frames to the client during the wait. */
+ * plays the daemon: it passes frames to the client during the wait, dies and returns. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -14,6 +15,7 @@
 #include "tests/unit/clients/c/bare_client.h"
 
 static struct trajd_client *client;
+static int connection[2]; /* to fd.sock: the client's end and the daemon's */
 
 struct script {
     const char *token, *second_token; /* NULL: not sent */
@@ -21,6 +23,7 @@ struct script {
     uint64_t request_offset;  /* added to the request's number */
     enum trajd_status status; /* of an ERROR; TRAJD_OK: none is sent */
     bool cancels;
+    bool dies, returns; /* before it replies */
     uint32_t call_count;
 };
 
@@ -39,11 +42,49 @@ static void pass_token(uint64_t request, const char *token, size_t size)
         .checkpointed = {.request = request, .token = {token, (uint32_t)size}}});
 }
 
+/* A session with an open feed, as a daemon has given it. */
+static void attach(uint32_t feed_id)
+{
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, connection), 0);
+    client->link.fd = connection[0];
+    client->session.phase = TRAJD_PHASE_OPEN;
+    client->feed.is_granted = true;
+    client->feed.id = feed_id;
+}
+
+static void detach(void)
+{
+    close(connection[0]);
+    close(connection[1]);
+}
+
+/* Plays the death of the daemon, and at the next call the return, with the feed under another
+ * number. Returns true while there is no daemon that could reply. */
+static bool is_gone(struct script *script)
+{
+    if (script->dies) {
+        assert_int_equal(client->query.request, client->session.last_request);
+        shutdown(connection[1], SHUT_RDWR);
+        script->dies = false;
+        return true;
+    }
+    if (client->session.phase != TRAJD_PHASE_DOWN && client->session.phase != TRAJD_PHASE_HELLO)
+        return false;
+    assert_int_equal(client->query.request, 0);
+    if (script->returns) {
+        detach();
+        attach(2);
+    }
+    return true;
+}
+
 static bool play(void *context)
 {
     struct script *script = context;
-    const uint64_t request = client->checkpoint.request + script->request_offset;
     script->call_count++;
+    if (is_gone(script))
+        return false;
+    const uint64_t request = client->query.request + script->request_offset;
     if (script->status)
         pass(&(struct trajd_wire_message){.op = TRAJD_WIRE_ERROR,
                                           .error = {.request = request,
@@ -68,14 +109,14 @@ static int open_client(void **state)
 {
     (void)state;
     client = bare_client_create();
-    client->session.phase = TRAJD_PHASE_OPEN;
-    client->feed.is_granted = true;
+    attach(1);
     return 0;
 }
 
 static int close_client(void **state)
 {
     (void)state;
+    detach();
     trajd_link_destroy(&client->link);
     trajd_client_drop(client);
     return 0;
@@ -92,7 +133,7 @@ static void test_the_caller_owns_the_token(void **state)
     assert_int_equal(size_bytes, 3);
     assert_memory_equal(token, "a\0b", 3);
     free(token);
-    assert_int_equal(client->checkpoint.request, 0);
+    assert_int_equal(client->query.request, 0);
     assert_int_equal(fetch(&script, 60000, &token, &size_bytes, &error), TRAJD_OK); /* again */
     free(token);
 }
@@ -146,7 +187,55 @@ static void test_replies_to_other_requests_are_ignored(void **state)
     assert_true(script.call_count > 0);
     assert_null(token);
     pass_token(client->session.last_request, "late", 4); /* after the end of the call */
-    assert_null(client->checkpoint.token);
+    assert_null(client->query.answer);
+}
+
+static void test_the_daemon_dies_and_returns(void **state)
+{
+    (void)state;
+    void *token;
+    size_t size_bytes;
+    struct script script = {.token = "next", .token_size = 4, .dies = true, .returns = true};
+    client->reconnect = true;
+    assert_int_equal(fetch(&script, 60000, &token, &size_bytes, NULL), TRAJD_OK);
+    assert_memory_equal(token, "next", 4);
+    free(token);
+    assert_int_equal(client->session.last_request, 2);
+}
+
+static void test_the_daemon_dies_for_good(void **state)
+{
+    (void)state;
+    void *token;
+    size_t size_bytes;
+    struct trajd_error error;
+    struct script script = {.dies = true};
+    client->reconnect = true;
+    assert_int_equal(fetch(&script, 200, &token, &size_bytes, &error), TRAJD_ERR_TIMEOUT);
+    assert_string_equal(error.message,
+                        "checkpoint: the daemon at /nonexistent/trajd is gone and did "
+                        "not return within 200 ms");
+    client->reconnect = false;
+    client->session.was_ready = true;
+    detach();
+    attach(1);
+    script.dies = true;
+    assert_int_equal(fetch(&script, 60000, &token, &size_bytes, &error), TRAJD_ERR_CLOSED);
+    assert_string_equal(error.message, "the daemon at /nonexistent/trajd ended");
+}
+
+/* The daemon is back, and waits for something before it opens the feed: the message says so. */
+static void test_the_feed_does_not_return(void **state)
+{
+    (void)state;
+    void *token;
+    size_t size_bytes;
+    struct trajd_error error;
+    client->session.phase = TRAJD_PHASE_OPENING;
+    client->feed.id = 0;
+    assert_int_equal(fetch(NULL, 100, &token, &size_bytes, &error), TRAJD_ERR_TIMEOUT);
+    assert_non_null(strstr(error.message, "did not open the feed again within 100 ms"));
+    assert_int_equal(client->session.last_request, 0);
 }
 
 static void test_the_user_ends_the_wait(void **state)
@@ -192,6 +281,9 @@ int main(void)
         TEST(test_only_the_first_reply_counts),
         TEST(test_an_error_is_passed_on),
         TEST(test_replies_to_other_requests_are_ignored),
+        TEST(test_the_daemon_dies_and_returns),
+        TEST(test_the_daemon_dies_for_good),
+        TEST(test_the_feed_does_not_return),
         TEST(test_the_user_ends_the_wait),
         TEST(test_calls_that_are_refused_at_once),
     };

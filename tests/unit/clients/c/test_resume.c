@@ -231,11 +231,48 @@ static void test_an_open_survives_a_cut(void **state)
     trajd_client_close(&client);
 }
 
+/* Returns how many windows are DONE in a token: see daemon/feed/checkpoint_token.h. */
+static uint64_t windows_in_token(struct trajd_client *client)
+{
+    struct trajd_error error;
+    uint64_t words[64];
+    size_t size_bytes;
+    void *token;
+    if (trajd_client_checkpoint(client, 60000, &token, &size_bytes, &error))
+        fail_msg("%s", error.message);
+    assert_in_range(size_bytes, 11 * sizeof words[0], sizeof words);
+    memcpy(words, token, size_bytes);
+    free(token);
+    return words[7] * (words[8] - words[9]);
+}
+
+/* Cuts the connection before a query, whose message or answer may be lost. It is asked again, and the
+ * token knows of the DONEs that were lost, too. */
+static void test_queries_survive_cuts(void **state)
+{
+    (void)state;
+    struct trajd_client *client = connect_client();
+    struct trajd_batch *batch;
+    struct trajd_error error;
+    open_epoch(client, 0, 4);
+    for (uint64_t done = BATCH; done <= 3 * BATCH; done += BATCH) {
+        assert_int_equal(trajd_client_next(client, 60000, &batch, &error), TRAJD_OK);
+        trajd_batch_done(batch);
+        cut_now();
+        assert_int_equal(windows_in_token(client), done);
+        cut_now();
+        assert_int_equal(number_in_status(client, "windows_done"), done);
+        trajd_batch_release(&batch);
+    }
+    trajd_client_close(&client);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_an_epoch_survives_cuts, start, stop),
         cmocka_unit_test_setup_teardown(test_an_open_survives_a_cut, start, stop),
+        cmocka_unit_test_setup_teardown(test_queries_survive_cuts, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,7 +34,6 @@ static int close_client(void **state)
 {
     (void)state;
     trajd_link_destroy(&client->link);
-    free(client->checkpoint.token);
     trajd_client_drop(client);
     return 0;
 }
@@ -221,30 +220,50 @@ static void test_queries_and_checkpoints(void **state)
     reply.state.request = 5;
     handle(&reply);
     assert_true(client->query.is_answered);
-    assert_string_equal(client->query.json, "{}");
+    assert_string_equal(client->query.answer, "{}");
     reply.state.status = trajd_wire_text("{1}");
     handle(&reply); /* a second reply */
-    assert_string_equal(client->query.json, "{}");
-    client->query.request = 6;
-    client->query.is_answered = false;
+    assert_string_equal(client->query.answer, "{}");
+    free(client->query.answer);
+    client->query = (struct trajd_client_query){.request = 6};
     handle_error(6, TRAJD_ERR_IO, 0);
     assert_true(client->query.is_answered);
     assert_int_equal(client->query.error.status, TRAJD_ERR_IO);
 
-    client->checkpoint.request = 7;
-    handle_error(7, TRAJD_ERR_BUSY, 0);
-    assert_true(client->checkpoint.is_answered);
-    assert_int_equal(client->checkpoint.error.status, TRAJD_ERR_BUSY);
-    handle_error(7, TRAJD_ERR_IO, 0);
-    assert_int_equal(client->checkpoint.error.status, TRAJD_ERR_BUSY);
-    client->checkpoint.is_answered = false;
+    handle_error(6, TRAJD_ERR_BUSY, 0);
+    assert_int_equal(client->query.error.status, TRAJD_ERR_IO);
+    client->query = (struct trajd_client_query){.request = 7};
     reply = (struct trajd_wire_message){TRAJD_WIRE_CHECKPOINTED,
                                         {.checkpointed = {7, {(const uint8_t *)"token", 5}}}};
     handle(&reply);
-    assert_true(client->checkpoint.is_answered);
-    assert_int_equal(client->checkpoint.size_bytes, 5);
-    assert_memory_equal(client->checkpoint.token, "token", 5);
+    assert_true(client->query.is_answered);
+    assert_int_equal(client->query.size_bytes, 5);
+    assert_memory_equal(client->query.answer, "token", 6);
     assert_int_equal(client->session.phase, TRAJD_PHASE_OPEN);
+}
+
+/* An error of a daemon that ends is none of the next daemon, which gets the query once more. */
+static void test_a_query_of_a_lost_session_is_sent_again(void **state)
+{
+    const struct trajd_wire_message late = {
+        TRAJD_WIRE_STATE, {.state = {.request = 5, .status = trajd_wire_text("{}")}}};
+    (void)state;
+    client->reconnect = client->session.is_ending = true;
+    client->query.request = 5;
+    client->feed.id = 3;
+    handle_error(5, TRAJD_ERR_ARGUMENT, 0);
+    assert_false(client->query.is_answered);
+    assert_int_equal(client->query.request, 5);
+    trajd_session_end(client);
+    assert_int_equal(client->query.request, 0);
+    assert_int_equal(client->feed.id, 0);
+    client->session.is_resuming = true;
+    client->query.request = 6;
+    handle(&(struct trajd_wire_message){
+        TRAJD_WIRE_WELCOME, {.welcome = {.session = 12, .instance = 34, .resumed = true}}});
+    assert_int_equal(client->query.request, 0);
+    handle(&late);
+    assert_false(client->query.is_answered);
 }
 
 static void test_goaway(void **state)
@@ -414,6 +433,7 @@ int main(void)
         TEST(test_a_gpu_that_fails),
         TEST(test_a_feed_on_the_host_has_no_device),
         TEST(test_queries_and_checkpoints),
+        TEST(test_a_query_of_a_lost_session_is_sent_again),
         TEST(test_goaway),
         TEST(test_welcome),
         TEST(test_a_session_that_is_resumed),
