@@ -345,6 +345,27 @@ def test_a_daemon_that_dies_under_a_feed_is_started_again_and_nothing_repeats_or
     assert err.count("private daemon") == 3
 
 
+def test_a_daemon_that_is_killed_while_it_starts_is_started_again(node):
+    status, out, err = node.run(f"""
+        import trajd
+        from trajd import daemon_watcher
+        daemon_watcher.CHECK_INTERVAL_S = 0.05
+        feed = trajd.open({str(node.config)!r}, feed="train", timeout=60)
+        epoch = feed.epoch(0)
+        next(epoch)
+        start = launch._start
+        def start_and_kill(*arguments):
+            launch._start = start
+            process = start(*arguments)
+            process.kill()
+            return process
+        launch._start = start_and_kill
+        launch._started[-1].kill()
+        print(1 + sum(1 for _ in epoch) == len(feed))""")
+    assert status == 0 and out == "True\n", err
+    assert "did not start" in err and err.count("trajd: private daemon ") >= 3, err
+
+
 def test_a_daemon_that_has_read_an_edited_file_does_not_serve_the_original_one(node):
     original = node.config.read_text()
     job = node.begin(f"""

@@ -44,7 +44,6 @@ class Owner:
         before = wait_for(lambda: private_daemons(self.folder), what="a private daemon")
         os.kill(before[0], number)
         wait_for(lambda: [pid for pid in private_daemons(self.folder) if pid not in before], what="its return")
-        wait_for(lambda: "ready after" in (self.endpoint.parent / "log").read_text(), what="READY")
 
 
 class Killer(threading.Thread):

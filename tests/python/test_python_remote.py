@@ -43,3 +43,14 @@ def test_a_key_is_needed(daemon, demo_file, key_file):
         trajd.connect(endpoint, feed="train", timeout=0.5)
     with pytest.raises(trajd.ArgumentError, match="keygen"):
         trajd.connect("tcp://192.0.2.1:7878", feed="train", timeout=0.5)
+
+
+def test_a_state_survives_the_death_of_a_remote_daemon(daemon, demo_file, key_file):
+    """The worker notices late that the daemon is another one, and asks it again."""
+    one, endpoint = start(daemon, demo_file)
+    with trajd.connect(endpoint, feed="train", timeout=60, key_file=key_file) as feed:
+        next(feed.epoch(0))
+        one.config.write_text(one.config.read_text().replace("127.0.0.1:0", endpoint[len("tcp://"):]))
+        one.kill()
+        one.start()
+        assert feed.state_dict()["position"] == feed.info.global_batch

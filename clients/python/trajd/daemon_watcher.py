@@ -8,7 +8,7 @@ import weakref
 from typing import Any, Optional
 
 from .errors import Error
-from .launch import Private
+from .launch import Private, StartKilled
 
 CHECK_INTERVAL_S = 1.0  # between two checks whether the daemon is alive
 LONGEST_PAUSE_S = 60.0  # between two starts of a daemon that dies again and again
@@ -67,6 +67,9 @@ class DaemonWatcher:
                 if not is_stable:  # a daemon that dies again and again is started less and less often
                     pause = min(2 * pause, LONGEST_PAUSE_S)
                 self._private.ensure()
+                started_at = time.monotonic()
+            except StartKilled as error:
+                log.warning("%s", error)
                 started_at = time.monotonic()
             except (Error, OSError) as error:
                 log.error("the private daemon died and does not start again: %s", error)

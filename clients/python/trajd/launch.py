@@ -46,6 +46,10 @@ _started: List["subprocess.Popen[bytes]"] = []  # children of this process, kept
 _reported_copies: Set[str] = set()  # lines that this process has printed
 
 
+class StartKilled(LaunchError):
+    """A daemon ended while it started and reported no error, as after kill -9: it may start the next time."""
+
+
 class Target(NamedTuple):
     """An endpoint, and either the name of a feed there or a specification to send."""
 
@@ -415,6 +419,7 @@ def _errors_in(text: str) -> str:
 
 def _failure(source: _Source, place: pathlib.Path, status: Optional[int] = None) -> LaunchError:
     ended = "" if status is None else f" (killed by signal {-status})" if status < 0 else f" (status {status})"
-    errors = _errors_in("\n".join(_tail(place))) or "nothing"
-    return LaunchError(
+    tail = "\n".join(_tail(place))
+    errors = _errors_in(tail) or "nothing"
+    return (LaunchError if " error: " in tail else StartKilled)(
         f"the private daemon for {source.name} did not start{ended}. Its errors: {errors}\nIts log: {place / 'log'}")
