@@ -19,7 +19,8 @@ static bool receive_all(struct trajd_server *server, uint64_t now_ns)
     for (uint32_t i = 0; i < MESSAGES_A_TURN; i++) {
         if (!trajd_transport_receive(server->transport, &incoming))
             return true;
-        trajd_server_handle(server, &incoming, now_ns);
+        if (incoming.frame)
+            trajd_server_handle(server, &incoming, now_ns);
     }
     return false;
 }

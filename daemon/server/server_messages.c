@@ -267,7 +267,9 @@ void trajd_server_handle(struct trajd_server *server, const struct trajd_incomin
         reply_error(server, &incoming->route, 0, &error);
     } else if (status != TRAJD_ERR_DATA)
         reply_error(server, &incoming->route, request, &error);
-    else
+    else {
+        trajd_transport_blame(&incoming->route);
         /* relaxed: only a counter, which orders no other memory */
         __atomic_add_fetch(&server->dropped_frames, 1, __ATOMIC_RELAXED);
+    }
 }

@@ -1,5 +1,5 @@
 """Writes those corpora of fuzzers that follow from other files of the tree or from formats: wire, layout, config, journal, checkpoint,
-helper_frames, resample_messages, decode_frame, decode_reply, decode_job and image_prepare. The others were written by hand, or by make_record_corpus.py. To be run after a change of a
+helper_frames, resample_messages, decode_frame, decode_reply, decode_job, image_prepare and zmtp. The others were written by hand, or by make_record_corpus.py. To be run after a change of a
 format: build/venv/bin/python tests/tools/make_fuzz_corpus.py"""
 import fcntl
 import pathlib
@@ -10,6 +10,7 @@ import sys
 import msgpack
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import flood
 from hostile_pictures import jpeg, jpeg_of_many_scans, png, progressive
 from paths import ROOT
 from resample_client import ASKED, SEALS, block
@@ -229,7 +230,16 @@ def image_prepare():
     return made | {"depth": bytes([40, 50, 1, 2, 0, 0, 40, 50, 7, 60, 61, 0, 0, 60, 61, 0]) + noise}
 
 
-MAKERS = (wire, layout, config, journal, checkpoint, helper_frames, resample_messages, decode_frame, decode_reply, decode_job, image_prepare)
+def zmtp():
+    start = flood.GREETING + flood.READY
+    frames = b"".join(flood.frame(bytes(size), flags=more) for size in (0, 33, 300) for more in (1, 0))
+    ping = flood.frame(b"\x04PING\0\0", flags=4)
+    return {"frames": b"\x50" + start + frames + ping, "ready": b"\x45" + start + ping,
+            "identity": b"\x45" + flood.GREETING + flood.ready(b"one"), "subscribe": b"\x70" + start + flood.frame(b"\x09SUBSCRIBE", flags=4),
+            "long": b"\x6c" + start + struct.pack(">BQ", 2, 1 << 40)}
+
+
+MAKERS = (wire, layout, config, journal, checkpoint, helper_frames, resample_messages, decode_frame, decode_reply, decode_job, image_prepare, zmtp)
 
 
 def corpora():

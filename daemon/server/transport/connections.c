@@ -13,29 +13,22 @@
 #include <unistd.h>
 
 #include "daemon/base/clock.h"
+#include "daemon/server/transport/zmtp.h"
 
 #define MAX_DESCRIPTORS (1u << 20)
-#define LISTENERS 2u /* local, remote */
+enum { LOCAL, REMOTE, LISTENERS };
 
-/* The memory that libzmq 4.3.4 takes at most for unread bytes. A frame is 64 bytes, and an empty
- * one has 2 bytes on the wire. Each read gets a new buffer while a short frame lies in the last
- * one: 8 KiB, and a reference count of 40 bytes for each of the 249 shortest frames in it. */
-#define COST_OF_A_BYTE 32u
-#define COST_OF_A_READ 18432u
-
-/* What one connection may have sent and the server not received. libzmq stops reading at 256
- * complete messages. No worker sends many large ones at once. */
+/* What a connection may have sent and the server not received, as libzmq keeps it. A worker whose
+ * daemon does not answer sends a few KiB: an ACK for each of 64 batches, and an OPEN. */
 #define SESSION_FRAMES 8u /* of the largest size */
-#define SESSION_READS 1024u
-/* before a session: the handshake, and a HELLO of less than 5 KiB */
-#define NEWCOMER_READS 64u
-#define NEWCOMER_BYTES 8192u
-/* What a message may have beside its frame: its header, CURVE's box, and heartbeats before it. */
-#define OVERHEAD_BYTES 128u
+#define SESSION_MESSAGES 1024u
+#define NEWCOMER_BYTES 16384u /* before a session: a HELLO has less than 5 KiB */
+/* What ended connections may have left in libzmq's queues, before further ones are refused. */
+#define LEFT_BYTES (UINT64_C(8) << 20)
 
-/* What all connections may cost together. */
-#define BUDGET_BYTES (UINT64_C(32) << 20)
-#define SESSION_BUDGET_BYTES (UINT64_C(1) << 20) /* in addition, for each possible session */
+/* A worker on tcp sends a heartbeat in each second. CURVE hides that it is no message. */
+#define HEARTBEAT_BYTES 40u
+#define HEARTBEAT_NS (900 * UINT64_C(1000000))
 
 #define NEWCOMER_NS (2 * UINT64_C(1000000000)) /* the time to begin a session, where many wait */
 /* A peer that is cut connects again. While connections are cut, so many are accepted in each
@@ -43,15 +36,16 @@
 #define CUTS_NS UINT64_C(1000000000)
 #define TURN_NS UINT64_C(100000000)
 #define TURN_CONNECTIONS 10u
-#define WAIT_NS 1000000 /* when no descriptor is free */
 #define MAX_BLAMES 16u
+#define WAIT_NS 1000000 /* when no descriptor is free */
 
 /* The fields with the note "atomic" are accessed with relaxed order: each is a number of its own,
  * and a limit that is noticed one message later does no harm. */
 struct connection {
     uint64_t inode; /* atomic; of the socket. 0: the entry is free */
     uint64_t accepted_ns;
-    uint64_t received_bytes, consumed_bytes, reads, consumed_reads; /* atomic */
+    struct trajd_zmtp sent;      /* of the thread that reads */
+    uint64_t received, consumed; /* atomic; costs (zmtp.h) */
     uint32_t blames;
     uint8_t listener;
     bool has_session, is_cut; /* atomic */
@@ -63,7 +57,8 @@ static struct {
     uint32_t capacity, highest; /* descriptors: of the table, and seen so far plus 1 */
     uint32_t count[LISTENERS];  /* connections that were accepted and not seen to be closed */
     uint32_t max_count;         /* of each listener */
-    uint64_t max_bytes, budget_bytes;
+    uint64_t session_bytes, heartbeat_ns;
+    uint64_t left; /* atomic; cost of what ended connections had sent. 0 when all is received */
     uint64_t turn_ends_ns;
     uint32_t turn_count;
     uint64_t refused, cut, last_cut_ns; /* atomic */
@@ -100,10 +95,12 @@ bool trajd_connections_start(const struct trajd_connections_options *options)
     table.highest = 0;
     table.count[0] = table.count[1] = 0;
     table.turn_ends_ns = 0;
+    table.heartbeat_ns = 0;
+    STORE(table.left, 0);
     STORE(table.last_cut_ns, 0);
     table.max_count = count_limit(options->max_sessions);
-    table.max_bytes = SESSION_FRAMES * options->max_frame_bytes;
-    table.budget_bytes = BUDGET_BYTES + SESSION_BUDGET_BYTES * options->max_sessions;
+    table.session_bytes =
+        SESSION_FRAMES * options->max_frame_bytes + SESSION_MESSAGES * trajd_zmtp_cost(0);
     const bool good = table.list != NULL;
     pthread_mutex_unlock(&table.lock);
     return good;
@@ -132,42 +129,36 @@ static bool is_open(const struct connection *connection)
     return inode_of((int)(connection - table.list)) == LOAD(connection->inode);
 }
 
-static uint64_t pending_bytes(const struct connection *connection)
+static uint64_t pending(const struct connection *connection)
 {
-    const uint64_t consumed = LOAD(connection->consumed_bytes);
-    const uint64_t received = LOAD(connection->received_bytes);
+    const uint64_t consumed = LOAD(connection->consumed);
+    const uint64_t received = LOAD(connection->received);
     return received > consumed ? received - consumed : 0;
-}
-
-static uint64_t pending_reads(const struct connection *connection)
-{
-    const uint64_t consumed = LOAD(connection->consumed_reads), reads = LOAD(connection->reads);
-    return reads > consumed ? reads - consumed : 0;
 }
 
 static bool is_over_limit(const struct connection *connection)
 {
-    const bool has_session = LOAD(connection->has_session);
-    return LOAD(connection->is_cut) ||
-           pending_bytes(connection) > (has_session ? table.max_bytes : NEWCOMER_BYTES) ||
-           pending_reads(connection) > (has_session ? SESSION_READS : NEWCOMER_READS);
+    return pending(connection) >
+           (LOAD(connection->has_session) ? table.session_bytes : NEWCOMER_BYTES);
 }
 
-static uint64_t cost_of(const struct connection *connection)
+static void consume(struct connection *connection, size_t body_bytes)
 {
-    return pending_bytes(connection) * COST_OF_A_BYTE + pending_reads(connection) * COST_OF_A_READ;
+    const uint64_t received = LOAD(connection->received);
+    const uint64_t consumed = LOAD(connection->consumed) + trajd_zmtp_cost(body_bytes);
+    STORE(connection->consumed, consumed < received ? consumed : received);
 }
 
-void trajd_connections_consume(int descriptor, size_t size_bytes)
+void trajd_connections_consume(int descriptor, size_t body_bytes)
 {
     struct connection *connection = find(descriptor);
-    if (!connection)
-        return;
-    const uint64_t received = LOAD(connection->received_bytes), reads = LOAD(connection->reads);
-    const uint64_t bytes = LOAD(connection->consumed_bytes) + size_bytes + OVERHEAD_BYTES;
-    const uint64_t more = LOAD(connection->consumed_reads) + 1;
-    STORE(connection->consumed_bytes, bytes < received ? bytes : received);
-    STORE(connection->consumed_reads, bytes < received && more < reads ? more : reads);
+    if (connection)
+        consume(connection, body_bytes);
+}
+
+void trajd_connections_consume_all(void)
+{
+    STORE(table.left, 0);
 }
 
 void trajd_connections_set_session(int descriptor, bool has_session)
@@ -203,6 +194,8 @@ void trajd_connections_get_counters(struct trajd_connections_counters *counters)
 
 static void remove_entry(struct connection *connection)
 {
+    const uint64_t left = pending(connection);
+    ADD(table.left, left < table.session_bytes ? left : table.session_bytes);
     table.count[connection->listener]--;
     STORE(connection->inode, 0);
 }
@@ -223,31 +216,11 @@ static void cut(struct connection *connection)
     count_cut();
 }
 
-static uint64_t sum_costs(void)
-{
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < table.highest; i++)
-        if (LOAD(table.list[i].inode) != 0)
-            sum += cost_of(&table.list[i]);
-    return sum;
-}
-
 static void remove_closed(void)
 {
     for (uint32_t i = 0; i < table.highest; i++)
         if (LOAD(table.list[i].inode) != 0 && !is_open(&table.list[i]))
             remove_entry(&table.list[i]);
-}
-
-/* Cuts the connections that cost more than `most`. */
-static void cut_costly(bool with_session, uint64_t most)
-{
-    for (uint32_t i = 0; i < table.highest; i++) {
-        struct connection *connection = &table.list[i];
-        if (LOAD(connection->inode) != 0 && LOAD(connection->has_session) == with_session &&
-            cost_of(connection) > most)
-            cut(connection);
-    }
 }
 
 static void cut_idle_newcomers(uint32_t listener, uint64_t now_ns)
@@ -260,31 +233,45 @@ static void cut_idle_newcomers(uint32_t listener, uint64_t now_ns)
     }
 }
 
-void trajd_connections_blame(int descriptor)
+/* Takes a heartbeat of each remote connection for received. */
+static void consume_heartbeats(void)
+{
+    for (uint32_t i = 0; i < table.highest; i++)
+        if (LOAD(table.list[i].inode) != 0 && table.list[i].listener == REMOTE)
+            consume(&table.list[i], HEARTBEAT_BYTES);
+}
+
+static void blame(int descriptor, uint32_t count)
 {
     struct connection *connection = find(descriptor);
     pthread_mutex_lock(&table.lock);
-    if (connection && ++connection->blames > MAX_BLAMES)
+    if (connection && (connection->blames += count) > MAX_BLAMES)
         cut(connection);
     pthread_mutex_unlock(&table.lock);
+}
+
+void trajd_connections_blame(int descriptor)
+{
+    blame(descriptor, 1);
+}
+
+void trajd_connections_cut(int descriptor)
+{
+    blame(descriptor, MAX_BLAMES + 1);
 }
 
 void trajd_connections_watch(uint64_t now_ns)
 {
     pthread_mutex_lock(&table.lock);
-    const bool costly = sum_costs() > table.budget_bytes;
-    bool many = false;
-    for (uint32_t i = 0; i < LISTENERS; i++)
-        many = many || table.count[i] > table.max_count / 2;
-    if (costly || many)
+    if (table.count[LOCAL] > table.max_count / 2 || table.count[REMOTE] > table.max_count / 2)
         remove_closed();
-    if (costly && sum_costs() > table.budget_bytes) {
-        cut_costly(false, COST_OF_A_READ + OVERHEAD_BYTES * COST_OF_A_BYTE);
-        cut_costly(true, SESSION_BUDGET_BYTES);
-    }
     for (uint32_t i = 0; i < LISTENERS; i++)
         if (table.count[i] > table.max_count / 2)
             cut_idle_newcomers(i, now_ns);
+    if (now_ns >= table.heartbeat_ns + HEARTBEAT_NS) {
+        consume_heartbeats();
+        table.heartbeat_ns = now_ns;
+    }
     pthread_mutex_unlock(&table.lock);
 }
 
@@ -300,7 +287,7 @@ static bool is_stream(int listener, uint32_t *index)
         return false;
     size = sizeof domain;
     getsockopt(listener, SOL_SOCKET, SO_DOMAIN, &domain, &size);
-    *index = domain == AF_UNIX ? 0 : 1;
+    *index = domain == AF_UNIX ? LOCAL : REMOTE;
     return true;
 }
 
@@ -308,10 +295,9 @@ static void begin(struct connection *connection, uint32_t listener)
 {
     connection->accepted_ns = (uint64_t)trajd_now_ns();
     connection->listener = (uint8_t)listener;
-    STORE(connection->received_bytes, 0);
-    STORE(connection->consumed_bytes, 0);
-    STORE(connection->reads, 0);
-    STORE(connection->consumed_reads, 0);
+    trajd_zmtp_begin(&connection->sent);
+    STORE(connection->received, 0);
+    STORE(connection->consumed, 0);
     connection->blames = 0;
     STORE(connection->has_session, false);
     STORE(connection->is_cut, false);
@@ -330,7 +316,8 @@ static bool is_turn(uint64_t now_ns)
            now_ns >= last_cut_ns + CUTS_NS;
 }
 
-/* Adds an accepted connection. Returns false if there are too many of its listener. */
+/* Adds an accepted connection. Returns false if there are too many of its listener, or the server
+ * has to receive first what ended ones have sent. */
 static bool add(int descriptor, uint32_t listener)
 {
     if ((uint32_t)descriptor >= table.capacity)
@@ -339,7 +326,8 @@ static bool add(int descriptor, uint32_t listener)
     pthread_mutex_lock(&table.lock);
     if (LOAD(connection->inode) != 0) /* the last connection of this number, which is closed */
         remove_entry(connection);
-    const bool fits = table.count[listener] < table.max_count && is_turn((uint64_t)trajd_now_ns());
+    const bool fits = table.count[listener] < table.max_count && LOAD(table.left) <= LEFT_BYTES &&
+                      is_turn((uint64_t)trajd_now_ns());
     if (fits) {
         begin(connection, listener);
         table.count[listener]++;
@@ -382,22 +370,21 @@ __attribute__((visibility("default"))) int accept4(int listener, struct sockaddr
     return -1;
 }
 
-/* Reads as that of libc does. Counts the bytes of a connection, and fails if it has too many that
- * are not received: libzmq then closes it and drops its unfinished message. */
+/* Reads as that of libc does. Fails if the connection is cut, or has too much that is not received:
+ * libzmq then closes it, gets nothing of what was read, and drops its unfinished message. */
 __attribute__((visibility("default"))) ssize_t recv(int fd, void *buffer, size_t size, int flags)
 {
     struct connection *connection = find(fd);
-    if (connection && is_over_limit(connection) && is_open(connection)) {
-        if (!LOAD(connection->is_cut))
-            count_cut();
-        STORE(connection->is_cut, true);
-        errno = ECONNRESET;
-        return -1;
-    }
     const ssize_t count = recvfrom(fd, buffer, size, flags, NULL, NULL);
-    if (connection && count > 0) {
-        ADD(connection->received_bytes, (uint64_t)count);
-        ADD(connection->reads, 1);
-    }
-    return count;
+    if (!connection || count <= 0)
+        return count;
+    const bool good = trajd_zmtp_read(&connection->sent, buffer, (size_t)count);
+    STORE(connection->received, connection->sent.cost);
+    if ((good && !LOAD(connection->is_cut) && !is_over_limit(connection)) || !is_open(connection))
+        return count;
+    if (!LOAD(connection->is_cut))
+        count_cut();
+    STORE(connection->is_cut, true);
+    errno = ECONNRESET;
+    return -1;
 }

@@ -3,9 +3,9 @@
  *
  * libzmq keeps all frames of an unfinished message, and no option of it limits their number. But it
  * accepts a connection with accept4 and reads from it with recv. This file replaces both (the
- * linker prefers the definition of an executable). So it knows how many bytes each connection has
- * sent. The transport reports the bytes of the messages that it has received. The difference is
- * what libzmq holds. Other descriptors than those of the listeners are not affected.
+ * linker prefers the definition of an executable). So it counts the frames that each connection has
+ * sent (zmtp.h). The transport reports those that it has received. The difference is what libzmq
+ * holds. Other descriptors than those of the listeners are not affected.
  *
  * A connection is named by its descriptor. The table belongs to the process, because accept4 and
  * recv have no other context; so a process has one transport at a time. */
@@ -30,16 +30,20 @@ struct trajd_connections_counters {
 bool trajd_connections_start(const struct trajd_connections_options *options);
 /* Returns the number of descriptors that a daemon with so many sessions needs. */
 uint64_t trajd_connections_descriptors(uint32_t max_sessions);
-/* Notes that a frame of a message was received from the connection. */
-void trajd_connections_consume(int descriptor, size_t size_bytes);
+/* Notes that a frame of a message was received from the connection. Its body had so many bytes when
+ * it arrived, encrypted or not. */
+void trajd_connections_consume(int descriptor, size_t body_bytes);
+/* Notes that no message waits, also none of a connection that has ended. */
+void trajd_connections_consume_all(void);
 /* Notes whether the connection has a session. One without a session may hold less memory. */
 void trajd_connections_set_session(int descriptor, bool has_session);
-/* Cuts connections where all of them together take too much memory: first those without a session,
- * then those that take more than a session's share. Cuts connections that begin no session where
- * there are many. Called a few times in a second, by one thread. */
+/* Cuts connections that begin no session where there are many. Takes a heartbeat of each remote
+ * connection for received. Called a few times in a second, by the thread that receives. */
 void trajd_connections_watch(uint64_t now_ns);
 /* Notes a message that a worker does not send. Cuts the connection after a number of them. */
 void trajd_connections_blame(int descriptor);
+/* Cuts the connection at once. */
+void trajd_connections_cut(int descriptor);
 /* Returns true if the connection was cut. What libzmq had received from it is worth nothing
  * then. */
 bool trajd_connections_is_cut(int descriptor);

@@ -14,6 +14,12 @@
 /* A local peer that has not read so many bytes gets no answers. The kernel keeps about 200 KiB for
  * it, so libzmq's queues stay empty. */
 #define MAX_UNREAD_BYTES ((size_t)160 << 10)
+/* zmq.h names this option for its draft API alone, but each version since 4.2.4 has it. Without it
+ * a short message keeps the buffer of 18 KiB into which it was read. */
+#define ZERO_COPY_RECV 10
+#define FRAMES_A_CALL 32u /* that are discarded */
+/* What CURVE adds to a frame: the name of its command, a nonce, a checksum and flags. */
+#define CURVE_BOX_BYTES (8u + 8u + 16u + 1u)
 #define TRIM_NS (1000 * UINT64_C(1000000))
 
 enum trajd_status trajd_transport_create(const struct trajd_transport_options *options,
@@ -31,6 +37,8 @@ enum trajd_status trajd_transport_create(const struct trajd_transport_options *o
         zmq_ctx_set(transport->context, ZMQ_IO_THREADS,
                     1 + (options->remote.address ? trajd_listeners_remote_threads() : 0)) != 0)
         status = trajd_zmq_error(error, "zmq_ctx_new");
+    if (!status && zmq_ctx_set(transport->context, ZERO_COPY_RECV, 0) != 0)
+        status = trajd_zmq_error(error, "zmq_ctx_set: ZMQ_ZERO_COPY_RECV");
     if (!status)
         status = trajd_access_open(transport, error); /* before the first connection */
     if (!status)
@@ -88,8 +96,8 @@ uint32_t trajd_transport_wait(struct trajd_transport *transport, const int *desc
                 (struct pollfd){.fd = transport->listeners[i].router_fd, .events = POLLIN};
     for (uint32_t i = 0; i < count; i++)
         items[used + i] = (struct pollfd){.fd = descriptors[i], .events = POLLIN};
-    const int ready = poll(items, used + count, (int)timeout_ms);
-    transport->has_side_events = ready <= 0;
+    const int ready = poll(items, used + count, transport->has_side_events ? 0 : (int)timeout_ms);
+    transport->has_side_events = transport->has_side_events || ready <= 0;
     for (nfds_t i = 0; ready > 0 && i < side_count; i++)
         transport->has_side_events = transport->has_side_events || items[i].revents != 0;
     for (uint32_t i = 0; ready > 0 && i < count; i++)
@@ -114,9 +122,8 @@ void trajd_transport_turn(struct trajd_transport *transport)
 {
     if (!transport->has_side_events)
         return;
-    transport->has_side_events = false;
-    trajd_access_answer(transport);
-    trajd_listeners_drain_monitors(transport);
+    const bool has_requests = trajd_access_answer(transport);
+    transport->has_side_events = trajd_listeners_read_monitors(transport) || has_requests;
 }
 
 static void log_line(const struct trajd_transport *transport, const char *line)
@@ -204,23 +211,32 @@ static bool has_more(zmq_msg_t *message)
     return zmq_msg_more(message) != 0;
 }
 
-/* Receives the next frame of a message. Returns false if the socket fails. */
-static bool receive_frame(struct trajd_transport *transport, void *router, int *descriptor)
+/* Receives a frame. Returns false if none waits. The frames of one message arrive together. */
+static bool receive_frame(struct trajd_transport *transport, uint32_t index)
 {
-    if (zmq_msg_recv(&transport->frame, router, 0) < 0)
+    return zmq_msg_recv(&transport->frame, transport->listeners[index].router, ZMQ_DONTWAIT) >= 0;
+}
+
+/* Receives a frame that a peer has sent, and reports its size on the wire. */
+static bool receive_body(struct trajd_transport *transport, uint32_t index, int *descriptor)
+{
+    const bool encrypted = index == TRAJD_LISTENER_REMOTE && transport->keyring;
+    if (!receive_frame(transport, index))
         return false;
     *descriptor = zmq_msg_get(&transport->frame, ZMQ_SRCFD);
-    trajd_connections_consume(*descriptor, zmq_msg_size(&transport->frame));
+    trajd_connections_consume(*descriptor,
+                              zmq_msg_size(&transport->frame) + (encrypted ? CURVE_BOX_BYTES : 0));
     return true;
 }
 
-/* Discards the remaining frames of an invalid message. */
-static void skip_frames(struct trajd_transport *transport, void *router)
+/* Discards frames of an invalid message. What remains is discarded by the next call. */
+static void skip_frames(struct trajd_transport *transport, uint32_t index)
 {
+    struct trajd_transport_listener *listener = &transport->listeners[index];
     int descriptor;
-    while (has_more(&transport->frame))
-        if (!receive_frame(transport, router, &descriptor))
-            return;
+    for (uint32_t i = 0; i < FRAMES_A_CALL && listener->is_skipping; i++)
+        listener->is_skipping =
+            receive_body(transport, index, &descriptor) && has_more(&transport->frame);
 }
 
 static const char *property(zmq_msg_t *message, const char *name)
@@ -266,33 +282,42 @@ static bool identify(struct trajd_transport *transport, struct trajd_incoming *i
     return true;
 }
 
+/* Receives a message whose routing id is transport->frame. Returns false if it is invalid. Cuts a
+ * peer that sends more than one frame, which no worker does. */
+static bool receive_message(struct trajd_transport *transport, uint32_t index,
+                            struct trajd_incoming *incoming)
+{
+    const size_t size = zmq_msg_size(&transport->frame);
+    if (size == 0 || size > TRAJD_ROUTE_SIZE)
+        return false;
+    incoming->route = (struct trajd_route){.listener = (uint8_t)index, .size = (uint8_t)size};
+    memcpy(incoming->route.bytes, zmq_msg_data(&transport->frame), size);
+    if (!receive_body(transport, index, &incoming->route.descriptor) ||
+        trajd_connections_is_cut(incoming->route.descriptor))
+        return false;
+    if (!has_more(&transport->frame) && identify(transport, incoming))
+        return true;
+    transport->counters.malformed++;
+    trajd_connections_cut(incoming->route.descriptor);
+    return false;
+}
+
+/* Receives a message, or frames that are discarded. Returns false if nothing waits. */
 static bool receive_from(struct trajd_transport *transport, uint32_t index,
                          struct trajd_incoming *incoming)
 {
-    void *router = transport->listeners[index].router;
-    while (router && zmq_msg_recv(&transport->frame, router, ZMQ_DONTWAIT) >= 0) {
-        size_t size = zmq_msg_size(&transport->frame);
-        bool good = size > 0 && size <= TRAJD_ROUTE_SIZE && has_more(&transport->frame);
-        if (good) {
-            incoming->route =
-                (struct trajd_route){.listener = (uint8_t)index, .size = (uint8_t)size};
-            memcpy(incoming->route.bytes, zmq_msg_data(&transport->frame), size);
-            if (!receive_frame(transport, router, &incoming->route.descriptor))
-                return false;
-        }
-        if (good && trajd_connections_is_cut(incoming->route.descriptor)) {
-            skip_frames(transport, router);
-            continue;
-        }
-        if (good && !has_more(&transport->frame) && identify(transport, incoming)) {
-            incoming->frame = zmq_msg_data(&transport->frame);
-            incoming->size_bytes = zmq_msg_size(&transport->frame);
-            return true;
-        }
-        transport->counters.malformed++;
-        skip_frames(transport, router);
+    struct trajd_transport_listener *listener = &transport->listeners[index];
+    if (!listener->router || (!listener->is_skipping && !receive_frame(transport, index)))
+        return false;
+    incoming->frame = NULL;
+    if (!listener->is_skipping && receive_message(transport, index, incoming)) {
+        incoming->frame = zmq_msg_data(&transport->frame);
+        incoming->size_bytes = zmq_msg_size(&transport->frame);
+        return true;
     }
-    return false;
+    listener->is_skipping = listener->is_skipping || has_more(&transport->frame);
+    skip_frames(transport, index);
+    return true;
 }
 
 bool trajd_transport_receive(struct trajd_transport *transport, struct trajd_incoming *incoming)
@@ -304,6 +329,7 @@ bool trajd_transport_receive(struct trajd_transport *transport, struct trajd_inc
         transport->next_listener = index + 1;
         return true;
     }
+    trajd_connections_consume_all();
     return false;
 }
 

@@ -66,7 +66,7 @@ struct trajd_incoming {
     /* Of a remote peer: the name of its key and the public key ("" without CURVE), and the address.
      * Borrowed until the next receive. */
     const char *user, *key, *address;
-    const void *frame; /* borrowed until the next receive */
+    const void *frame; /* borrowed until the next receive; NULL: nothing to handle */
     size_t size_bytes;
 };
 
@@ -99,7 +99,8 @@ uint32_t trajd_transport_wait(struct trajd_transport *transport, const int *desc
                               uint32_t count, uint32_t timeout_ms);
 /* Returns true if a listener has a message to receive. */
 bool trajd_transport_has_message(struct trajd_transport *transport);
-/* Receives the next message. Returns false if there is none. Listeners take turns. */
+/* Receives the next message, or discards frames of an invalid one: then incoming->frame is NULL.
+ * Returns false if there is none. Listeners take turns. */
 bool trajd_transport_receive(struct trajd_transport *transport, struct trajd_incoming *incoming);
 /* Sends a copy of the frame, without blocking. TRAJD_ERR_CLOSED: the connection has ended.
  * TRAJD_ERR_BUSY: send_limit messages are queued, because the peer does not read. */

@@ -8,6 +8,8 @@
 #include "daemon/server/transport/transport_internal.h"
 #include "proto/array_len.h"
 
+#define REQUESTS_A_TURN 32u
+
 enum { USER_ID_SIZE = TRAJD_KEY_NAME_SIZE + TRAJD_KEY_SIZE };
 
 struct zap_request {
@@ -154,17 +156,25 @@ static bool validate(struct trajd_transport *transport, const struct zap_request
     return is_loopback(request->address);
 }
 
-void trajd_access_answer(struct trajd_transport *transport)
+static void answer(struct trajd_transport *transport, const struct zap_request *request)
+{
+    char id[USER_ID_SIZE];
+    const bool allowed = validate(transport, request, id);
+    zmq_send(transport->zap, "1.0", 3, ZMQ_SNDMORE);
+    zmq_send(transport->zap, request->id, request->id_size, ZMQ_SNDMORE);
+    zmq_send(transport->zap, allowed ? "200" : "400", 3, ZMQ_SNDMORE);
+    zmq_send(transport->zap, "", 0, ZMQ_SNDMORE);
+    zmq_send(transport->zap, id, strlen(id), ZMQ_SNDMORE);
+    zmq_send(transport->zap, "", 0, 0);
+}
+
+bool trajd_access_answer(struct trajd_transport *transport)
 {
     struct zap_request request;
-    while (receive_request(transport, &request)) {
-        char id[USER_ID_SIZE];
-        const bool allowed = validate(transport, &request, id);
-        zmq_send(transport->zap, "1.0", 3, ZMQ_SNDMORE);
-        zmq_send(transport->zap, request.id, request.id_size, ZMQ_SNDMORE);
-        zmq_send(transport->zap, allowed ? "200" : "400", 3, ZMQ_SNDMORE);
-        zmq_send(transport->zap, "", 0, ZMQ_SNDMORE);
-        zmq_send(transport->zap, id, strlen(id), ZMQ_SNDMORE);
-        zmq_send(transport->zap, "", 0, 0);
+    for (uint32_t i = 0; i < REQUESTS_A_TURN; i++) {
+        if (!receive_request(transport, &request))
+            return false;
+        answer(transport, &request);
     }
+    return true;
 }

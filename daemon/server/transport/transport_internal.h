@@ -25,7 +25,8 @@ struct trajd_transport_listener {
     void *router, *monitor; /* NULL: there is no such listener */
     int router_fd, monitor_fd;
     char *endpoint;
-    bool bound; /* so the socket file is the daemon's */
+    bool bound;       /* so the socket file is the daemon's */
+    bool is_skipping; /* the rest of an invalid message is discarded */
 };
 
 struct trajd_transport {
@@ -70,15 +71,16 @@ enum trajd_status trajd_listeners_open(struct trajd_transport *transport,
 int trajd_listeners_remote_threads(void);
 /* Closes the listeners' sockets, and removes the ipc socket's file. */
 void trajd_listeners_close(struct trajd_transport *transport);
-/* Handles the events of the monitors: ended connections and failed handshakes. */
-void trajd_listeners_drain_monitors(struct trajd_transport *transport);
+/* Handles events of the monitors: ended connections and failed handshakes. Returns true if more may
+ * wait. */
+bool trajd_listeners_read_monitors(struct trajd_transport *transport);
 
 /* ---- transport_auth.c ---- */
 
 /* Opens the socket on which libzmq asks whether a connection is allowed. */
 enum trajd_status trajd_access_open(struct trajd_transport *transport, struct trajd_error *error);
-/* Answers all waiting requests of libzmq. */
-void trajd_access_answer(struct trajd_transport *transport);
+/* Answers requests of libzmq. Returns true if more may wait, so that one turn ends. */
+bool trajd_access_answer(struct trajd_transport *transport);
 /* Reads the uid from "localhost:UID:GID:PID", the form in which libzmq gives the credentials of an
  * ipc peer. Returns false for any other text. */
 bool trajd_access_parse_uid(const char *address, uid_t *uid);

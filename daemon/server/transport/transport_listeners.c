@@ -14,6 +14,7 @@
 #include "proto/array_len.h"
 
 #define REMOTE_HANDSHAKE_MS 5000
+#define EVENTS_A_TURN 256u
 #define BACKLOG 512             /* connections that wait to be accepted */
 #define CURVE_OVERHEAD_BYTES 64 /* of a frame, as ZeroMQ limits the encrypted size */
 
@@ -321,21 +322,30 @@ static enum trajd_status raise_descriptor_limit(uint32_t max_sessions, struct tr
     return TRAJD_OK;
 }
 
-void trajd_listeners_drain_monitors(struct trajd_transport *transport)
+static bool read_monitor(struct trajd_transport *transport, enum trajd_listener index)
 {
+    void *monitor = transport->listeners[index].monitor;
     uint8_t event[6], address[256];
     uint16_t number;
-    for (uint32_t i = 0; i < TRAJD_LISTENERS; i++) {
-        void *monitor = transport->listeners[i].monitor;
-        while (monitor && zmq_recv(monitor, event, sizeof event, ZMQ_DONTWAIT) >= 0) {
-            zmq_recv(monitor, address, sizeof address, ZMQ_DONTWAIT);
-            memcpy(&number, event, sizeof number);
-            if (number == ZMQ_EVENT_DISCONNECTED)
-                transport->has_garbage = true;
-            else if (i == TRAJD_LISTENER_REMOTE)
-                transport->counters.failed_handshakes++;
-        }
+    if (!monitor || zmq_recv(monitor, event, sizeof event, ZMQ_DONTWAIT) < 0)
+        return false;
+    zmq_recv(monitor, address, sizeof address, ZMQ_DONTWAIT);
+    memcpy(&number, event, sizeof number);
+    if (number == ZMQ_EVENT_DISCONNECTED)
+        transport->has_garbage = true;
+    else if (index == TRAJD_LISTENER_REMOTE)
+        transport->counters.failed_handshakes++;
+    return true;
+}
+
+bool trajd_listeners_read_monitors(struct trajd_transport *transport)
+{
+    bool more = true;
+    for (uint32_t i = 0; i < EVENTS_A_TURN && more; i++) {
+        const bool local = read_monitor(transport, TRAJD_LISTENER_LOCAL);
+        more = read_monitor(transport, TRAJD_LISTENER_REMOTE) || local;
     }
+    return more;
 }
 
 /* ---- opening and closing ---- */

@@ -308,12 +308,14 @@ static void test_garbage_and_silence_harm_no_worker(void **state)
     const uint64_t dropped = status_number("dropped_messages");
     for (size_t i = 0; i < 16; i++) {
         zmq_send(peer->dealer, "TRJD\x02\x01\0\0\x80", 9, 0);
-        zmq_send(peer->dealer, "nonsense", 8, ZMQ_SNDMORE);
-        zmq_send(peer->dealer, "nonsense", 8, 0);
         zmq_send(peer->dealer, "nonsense", 8, 0);
     }
-    wait_for_status("dropped_messages", dropped + 32);
-    char *large = calloc(1, TRAJD_WIRE_MAX_FRAME + 4096); /* ends this connection only */
+    wait_for_status("dropped_messages", dropped + 16);
+    zmq_send(peer->dealer, "nonsense", 8, ZMQ_SNDMORE); /* ends this connection */
+    zmq_send(peer->dealer, "nonsense", 8, 0);
+    wait_for_status("dropped_messages", dropped + 17);
+    wait_for_status("cut_connections", 1);
+    char *large = calloc(1, TRAJD_WIRE_MAX_FRAME + 4096); /* ends the next one */
     zmq_send(peer->dealer, large, TRAJD_WIRE_MAX_FRAME + 4096, 0);
     free(large);
     struct trajd_client *client = connect_to(endpoint, NULL);

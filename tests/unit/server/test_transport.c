@@ -1,4 +1,6 @@
-/* Messages that wait while their peers end. The peer speaks ZMTP itself, since libzmq would read. */
+/* Messages that wait while their peers end, and peers that libzmq would not be. So the peers speak
+ * ZMTP themselves. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +17,34 @@
 #include "daemon/base/clock.h"
 #include "daemon/server/transport/transport.h"
 
-enum { MESSAGES = 400, GREETING_BYTES = 64, WAIT_S = 60 };
+enum { MESSAGES = 400, FRAMES = 4000, GREETING_BYTES = 64, WAIT_S = 60 };
+
+static char folder[] = "/tmp/trajd-transport-XXXXXX", path[64];
+
+static int start(void **state)
+{
+    struct trajd_transport_options options = {
+        .path = path, .max_frame_bytes = 65536, .send_limit = 16, .max_sessions = 4};
+    struct trajd_transport *transport;
+    struct trajd_error error;
+
+    memset(folder + strlen(folder) - 6, 'X', 6);
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/feed.sock", folder);
+    if (trajd_transport_create(&options, &transport, &error))
+        fail_msg("%s", error.message);
+    *state = transport;
+    return 0;
+}
+
+static int stop(void **state)
+{
+    struct trajd_transport *transport = *state;
+
+    trajd_transport_destroy(&transport);
+    unlink(path);
+    return rmdir(folder);
+}
 
 static void send_all(int fd, const void *bytes, size_t size)
 {
@@ -37,11 +66,9 @@ static void turn(struct trajd_transport *transport)
     usleep(10000);
 }
 
-/* Connects as a DEALER of ZMTP 3.1 without security. */
-static int greet(struct trajd_transport *transport, const char *path)
+/* Sends a greeting of this revision of ZMTP: 3 is ZMTP 3.1, without security. */
+static int greet(char revision)
 {
-    static const char ready[] = "\x04\x1c\x05READY\x0bSocket-Type\0\0\0\x06"
-                                "DEALER";
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     char greeting[GREETING_BYTES] = {(char)0xff};
     const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -49,61 +76,166 @@ static int greet(struct trajd_transport *transport, const char *path)
     snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
     assert_int_equal(connect(fd, (const struct sockaddr *)&address, sizeof address), 0);
     greeting[9] = 0x7f;
-    greeting[10] = 3;
+    greeting[10] = revision;
     greeting[11] = 1;
     memcpy(greeting + 12, "NULL", 4);
     send_all(fd, greeting, sizeof greeting);
-    receive_all(fd, sizeof greeting);
+    return fd;
+}
+
+/* Connects as a DEALER. */
+static int join(struct trajd_transport *transport)
+{
+    static const char ready[] = "\x04\x1c\x05READY\x0bSocket-Type\0\0\0\x06"
+                                "DEALER";
+    char bytes[64];
+    const int fd = greet(3);
+
+    receive_all(fd, GREETING_BYTES);
     send_all(fd, ready, sizeof ready - 1);
-    while (recv(fd, greeting, sizeof greeting, MSG_DONTWAIT) < 0) /* READY of the daemon */
+    while (recv(fd, bytes, sizeof bytes, MSG_DONTWAIT) < 0) /* READY of the daemon */
         turn(transport);
     return fd;
 }
+
+/* Receives the next message. Returns in how many calls. */
+static uint32_t receive_next(struct trajd_transport *transport, struct trajd_incoming *incoming)
+{
+    const int64_t end_ns = trajd_now_ns() + WAIT_S * INT64_C(1000000000);
+    uint32_t calls = 0;
+
+    incoming->frame = NULL;
+    while (!incoming->frame && trajd_now_ns() < end_ns) {
+        if (trajd_transport_receive(transport, incoming))
+            calls++;
+        else
+            trajd_transport_wait(transport, NULL, 0, 100);
+        trajd_transport_turn(transport);
+    }
+    assert_non_null(incoming->frame);
+    return calls;
+}
+
+/* Sends a message, and notes its sender as one with a session. */
+static void begin_session(struct trajd_transport *transport, int fd)
+{
+    struct trajd_incoming incoming;
+
+    send_all(fd, "\0\5HELLO", 7);
+    receive_next(transport, &incoming);
+    trajd_transport_set_session(&incoming.route, true);
+}
+
+/* Waits until the daemon has ended a connection. */
+static void await_end(struct trajd_transport *transport, int fd)
+{
+    const int64_t end_ns = trajd_now_ns() + WAIT_S * INT64_C(1000000000);
+    char bytes[256];
+    ssize_t size;
+
+    while ((size = recv(fd, bytes, sizeof bytes, MSG_DONTWAIT)) != 0 &&
+           (size > 0 || errno == EAGAIN) && trajd_now_ns() < end_ns)
+        turn(transport);
+    assert_true(trajd_now_ns() < end_ns);
+    close(fd);
+}
+
+/* ---- tests ---- */
 
 /* A peer sends messages and heartbeats, and ends before the daemon has received them. */
 static void test_heartbeats_of_a_peer_that_has_ended(void **state)
 {
     static const char ping[] = "\x04\x07\x04PING\0\0";
-    char folder[] = "/tmp/trajd-transport-XXXXXX", path[64], flood[MESSAGES * 2 + 16 * 16] = {0};
-    struct trajd_transport_options options = {
-        .path = path, .max_frame_bytes = 65536, .send_limit = 16, .max_sessions = 4};
-    struct trajd_transport *transport;
+    char flood[MESSAGES * 2 + 16 * 16] = {0};
+    struct trajd_transport *transport = *state;
     struct trajd_incoming incoming;
-    struct trajd_error error;
-    const int64_t end_ns = trajd_now_ns() + WAIT_S * INT64_C(1000000000);
     size_t size = MESSAGES * 2; /* empty frames: flags and a length of 0 */
-    uint32_t received = 0;
+    const int fd = join(transport);
 
-    (void)state;
-    assert_non_null(mkdtemp(folder));
-    snprintf(path, sizeof path, "%s/feed.sock", folder);
-    if (trajd_transport_create(&options, &transport, &error))
-        fail_msg("%s", error.message);
     for (int i = 0; i < 16; i++, size += sizeof ping - 1)
         memcpy(flood + size, ping, sizeof ping - 1);
-    const int fd = greet(transport, path);
+    begin_session(transport, fd);
     send_all(fd, flood, size);
     for (int i = 0; i < 20; i++)
         turn(transport);
     close(fd);
     usleep(200000); /* it notices the end */
-    while (received < MESSAGES && trajd_now_ns() < end_ns) {
-        if (trajd_transport_receive(transport, &incoming))
-            received++;
-        else
-            trajd_transport_wait(transport, NULL, 0, 100);
-        trajd_transport_turn(transport);
+    for (int i = 0; i < MESSAGES; i++)
+        receive_next(transport, &incoming);
+}
+
+/* One call discards a few frames, so that a turn of the server ends. */
+static void test_a_message_of_many_frames(void **state)
+{
+    struct trajd_transport *transport = *state;
+    struct trajd_incoming incoming;
+    char frames[2 * FRAMES] = {0};
+    const int bad = join(transport), good = join(transport);
+
+    begin_session(transport, bad);
+    for (int i = 0; i < FRAMES - 1; i++)
+        frames[2 * i] = 1; /* another one follows */
+    send_all(bad, frames, sizeof frames);
+    while (!trajd_transport_has_message(transport))
+        turn(transport);
+    send_all(good, "\0\4good", 6);
+    assert_in_range(receive_next(transport, &incoming), 1 + FRAMES / 50, FRAMES);
+    assert_memory_equal(incoming.frame, "good", 4);
+    assert_int_equal(trajd_transport_get_counters(transport)->malformed, 1);
+    await_end(transport, bad);
+    close(good);
+}
+
+/* What the sender of an invalid message sends after it is not handled, and each call takes one. */
+static void test_many_messages_of_two_frames(void **state)
+{
+    struct trajd_transport *transport = *state;
+    struct trajd_incoming incoming;
+    char frames[4 * MESSAGES] = {0};
+    const int bad = join(transport), good = join(transport);
+
+    begin_session(transport, bad);
+    for (int i = 0; i < MESSAGES; i++)
+        frames[4 * i] = 1;
+    send_all(bad, frames, sizeof frames);
+    while (!trajd_transport_has_message(transport))
+        turn(transport);
+    send_all(good, "\0\4good", 6);
+    receive_next(transport, &incoming);
+    assert_memory_equal(incoming.frame, "good", 4);
+    assert_int_equal(trajd_transport_get_counters(transport)->malformed, 1);
+    await_end(transport, bad);
+    close(good);
+}
+
+/* Their frames are not those that zmtp.c counts. */
+static void test_older_protocols_are_refused(void **state)
+{
+    for (char revision = 0; revision < 2; revision++)
+        await_end(*state, greet(revision));
+}
+
+/* libzmq would keep the second one for ever. */
+static void test_identities_are_refused(void **state)
+{
+    static const char ready[] = "\x04\x14\x05READY\x08Identity\0\0\0\1x";
+    for (int i = 0; i < 2; i++) {
+        const int fd = greet(3);
+
+        receive_all(fd, GREETING_BYTES);
+        send_all(fd, ready, sizeof ready - 1);
+        await_end(*state, fd);
     }
-    assert_int_equal(received, MESSAGES);
-    trajd_transport_destroy(&transport);
-    unlink(path);
-    rmdir(folder);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_heartbeats_of_a_peer_that_has_ended),
+        cmocka_unit_test_setup_teardown(test_heartbeats_of_a_peer_that_has_ended, start, stop),
+        cmocka_unit_test_setup_teardown(test_a_message_of_many_frames, start, stop),
+        cmocka_unit_test_setup_teardown(test_many_messages_of_two_frames, start, stop),
+        cmocka_unit_test_setup_teardown(test_older_protocols_are_refused, start, stop),
+        cmocka_unit_test_setup_teardown(test_identities_are_refused, start, stop),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
