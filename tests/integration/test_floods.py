@@ -1,6 +1,9 @@
-"""Attacks on the daemon's sockets. A worker's rate is measured before, during and after each attack, and the daemon's
-anonymous memory."""
+"""Attacks on the daemon's sockets. A worker's rate is measured with each attack and without, and the daemon's anonymous
+memory."""
 import contextlib
+import re
+import resource
+import signal
 import threading
 import time
 
@@ -10,7 +13,9 @@ from attacker import MIB, anonymous_bytes, begin_attack, remote_endpoint
 from feeds import SMALL_BATCHES
 from waiting import wait_for
 
-SECONDS = 2.0  # of each measurement
+SECONDS = 1.0  # of each measurement
+TURNS = 4      # in which an attack is stopped and goes on
+GROWTH = 32 * MIB  # of memory, with few connections
 
 
 class Honest:
@@ -33,9 +38,12 @@ class Honest:
         except Exception as error:  # noqa: BLE001  (the main thread reports it)
             self.error = error
 
-    def rate(self):
+    def rate(self, look=lambda: None):
+        """Measures batches a second, and calls `look` meanwhile."""
         begin, count = time.monotonic(), self.count
-        time.sleep(SECONDS)
+        while time.monotonic() < begin + SECONDS:
+            look()
+            time.sleep(0.05)
         assert self.error is None, self.error
         return (self.count - count) / (time.monotonic() - begin)
 
@@ -66,49 +74,92 @@ def status_of(one):
         return client.status()
 
 
-def withstand(one, *arguments, growth, back=5 * MIB):
-    """Runs an attack. The worker keeps a good part of its rate, memory stays within `growth` of that before, and returns to within `back`."""
+def limit_memory(one, growth):
+    """Lets the daemon's allocations fail, so that it ends, where it takes `growth` bytes more than now."""
+    with open(f"/proc/{one.process.pid}/status") as file:
+        now = int(re.search(r"VmData:\s*(\d+) kB", file.read())[1]) * 1024
+    resource.prlimit(one.process.pid, resource.RLIMIT_DATA, (now + growth, now + growth))
+
+
+def withstand(one, *arguments, growth, cuts=False, back=5 * MIB):
+    """Runs an attack and stops it now and then. The worker keeps a good part of its rate, memory stays within `growth` of that
+    before, and returns to within `back`. With `cuts` connections are cut."""
     honest = Honest(one)
+    memories = []
     try:
         wait_for(lambda: honest.count > 0 or honest.error, what="the first batch")
         honest.rate()  # caches are filled
-        before, memory = honest.rate(), anonymous_bytes(one)
-        with attack(*arguments):
-            used = cpu_seconds(one)
-            during, most = [], 0
-            for _ in range(2):
-                during.append(honest.rate())
-                most = max(most, anonymous_bytes(one))
-            used = (cpu_seconds(one) - used) / (2 * SECONDS)
+        memory = anonymous_bytes(one)
+        with attack(*arguments) as attacker:
+            calm, during, used = [], [], 0
+            for _ in range(TURNS):
+                attacker.send_signal(signal.SIGSTOP)
+                calm.append(honest.rate())
+                attacker.send_signal(signal.SIGCONT)
+                used -= cpu_seconds(one)
+                during.append(honest.rate(lambda: memories.append(anonymous_bytes(one))))
+                used += cpu_seconds(one)
+            if cuts:
+                wait_for(lambda: status_of(one)["cut_connections"] > 0, 120, "a connection that is cut")
         ended = time.monotonic()
         with contextlib.suppress(AssertionError):
             wait_for(lambda: anonymous_bytes(one) <= memory + back, 15)
-        seconds = time.monotonic() - ended
-        after = honest.rate()
-        print(f"\n{' '.join(map(str, arguments[:1] + arguments[2:]))}: batches/s {before:.0f} before, "
-              f"{' '.join(f'{rate:.0f}' for rate in during)} during, {after:.0f} after; MiB {memory / MIB:.1f} before, "
-              f"{most / MIB:.1f} at most, {anonymous_bytes(one) / MIB:.1f} {seconds:.1f} s after; {used:.2f} cores")
-        assert sum(during) / 2 >= min(before, after) / 8  # the attackers and what else runs here take their share
-        assert most <= memory + growth
+        print(f"\n{' '.join(map(str, arguments[:1] + arguments[2:]))}: {sum(during) / sum(calm):.2f} of {sum(calm) / TURNS:.0f} "
+              f"batches/s; MiB {memory / MIB:.1f} before, {max(memories) / MIB:.1f} at most, {anonymous_bytes(one) / MIB:.1f} "
+              f"{time.monotonic() - ended:.1f} s after; {used / TURNS / SECONDS:.2f} cores")
+        assert sum(during) >= sum(calm) / 8  # the attackers and what else runs here take their share
+        assert max(memories) <= memory + growth
         assert anonymous_bytes(one) <= memory + back
     finally:
         honest.close()
 
 
+FLOODS = {
+    "tiny messages": ["--flags", "0"],
+    "a message of empty frames": [],
+    "messages of two frames": ["--size", 8, "--flags", "10"],
+    "messages of many frames": ["--flags", "1" * 1000 + "0"],
+    "bytes": ["--piece", 1],
+    "packets of 36 bytes": ["--size", 34, "--piece", 36],
+    "packets of 102 bytes": ["--size", 100, "--piece", 102],
+    "large frames": ["--size", 65536],
+}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("size, more", [(0, []), (32768, []), (40, ["--trickle"])])
-def test_a_message_that_never_ends(daemon, demo_file, size, more):
+@pytest.mark.parametrize("name", FLOODS)
+def test_floods_of_frames(daemon, demo_file, name):
     one = daemon(SMALL_BATCHES.format(path=demo_file))
-    withstand(one, "endless", one.endpoint, "--count", 8, "--size", size, *more, growth=64 * MIB)
-    assert status_of(one)["cut_connections"] > 0
+    limit_memory(one, GROWTH)
+    withstand(one, "frames", one.endpoint, "--count", 8, "--session", *FLOODS[name], growth=GROWTH, cuts=True)
     assert one.text().count("cut off") == 1
 
 
 @pytest.mark.slow
-def test_a_message_that_never_ends_over_tcp(daemon, demo_file):
+def test_floods_before_a_session(daemon, demo_file):
+    one = daemon(SMALL_BATCHES.format(path=demo_file))
+    limit_memory(one, GROWTH)
+    withstand(one, "frames", one.endpoint, "--count", 8, growth=GROWTH, cuts=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flags", ["0", "1"])
+def test_floods_of_as_many_sessions_as_there_may_be(daemon, demo_file, flags):
+    one = daemon(SMALL_BATCHES.format(path=demo_file))
+    withstand(one, "frames", one.endpoint, "--count", 250, "--session", "--size", 40, "--flags", flags, growth=250 * MIB)
+
+
+@pytest.mark.slow
+def test_floods_of_frames_over_tcp(daemon, demo_file):
     one = daemon("listen: {tcp: '127.0.0.1:0', insecure_loopback: true}\n" + SMALL_BATCHES.format(path=demo_file))
-    withstand(one, "endless", remote_endpoint(one), "--count", 8, growth=64 * MIB)
-    assert status_of(one)["cut_connections"] > 0
+    withstand(one, "frames", remote_endpoint(one), "--count", 8, growth=GROWTH, cuts=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["leave", "identity"])
+def test_connections_that_end_and_leave_messages(daemon, demo_file, name):
+    one = daemon(SMALL_BATCHES.format(path=demo_file))
+    withstand(one, name, one.endpoint, growth=GROWTH)
 
 
 @pytest.mark.slow

@@ -18,12 +18,12 @@ MEMORY_BACK = 5 * MIB    # a daemon may keep so much more than before the trial
 LIMIT_DESCRIPTORS = ("sh", "-c", 'ulimit -n 1500; exec "$@"', "sh")  # prefix of a daemon whose descriptors can run out
 
 FLOODS = {
-    "endless": ("endless", "--count", 8, "--size", 32768),
-    "empty": ("endless", "--count", 8, "--size", 0),
+    "endless": ("frames", "--count", 8, "--size", 32768),
+    "empty": ("frames", "--count", 8, "--size", 0),
     "hello": ("hello", "--count", 200),
     "status": ("status", "--count", 100),
     "descriptors": ("descriptors", "--count", 3000),
-    "remote endless": ("endless", "--count", 8, "--size", 32768),
+    "remote endless": ("frames", "--count", 8, "--size", 32768),
     "remote hello": ("hello", "--count", 100),
 }
 

