@@ -1,6 +1,5 @@
-/* Inside the cache: its entries and their states. cache_entry.c, cache_evict.c and cache_file.c are
- * at the bottom; cache_reader.c (threads), cache_pin.c and cache_fill.c (calls) use them; cache.c
- * makes and destroys the cache. The caller of every function here holds trajd_cache.lock unless the
+/* Inside the cache: its entries and their states. cache_entry.c is at the bottom; cache_reader.c
+ * (threads) and cache_fill.c (calls) use it; cache.c makes and destroys the cache. The caller of every function here holds trajd_cache.lock unless the
  * function says otherwise.
  *
  * Each filesystem has three queues, first in first out: demand (a pin waits), fill, and ahead
@@ -142,7 +141,7 @@ uint64_t trajd_cache_footprint(uint64_t bytes);
 void *trajd_cache_allocate(uint64_t bytes);        /* without the lock */
 void trajd_cache_free(void *rows, uint64_t bytes); /* without the lock */
 
-/* ---- cache_evict.c ---- */
+/* Which entry is evicted. */
 uint64_t trajd_cache_next_use(const struct trajd_cache *cache, uint32_t entry);
 void trajd_cache_heap_add(struct trajd_cache *cache, uint32_t entry);
 void trajd_cache_heap_remove(struct trajd_cache *cache, uint32_t entry);

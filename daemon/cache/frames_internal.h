@@ -1,5 +1,5 @@
 /* Inside the frames: views, their slots, and the queues of the workers. frames_slot.c is at the
- * bottom; frames_worker.c (threads) and frames_pin.c (calls) use it; frames.c makes and destroys.
+ * bottom; frames_worker.c (threads) uses it; frames.c makes and destroys.
  * The caller of every function here holds trajd_frames.lock unless the function says otherwise. */
 #ifndef TRAJD_CACHE_FRAMES_INTERNAL_H
 #define TRAJD_CACHE_FRAMES_INTERNAL_H

@@ -5,10 +5,9 @@
  *   feed_opener.c    the opener thread: OPEN requests, idle feeds, old journals, reloads
  *   reload*.c        applies a changed configuration (reload_internal.h)
  *   feed_make.c      makes a producer and lists it; opens the feed of an OPEN request
- *   feed_list.c      the list of producers
+ *   feed_list.c      the list of producers, and names of feeds
  *   gpu_list.c       the GPUs that the configuration names
  *   open_config.c    a configuration and its open datasets
- *   feed_name.c      names of feeds
  *
  * query.h and resample/resample_service.h declare the two services that control.c starts and that
  * do not know control. */
@@ -98,7 +97,7 @@ struct trajd_control {
     int64_t windows_at_ns;
 };
 
-/* ---- feed_name.c: pure functions ---- */
+/* ---- feed_list.c: names; pure functions ---- */
 
 /* A feed of the configuration has the name that the configuration gives it. A feed that a job sent
  * as text is called "spec:HASH". Both may be followed by "@UUID" (batches in the memory of that
@@ -168,7 +167,7 @@ void trajd_control_on_gpu_lost(void *context);
 void trajd_control_suspect_gpu(struct trajd_control *control, const struct trajd_gpu *gpu,
                                const struct trajd_error *why);
 
-/* ---- feed_list.c: the caller holds the mutex, or is the only thread ---- */
+/* ---- feed_list.c: the list; the caller holds the mutex, or is the only thread ---- */
 
 /* Returns the producer of that name, or NULL. */
 struct trajd_producer *trajd_feed_list_find(const struct trajd_feed_list *feeds, const char *name);

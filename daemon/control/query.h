@@ -6,7 +6,7 @@
  * then refuses further questions as busy.
  *
  * An answer is one JSON document. A new question is a row in the table of query.c and a function in
- * a file of its own, which uses query_page.c. */
+ * query_feed.c, or in a file of its own if it is long. answer.c has what they share. */
 #ifndef TRAJD_CONTROL_QUERY_H
 #define TRAJD_CONTROL_QUERY_H
 
@@ -39,7 +39,7 @@ trajd_query_service_heartbeat(const struct trajd_query_service *query_service);
  * destroyed. NULL is fine. */
 void trajd_query_service_destroy(struct trajd_query_service **query_service);
 
-/* ---- the answers: query_NAME.c ---- */
+/* ---- the answers: query_feed.c has the short ones, query_NAME.c the others ---- */
 
 /* Writes a document about the producer to `json`, or fills *error: TRAJD_ERR_ARGUMENT, or
  * TRAJD_ERR_NOT_FOUND with the names that exist. */
@@ -66,7 +66,7 @@ enum trajd_status trajd_query_statistics(const struct trajd_query *query,
                                          const struct trajd_producer *producer,
                                          struct trajd_json *json, struct trajd_error *error);
 
-/* ---- documents of several pages: query_page.c ---- */
+/* ---- documents of several pages: answer.c ---- */
 
 /* Returns true where the document still fits an answer. Otherwise goes back to `mark` and returns
  * false. */
@@ -75,7 +75,7 @@ bool trajd_query_fits(struct trajd_json *json, struct trajd_json_mark mark);
  * next == total: it holds the last one. */
 void trajd_query_end_page(struct trajd_json *json, uint64_t next, uint64_t total);
 
-/* ---- reasons, in words and numbers: explain_reason.c; pure functions ---- */
+/* ---- reasons, in words and numbers: answer.c; pure functions ---- */
 
 #define TRAJD_REASON_SIZE 512
 
@@ -96,7 +96,7 @@ struct trajd_reason_facts {
 /* Writes the reason of `mask`, which is not VALID, to `text`, which has TRAJD_REASON_SIZE bytes. */
 void trajd_reason_write(const struct trajd_reason_facts *facts, enum trajd_mask mask, char *text);
 
-/* ---- pictures of a plan: explain_picture.c ---- */
+/* ---- images of a plan: answer.c ---- */
 
 /* Writes "picture": how the frames are stored and made. */
 void trajd_explain_picture(const struct trajd_window_plan *plan, uint32_t picture,

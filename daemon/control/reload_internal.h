@@ -1,10 +1,9 @@
 /* Shared by the files of a reload. Each file calls only files below it:
  *
- *   reload.c         makes the change
- *   reload_report.c  describes the change in a line
- *   reload_plan.c    finds out what stays, goes and comes, and what forbids the change
- *   reload_files.c   new files of datasets that stay
- *   reload_keys.c    single keys: which may change, which have changed; text in a buffer */
+ *   reload.c       makes the change, and describes it in a line
+ *   reload_plan.c  finds out what stays, goes and comes, and what forbids the change
+ *   reload_keys.c  single keys: which may change, which have changed; new files of datasets that
+ *                  stay */
 #ifndef TRAJD_CONTROL_RELOAD_INTERNAL_H
 #define TRAJD_CONTROL_RELOAD_INTERNAL_H
 
@@ -43,7 +42,7 @@ struct trajd_reload_change {
     const char *out_cause[TRAJD_CONTROL_MAX_PRODUCERS];
 };
 
-/* ---- reload_keys.c ---- */
+/* ---- reload_keys.c: keys ---- */
 
 /* Appends "SECTION.NAME", after a comma where the text is not empty. */
 void trajd_reload_append_key(struct trajd_text *text, const struct trajd_config_key *key);
@@ -57,7 +56,7 @@ void trajd_reload_keep_shares(const struct trajd_config *now, struct trajd_confi
 enum trajd_status trajd_reload_check_keys(const struct trajd_reload_change *change,
                                           struct trajd_error *error);
 
-/* ---- reload_files.c ---- */
+/* ---- reload_keys.c: files that have changed ---- */
 
 /* Looks for new, changed and removed files of the datasets whose lines are unchanged, and fills
  * change->file_changes. A dataset with such files counts as new unless workers read it. */
@@ -87,7 +86,7 @@ uint64_t trajd_reload_rings_of(const struct trajd_reload_change *change, bool ou
 enum trajd_status trajd_reload_refuse_busy(const struct trajd_reload_change *change, uint32_t index,
                                            struct trajd_error *error);
 
-/* ---- reload_report.c ---- */
+/* ---- reload.c: the message ---- */
 
 /* Writes what changes, in one line. Called before the change is made. */
 void trajd_reload_describe(const struct trajd_reload_change *change, char *message, size_t size);

@@ -1,4 +1,4 @@
-/* explain_reason.c: the words and numbers for each mask. */
+/* answer.c: the words and numbers for each mask. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* feed_name.c: the grammar of feed names. */
+/* feed_list.c: the grammar of feed names. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* reload_plan.c, reload_keys.c, reload_text.c and reload_report.c: what a changed configuration
+/* reload_plan.c, reload_keys.c and reload.c: what a changed configuration
  * comes to. No feed is open here; tests/integration/test_reload.py reloads a running daemon. */
 #include <setjmp.h>
 #include <stdarg.h>
