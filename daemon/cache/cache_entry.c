@@ -1,5 +1,5 @@
-/* The entries of the cache: the rows and the bytes of each, its memory and its queues, what producers ask
- * for, and which entry is evicted. */
+/* The entries of the cache: the rows and the bytes of each, its memory and its queues, what
+ * producers ask for, and which entry is evicted. */
 #include "daemon/cache/cache_internal.h"
 
 #include <errno.h>
@@ -131,8 +131,8 @@ void trajd_cache_name_arrays(struct trajd_cache *cache, const struct trajd_selec
     }
 }
 
-/* ---- which resident entry is evicted first: the one prefetched for the latest use, or for none; among
- * equals the one used longest ago ---- */
+/* ---- which resident entry is evicted first: the one prefetched for the latest use, or for none;
+ * among equals the one used longest ago ---- */
 
 uint64_t trajd_cache_next_use(const struct trajd_cache *cache, uint32_t entry)
 {

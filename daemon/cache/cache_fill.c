@@ -1,4 +1,5 @@
-/* Reads everything that fits before it is used, in the order of the files, and keeps their descriptors. */
+/* Loads everything that fits before it is used, in the order of the files, and keeps their
+ * descriptors. */
 #include "daemon/cache/cache_internal.h"
 
 #include <errno.h>
@@ -10,8 +11,8 @@
 
 #include "daemon/base/heartbeat.h"
 
-/* ---- descriptors: a file is opened when it is first read, stays open up to a limit, and is checked
- * against the index at every use ---- */
+/* ---- descriptors: a file is opened when it is first read, stays open up to a limit, and is
+ * checked against the index at every use ---- */
 
 #define MAX_OPEN_FILES 256u
 

@@ -1,6 +1,6 @@
 /* Inside the cache: its entries and their states. cache_entry.c is at the bottom; cache_reader.c
- * (threads) and cache_fill.c (calls) use it; cache.c makes and destroys the cache. The caller of every function here holds trajd_cache.lock unless the
- * function says otherwise.
+ * (threads) and cache_fill.c (calls) use it; cache.c makes and destroys the cache. The caller of
+ * every function here holds trajd_cache.lock unless the function says otherwise.
  *
  * Each filesystem has three queues, first in first out: demand (a pin waits), fill, and ahead
  * (prefetched). An entry may be in several queues. A queue skips an entry that is no longer wanted

@@ -1,5 +1,5 @@
-/* The slots of a view: which frame is in which, where memory for more comes from, which frame goes, and
- * what producers ask for. */
+/* The slots of a view: which frame is in which, where memory for more comes from, which frame goes,
+ * and what producers ask for. */
 #include "daemon/cache/cache_internal.h"
 
 #include <errno.h>

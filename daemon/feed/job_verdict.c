@@ -1,5 +1,5 @@
-/* Where an OPEN goes: which production of a feed it gets, and whether it joins the epoch of its job,
- * begins another one, waits or is refused. */
+/* Where an OPEN goes: which production of a feed it gets, and whether it joins the epoch of its
+ * job, begins another one, waits or is refused. */
 #include "daemon/feed/feed_internal.h"
 
 #include <stdio.h>
