@@ -26,7 +26,7 @@ from picture_bytes import arrays_of, read_all
 MS = 1_000_000
 MEMORY = "memory: {{store: {store}MiB, rings: 128MiB, reserve: 0}}\n"
 ON_GPU = "gpu: {devices: all, rows: 1GiB, rings: 512MiB, fall_back: false}\nlimits: {credit: 64}\n"
-IMAGES = MEMORY + """datasets: {{d: {{path: {path}, layout: aloha}}}}
+IMAGES = MEMORY + """datasets: {{d: {{path: {path}, layout: {path}/camera.yaml}}}}
 feeds:
   images:
     dataset: d
@@ -264,7 +264,7 @@ CPU_ROWS = {"feed, every tensor read": feed_policy, "feed with poses": feed_pose
 GPU_ROWS = {"GPU feed, every tensor read": lambda side: takes_on_gpu(side, mixed_config(side), "mixed", every_tensor),
             "GPU feed, none read": lambda side: takes_on_gpu(side, mixed_config(side), "mixed", lambda batch: None),
             "GPU feed with poses": lambda side: takes_on_gpu(side, pose_config(side), "pose", lambda batch: batch["actions"]),
-            "GPU images": lambda side: takes_on_gpu(side, image_config(side, 256, 32), "images", lambda batch: batch["cam"], 2),
+            "GPU images": lambda side: takes_on_gpu(side, image_config(side, 256, 32), "images", lambda batch: batch["cam"], 3),
             **{"GPU kernel {} {} {} {}".format(*shape): gpu_kernel(shape) for shape in GPU_SHAPES}}
 ROWS = {**CPU_ROWS, **GPU_ROWS}
 
