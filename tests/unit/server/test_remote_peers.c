@@ -19,6 +19,7 @@
 
 #include "daemon/base/clock.h"
 #include "proto/array_len.h"
+#include "proto/key_file.h"
 #include "proto/wire.h"
 #include "remote_fixture.h"
 #include "tests/support/processes.h"
@@ -327,6 +328,36 @@ static void test_garbage_and_silence_harm_no_worker(void **state)
         close(silent[i]);
 }
 
+/* What CURVE adds to each frame is taken for received, too. */
+static void test_many_encrypted_messages(void **state)
+{
+    enum { ROUNDS = 300, BURST = 100 }; /* fewer than may wait to be sent */
+    const int timeout_ms = 60000;
+    const struct trajd_wire_message ping = {.op = TRAJD_WIRE_PING, .ping = {.time = 1}};
+    struct trajd_key_file pair;
+    struct peer *peer = calloc(1, sizeof *peer);
+    const uint64_t cut = status_number("cut_connections");
+
+    (void)state;
+    peer->context = zmq_ctx_new();
+    peer->dealer = zmq_socket(peer->context, ZMQ_DEALER);
+    assert_int_equal(trajd_key_read(alice, &pair, NULL), TRAJD_OK);
+    zmq_setsockopt(peer->dealer, ZMQ_RCVTIMEO, &timeout_ms, sizeof timeout_ms);
+    zmq_setsockopt(peer->dealer, ZMQ_CURVE_SERVERKEY, pair.server_key, TRAJD_KEY_SIZE);
+    zmq_setsockopt(peer->dealer, ZMQ_CURVE_PUBLICKEY, pair.public_key, TRAJD_KEY_SIZE);
+    zmq_setsockopt(peer->dealer, ZMQ_CURVE_SECRETKEY, pair.secret_key, TRAJD_KEY_SIZE);
+    assert_int_equal(zmq_connect(peer->dealer, endpoint), 0);
+    peer_hello(peer);
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        for (uint32_t k = 0; k < BURST; k++)
+            peer_send(peer, &ping);
+        for (uint32_t k = 0; k < BURST; k++)
+            peer_receive(peer, TRAJD_WIRE_PONG);
+    }
+    assert_int_equal(status_number("cut_connections"), cut);
+    peer_close(peer);
+}
+
 static void test_more_sessions_than_allowed(void **state)
 {
     (void)state;
@@ -436,6 +467,7 @@ int main(void)
                                         start_insecurely, stop),
         cmocka_unit_test_setup_teardown(test_garbage_and_silence_harm_no_worker, start_insecurely,
                                         stop),
+        cmocka_unit_test_setup_teardown(test_many_encrypted_messages, start, stop),
         cmocka_unit_test_setup_teardown(test_more_sessions_than_allowed, start_insecurely, stop),
         cmocka_unit_test_setup_teardown(test_a_silent_session_ends, start_insecurely, stop),
         cmocka_unit_test(test_a_flood_of_connections_is_survived),
