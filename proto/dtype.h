@@ -34,6 +34,8 @@ uint32_t trajd_dtype_size(enum trajd_dtype dtype);
 /* Returns the name that configuration, wire and trajctl use ("f16", "bf16", "f32", ...), or "none"
  * for a number that is no type. */
 const char *trajd_dtype_name(enum trajd_dtype dtype);
+/* The same names by number, with "" for none and NULL at the end, for tables of the codec. */
+extern const char *const trajd_dtype_words[TRAJD_DTYPE_COUNT + 1];
 
 /* Returns the type of a name. Also accepts long names like "float32" and "uint8". Returns
  * TRAJD_DTYPE_NONE for any other word. */

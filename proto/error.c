@@ -46,37 +46,25 @@ enum trajd_status trajd_error_prefix(struct trajd_error *error, const char *form
     return error->status;
 }
 
+const char *const trajd_status_words[] = {
+    [TRAJD_OK] = "ok",
+    [TRAJD_ERR_ARGUMENT] = "argument",
+    [TRAJD_ERR_NOT_FOUND] = "not_found",
+    [TRAJD_ERR_DATA] = "data",
+    [TRAJD_ERR_UNSUPPORTED] = "unsupported",
+    [TRAJD_ERR_IO] = "io",
+    [TRAJD_ERR_MEMORY] = "memory",
+    [TRAJD_ERR_PROTOCOL] = "protocol",
+    [TRAJD_ERR_TIMEOUT] = "timeout",
+    [TRAJD_ERR_CLOSED] = "closed",
+    [TRAJD_ERR_BUSY] = "busy",
+    [TRAJD_ERR_SYSTEM] = "system",
+    [TRAJD_ERR_DEVICE] = "device",
+    [TRAJD_END_OF_EPOCH] = "end_of_epoch",
+    NULL,
+};
+
 const char *trajd_status_name(enum trajd_status status)
 {
-    switch (status) {
-    case TRAJD_OK:
-        return "ok";
-    case TRAJD_ERR_ARGUMENT:
-        return "argument";
-    case TRAJD_ERR_NOT_FOUND:
-        return "not_found";
-    case TRAJD_ERR_DATA:
-        return "data";
-    case TRAJD_ERR_UNSUPPORTED:
-        return "unsupported";
-    case TRAJD_ERR_IO:
-        return "io";
-    case TRAJD_ERR_MEMORY:
-        return "memory";
-    case TRAJD_ERR_PROTOCOL:
-        return "protocol";
-    case TRAJD_ERR_TIMEOUT:
-        return "timeout";
-    case TRAJD_ERR_CLOSED:
-        return "closed";
-    case TRAJD_ERR_BUSY:
-        return "busy";
-    case TRAJD_ERR_SYSTEM:
-        return "system";
-    case TRAJD_ERR_DEVICE:
-        return "device";
-    case TRAJD_END_OF_EPOCH:
-        return "end_of_epoch";
-    }
-    return "unknown";
+    return (unsigned)status <= TRAJD_END_OF_EPOCH ? trajd_status_words[status] : "unknown";
 }

@@ -54,6 +54,8 @@ enum trajd_status trajd_error_prefix(struct trajd_error *error, const char *form
 /* Returns a short lower-case word ("argument", "data", ...), the one that the wire carries. Returns
  * "unknown" for another number, and never NULL. */
 const char *trajd_status_name(enum trajd_status status);
+/* The same words by number, with NULL at the end, for tables of the codec. */
+extern const char *const trajd_status_words[];
 
 #ifdef __cplusplus
 }

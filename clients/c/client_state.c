@@ -4,7 +4,7 @@
 
 #include "clients/c/batch_internal.h"
 #include "proto/array_len.h"
-#include "proto/wire_fields.h"
+#include "proto/pack.h"
 
 bool trajd_client_is_forked(const struct trajd_client *client)
 {
@@ -28,7 +28,7 @@ enum trajd_status trajd_client_check_text(const char *what, const char *text, si
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "%s: \"%.32s...\" is longer than %zu bytes", what, text, limit);
     for (size_t i = 0, length; i < size; i += length) {
-        length = trajd_wire_character((const uint8_t *)text + i, size - i);
+        length = trajd_utf8_length(text + i, size - i);
         if (length == 0)
             return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s: not UTF-8 at byte %zu", what,
                                    i);

@@ -70,6 +70,27 @@ char *trajd_arena_copy(struct trajd_arena *arena, const char *text, size_t lengt
     return copy;
 }
 
+static void *allocate(void *arena, size_t size_bytes)
+{
+    return trajd_arena_alloc(arena, size_bytes);
+}
+
+enum trajd_status trajd_arena_decode(struct trajd_arena *arena,
+                                     const struct trajd_codec_table *table, const void *data,
+                                     size_t length, void *value, void *context,
+                                     struct trajd_error *error)
+{
+    const struct trajd_codec_input input = {data, length, allocate, arena, context};
+    const enum trajd_status status = trajd_codec_decode(table, &input, value, error);
+
+    if (status && arena->is_starved)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "out of memory");
+    if (status == TRAJD_ERR_MEMORY)
+        return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0, "it needs more than %zu MiB",
+                               arena->limit_bytes >> 20);
+    return status;
+}
+
 void trajd_arena_free(struct trajd_arena *arena)
 {
     for (struct trajd_arena_block *block = arena->blocks, *next; block; block = next) {

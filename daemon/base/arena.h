@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "proto/codec.h"
+
 struct trajd_arena_block;
 
 /* All zero but for limit_bytes: an empty arena. Not thread-safe while it grows. */
@@ -22,6 +24,14 @@ void *trajd_arena_alloc(struct trajd_arena *arena, size_t size_bytes);
 
 /* Returns a copy of `length` bytes with a zero byte behind them. NULL as above. */
 char *trajd_arena_copy(struct trajd_arena *arena, const char *text, size_t length);
+
+/* Decodes one struct of the codec into the arena; `context` goes to the checks of its tables.
+ * TRAJD_ERR_PROTOCOL: the bytes break a rule, or claim more memory than the arena may have.
+ * TRAJD_ERR_MEMORY: the system has no memory. */
+enum trajd_status trajd_arena_decode(struct trajd_arena *arena,
+                                     const struct trajd_codec_table *table, const void *data,
+                                     size_t length, void *value, void *context,
+                                     struct trajd_error *error);
 
 /* Frees all blocks. The arena is empty afterwards. */
 void trajd_arena_free(struct trajd_arena *arena);

@@ -6,27 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-void trajd_bytes_add(struct trajd_bytes *bytes, const void *data, size_t length)
-{
-    if (bytes->failed || !length)
-        return;
-    if (length > bytes->capacity - bytes->length) {
-        size_t capacity = bytes->capacity ? bytes->capacity : 1024;
-        uint8_t *grown;
-        while (capacity - bytes->length < length && capacity < SIZE_MAX / 2)
-            capacity *= 2;
-        grown = capacity - bytes->length < length ? NULL : realloc(bytes->data, capacity);
-        if (!grown) {
-            bytes->failed = true;
-            return;
-        }
-        bytes->data = grown;
-        bytes->capacity = capacity;
-    }
-    memcpy(bytes->data + bytes->length, data, length);
-    bytes->length += length;
-}
-
 static void add_u8(struct trajd_bytes *bytes, uint8_t value)
 {
     trajd_bytes_add(bytes, &value, 1);
@@ -50,12 +29,6 @@ void trajd_bytes_add_text(struct trajd_bytes *bytes, const char *text)
 
     trajd_bytes_add_u32(bytes, (uint32_t)length);
     trajd_bytes_add(bytes, text, length);
-}
-
-void trajd_bytes_free(struct trajd_bytes *bytes)
-{
-    free(bytes->data);
-    *bytes = (struct trajd_bytes){0};
 }
 
 static void add_texts(struct trajd_bytes *bytes, const char *const *texts, uint32_t count)

@@ -34,6 +34,7 @@
 
 #include "daemon/base/arena.h"
 #include "daemon/index/rows/array.h"
+#include "proto/pack.h"
 #include "proto/error.h"
 
 #define TRAJD_RECORD_MAGIC 0x52544A54u /* "TJTR" */
@@ -103,20 +104,11 @@ struct trajd_record {
     struct trajd_record_episode *episodes;
 };
 
-/* A growing buffer; zeroed, it is empty. `failed` is set where memory runs out; later additions
- * then have no effect. */
-struct trajd_bytes {
-    uint8_t *data;
-    size_t length, capacity;
-    bool failed;
-};
-
-void trajd_bytes_add(struct trajd_bytes *bytes, const void *data, size_t length);
+/* Raw little-endian numbers and texts, for formats that are no struct of the codec. */
 void trajd_bytes_add_u32(struct trajd_bytes *bytes, uint32_t value);
 void trajd_bytes_add_u64(struct trajd_bytes *bytes, uint64_t value);
 /* Adds NULL as "". */
 void trajd_bytes_add_text(struct trajd_bytes *bytes, const char *text);
-void trajd_bytes_free(struct trajd_bytes *bytes);
 
 /* Appends the record to the bytes. False where memory ran out. */
 bool trajd_record_encode(const struct trajd_record *record, struct trajd_bytes *bytes);

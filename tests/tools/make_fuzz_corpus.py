@@ -1,4 +1,4 @@
-"""Writes those corpora of fuzzers that follow from other files of the tree or from formats: wire, layout, config, journal, checkpoint,
+"""Writes those corpora of fuzzers that follow from other files of the tree or from formats: wire, codec, layout, config, journal, checkpoint,
 helper_frames, resample_messages, decode_frame, decode_reply, decode_job, image_prepare and zmtp. The others were written by hand, or by make_record_corpus.py. To be run after a change of a
 format: build/venv/bin/python tests/tools/make_fuzz_corpus.py"""
 import fcntl
@@ -43,6 +43,21 @@ feeds:
 
 def wire():
     return {path.stem: bytes.fromhex(path.read_text()) for path in (ROOT / "tests/golden/wire").glob("*.hex")}
+
+
+def codec():
+    """Returns inputs of fuzz_codec.c: a byte for the form, and the struct."""
+    leaves, stamps = [[-5, None], [70000, "two words"]], struct.pack("<2q", -1, 2**63 - 1)
+    whole = {"version": 1, "scale": 0.5, "name": "a tree", "note": "Z\u00fcrich", "shape": [1, 2**40, 0], "leaves": leaves,
+             "extra": [0, ""], "stamps": stamps, "seed": 0}
+    bare = {"version": 65535, "name": ""}
+    return {
+        "map": b"\1" + msgpack.packb(whole),
+        "map_bare": b"\1" + msgpack.packb(bare),
+        "map_newer": b"\1" + msgpack.packb({**bare, "more": [{"a": 1.5}, -7, None], "leaves": None}),
+        "row": b"\0" + msgpack.packb(list(whole.values())),
+        "row_bare": b"\0" + msgpack.packb([bare.get(key, None) for key in whole]),
+    }
 
 
 def without_comments(path):
@@ -239,7 +254,7 @@ def zmtp():
             "long": b"\x6c" + start + struct.pack(">BQ", 2, 1 << 40)}
 
 
-MAKERS = (wire, layout, config, journal, checkpoint, helper_frames, resample_messages, decode_frame, decode_reply, decode_job, image_prepare, zmtp)
+MAKERS = (wire, codec, layout, config, journal, checkpoint, helper_frames, resample_messages, decode_frame, decode_reply, decode_job, image_prepare, zmtp)
 
 
 def corpora():

@@ -1,0 +1,312 @@
+/* The writer and the reader of msgpack's values, and the check of UTF-8. */
+#include "proto/pack.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Makes room for `length` more bytes. */
+static bool grow(struct trajd_bytes *bytes, size_t length)
+{
+    size_t capacity = bytes->capacity ? bytes->capacity : 1024;
+    uint8_t *grown;
+
+    if (length <= bytes->capacity - bytes->length)
+        return true;
+    while (capacity - bytes->length < length && capacity < SIZE_MAX / 2)
+        capacity *= 2;
+    grown = bytes->is_fixed || capacity - bytes->length < length ? NULL
+                                                                 : realloc(bytes->data, capacity);
+    if (!grown) {
+        bytes->failed = true;
+        return false;
+    }
+    bytes->data = grown;
+    bytes->capacity = capacity;
+    return true;
+}
+
+void trajd_bytes_add(struct trajd_bytes *bytes, const void *data, size_t length)
+{
+    if (bytes->failed || !length || !grow(bytes, length))
+        return;
+    memcpy(bytes->data + bytes->length, data, length);
+    bytes->length += length;
+}
+
+void trajd_bytes_free(struct trajd_bytes *bytes)
+{
+    if (!bytes->is_fixed)
+        free(bytes->data);
+    *bytes = (struct trajd_bytes){0};
+}
+
+/* Appends a format byte, and the lowest `width` bytes of the value in network order. */
+static void add_head(struct trajd_bytes *bytes, uint8_t format, uint64_t value, uint32_t width)
+{
+    uint8_t head[9] = {format};
+
+    for (uint32_t i = 0; i < width; i++)
+        head[1 + i] = (uint8_t)(value >> 8 * (width - 1 - i));
+    trajd_bytes_add(bytes, head, 1 + width);
+}
+
+/* Returns the exponent of the fewest bytes, 1, 2, 4 or 8, that hold the value. */
+static uint32_t exponent_of(uint64_t value)
+{
+    return value <= UINT8_MAX ? 0 : value <= UINT16_MAX ? 1 : value <= UINT32_MAX ? 2 : 3;
+}
+
+void trajd_pack_nil(struct trajd_bytes *bytes)
+{
+    add_head(bytes, 0xc0, 0, 0);
+}
+
+void trajd_pack_bool(struct trajd_bytes *bytes, bool value)
+{
+    add_head(bytes, value ? 0xc3 : 0xc2, 0, 0);
+}
+
+void trajd_pack_uint(struct trajd_bytes *bytes, uint64_t value)
+{
+    const uint32_t exponent = exponent_of(value);
+
+    if (value < 0x80)
+        add_head(bytes, (uint8_t)value, 0, 0);
+    else
+        add_head(bytes, (uint8_t)(0xcc + exponent), value, 1u << exponent);
+}
+
+void trajd_pack_int(struct trajd_bytes *bytes, int64_t value)
+{
+    /* a signed number needs one bit more than its magnitude */
+    const uint32_t exponent = exponent_of(2 * ~(uint64_t)value);
+
+    if (value >= 0)
+        trajd_pack_uint(bytes, (uint64_t)value);
+    else if (value >= -32)
+        add_head(bytes, (uint8_t)value, 0, 0);
+    else
+        add_head(bytes, (uint8_t)(0xd0 + exponent), (uint64_t)value, 1u << exponent);
+}
+
+void trajd_pack_f32(struct trajd_bytes *bytes, float value)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &value, sizeof bits);
+    add_head(bytes, 0xca, bits, 4);
+}
+
+void trajd_pack_f64(struct trajd_bytes *bytes, double value)
+{
+    uint64_t bits;
+
+    memcpy(&bits, &value, sizeof bits);
+    add_head(bytes, 0xcb, bits, 8);
+}
+
+/* Appends the head of a text, bin, array or map. A count below `fixed_count` is in the format byte
+ * itself. `format` is that of the shortest head with a length of its own, or of two bytes where
+ * there is none with one byte. */
+static void add_extent(struct trajd_bytes *bytes, uint8_t fixed, uint32_t fixed_count,
+                       uint8_t format, uint32_t least_exponent, uint32_t count)
+{
+    uint32_t exponent = exponent_of(count);
+
+    exponent = exponent < least_exponent ? least_exponent : exponent;
+    if (count < fixed_count)
+        add_head(bytes, (uint8_t)(fixed | count), 0, 0);
+    else
+        add_head(bytes, (uint8_t)(format + exponent - least_exponent), count, 1u << exponent);
+}
+
+void trajd_pack_str(struct trajd_bytes *bytes, const void *text, uint32_t length)
+{
+    add_extent(bytes, 0xa0, 32, 0xd9, 0, length);
+    trajd_bytes_add(bytes, text, length);
+}
+
+void trajd_pack_bin(struct trajd_bytes *bytes, const void *data, uint32_t length)
+{
+    add_extent(bytes, 0, 0, 0xc4, 0, length);
+    trajd_bytes_add(bytes, data, length);
+}
+
+void trajd_pack_array(struct trajd_bytes *bytes, uint32_t count)
+{
+    add_extent(bytes, 0x90, 16, 0xdc, 1, count);
+}
+
+void trajd_pack_map(struct trajd_bytes *bytes, uint32_t count)
+{
+    add_extent(bytes, 0x80, 16, 0xde, 1, count);
+}
+
+/* ---- reading ---- */
+
+static bool read_big_endian(struct trajd_cursor *cursor, uint32_t width, uint64_t *value)
+{
+    if ((size_t)(cursor->end - cursor->at) < width)
+        return false;
+    *value = 0;
+    for (uint32_t i = 0; i < width; i++)
+        *value = *value << 8 | *cursor->at++;
+    return true;
+}
+
+/* Reads the bytes of a string or binary, or the child count of a container. Returns false if the
+ * bytes end before: each child needs at least one byte. */
+static bool read_extent(struct trajd_cursor *cursor, struct trajd_token *token,
+                        enum trajd_token_type type, uint64_t count)
+{
+    token->type = type;
+    token->value = type == TRAJD_TOKEN_MAP ? 2 * count : count;
+    token->bytes = cursor->at;
+    if (token->value > (uint64_t)(cursor->end - cursor->at))
+        return false;
+    if (type == TRAJD_TOKEN_STR || type == TRAJD_TOKEN_BIN)
+        cursor->at += token->value;
+    return true;
+}
+
+static bool read_sized(struct trajd_cursor *cursor, struct trajd_token *token,
+                       enum trajd_token_type type, uint32_t width)
+{
+    uint64_t count;
+
+    return read_big_endian(cursor, width, &count) && read_extent(cursor, token, type, count);
+}
+
+/* Reads a number in a signed format, and extends its sign. */
+static bool read_signed(struct trajd_cursor *cursor, struct trajd_token *token, uint32_t width)
+{
+    if (!read_big_endian(cursor, width, &token->value))
+        return false;
+    token->type = token->value >> (8 * width - 1) ? TRAJD_TOKEN_INT : TRAJD_TOKEN_UINT;
+    if (token->type == TRAJD_TOKEN_INT && width < 8)
+        token->value |= UINT64_MAX << 8 * width;
+    return true;
+}
+
+static bool read_float(struct trajd_cursor *cursor, struct trajd_token *token, uint32_t width)
+{
+    uint32_t narrow_bits;
+    float narrow;
+
+    if (!read_big_endian(cursor, width, &token->value))
+        return false;
+    token->type = width == 4 ? TRAJD_TOKEN_F32 : TRAJD_TOKEN_F64;
+    memcpy(&token->number, &token->value, sizeof token->number);
+    if (width == 4) {
+        narrow_bits = (uint32_t)token->value;
+        memcpy(&narrow, &narrow_bits, sizeof narrow);
+        token->number = (double)narrow;
+    }
+    return true;
+}
+
+bool trajd_token_read(struct trajd_cursor *cursor, struct trajd_token *token)
+{
+    uint8_t byte;
+
+    if (cursor->at == cursor->end)
+        return false;
+    byte = *cursor->at++;
+    *token = (struct trajd_token){TRAJD_TOKEN_UINT, byte, 0, NULL};
+    if (byte < 0x80)
+        return true;
+    if (byte < 0x90)
+        return read_extent(cursor, token, TRAJD_TOKEN_MAP, byte & 0x0f);
+    if (byte < 0xa0)
+        return read_extent(cursor, token, TRAJD_TOKEN_ARRAY, byte & 0x0f);
+    if (byte < 0xc0)
+        return read_extent(cursor, token, TRAJD_TOKEN_STR, byte & 0x1f);
+    if (byte >= 0xe0) {
+        *token = (struct trajd_token){TRAJD_TOKEN_INT, UINT64_MAX << 8 | byte, 0, NULL};
+        return true;
+    }
+    switch (byte) {
+    case 0xc0:
+        *token = (struct trajd_token){TRAJD_TOKEN_NIL, 0, 0, NULL};
+        return true;
+    case 0xc2:
+    case 0xc3:
+        *token = (struct trajd_token){TRAJD_TOKEN_BOOL, byte & 1, 0, NULL};
+        return true;
+    case 0xc4:
+    case 0xc5:
+    case 0xc6:
+        return read_sized(cursor, token, TRAJD_TOKEN_BIN, 1u << (byte - 0xc4));
+    case 0xca:
+    case 0xcb:
+        return read_float(cursor, token, 4u << (byte - 0xca));
+    case 0xcc:
+    case 0xcd:
+    case 0xce:
+    case 0xcf:
+        return read_big_endian(cursor, 1u << (byte - 0xcc), &token->value);
+    case 0xd0:
+    case 0xd1:
+    case 0xd2:
+    case 0xd3:
+        return read_signed(cursor, token, 1u << (byte - 0xd0));
+    case 0xd9:
+    case 0xda:
+    case 0xdb:
+        return read_sized(cursor, token, TRAJD_TOKEN_STR, 1u << (byte - 0xd9));
+    case 0xdc:
+    case 0xdd:
+        return read_sized(cursor, token, TRAJD_TOKEN_ARRAY, 2u << (byte - 0xdc));
+    case 0xde:
+    case 0xdf:
+        return read_sized(cursor, token, TRAJD_TOKEN_MAP, 2u << (byte - 0xde));
+    default:
+        return false;
+    }
+}
+
+bool trajd_token_skip(struct trajd_cursor *cursor)
+{
+    struct trajd_token token;
+
+    for (uint64_t remaining = 1; remaining; remaining--) {
+        if (!trajd_token_read(cursor, &token))
+            return false;
+        if (token.type == TRAJD_TOKEN_MAP || token.type == TRAJD_TOKEN_ARRAY)
+            remaining += token.value;
+    }
+    return true;
+}
+
+uint32_t trajd_utf8_length(const void *text, size_t remaining)
+{
+    static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
+    const uint8_t *bytes = text;
+    uint8_t lead = bytes[0];
+    uint32_t length = lead < 0x80   ? 1
+                      : lead < 0xc0 ? 0
+                      : lead < 0xe0 ? 2
+                      : lead < 0xf0 ? 3
+                      : lead < 0xf8 ? 4
+                                    : 0;
+    uint32_t code = length == 1 ? lead : lead & (0x7fu >> length);
+
+    if (!length || length > remaining || !lead)
+        return 0;
+    for (uint32_t i = 1; i < length; i++) {
+        if ((bytes[i] & 0xc0) != 0x80)
+            return 0;
+        code = code << 6 | (bytes[i] & 0x3f);
+    }
+    if (code < least[length] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000))
+        return 0;
+    return length;
+}
+
+bool trajd_utf8_is_valid(const void *text, size_t length)
+{
+    for (size_t i = 0, step; i < length; i += step)
+        if (!(step = trajd_utf8_length((const uint8_t *)text + i, length - i)))
+            return false;
+    return true;
+}
