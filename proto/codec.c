@@ -7,57 +7,97 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "packed numbers are little-endian");
 
-/* The way from the outermost struct to a value, for messages. */
-struct place {
-    const struct place *above; /* NULL: the outermost struct */
-    const char *key;           /* NULL: the element with `index` */
-    uint64_t index;
-};
+enum { PATH_SIZE = 200 };
 
-/* What both directions need. The first error stays. */
+/* What both directions need. */
 struct work {
-    struct trajd_error *error;
     enum trajd_status status;
+    const char *rule;     /* that is broken */
+    char path[PATH_SIZE]; /* of the value that breaks it, at the end of the array */
+    size_t path_begin;
     struct trajd_bytes *bytes;             /* of the encoder */
     struct trajd_cursor cursor;            /* of the decoder */
     const struct trajd_codec_input *input; /* of the decoder */
 };
 
-static size_t print_place(const struct place *place, char *text, size_t size)
+/* Records the rule that is broken. Returns false. */
+static bool fail(struct work *w, enum trajd_status status, const char *rule)
 {
-    size_t used = place->above ? print_place(place->above, text, size) : 0;
-    int length;
-
-    if (!place->above)
-        return 0;
-    if (place->key)
-        length = snprintf(text + used, size - used, "%s%s", used ? "." : "", place->key);
-    else
-        length = snprintf(text + used, size - used, "[%llu]", (unsigned long long)place->index);
-    used += length > 0 ? (size_t)length : 0;
-    return used < size ? used : size - 1;
-}
-
-/* Records the first error, with the place of the value. Returns false. */
-static bool fail(struct work *w, enum trajd_status status, const struct place *place,
-                 const char *rule)
-{
-    char text[256] = "";
-
-    if (w->status)
-        return false;
     w->status = status;
-    print_place(place, text, sizeof text);
-    trajd_error_set(w->error, status, 0, "%s%s%s", text, *text ? ": " : "", rule);
+    w->rule = rule;
     return false;
 }
 
+/* Puts a text before the path, if there is room. */
+static void prepend(struct work *w, const char *text)
+{
+    const size_t length = strlen(text);
+
+    if (length > w->path_begin)
+        return;
+    w->path_begin -= length;
+    memcpy(w->path + w->path_begin, text, length);
+}
+
+/* Puts a key, or [index] where it is NULL, before the path of a value that failed. Returns false.
+ * Each level does so on the way back, so a success costs nothing. */
+static bool fail_at(struct work *w, const char *key, uint64_t index)
+{
+    const char next = w->path[w->path_begin];
+    char number[24];
+
+    snprintf(number, sizeof number, "[%llu]", (unsigned long long)index);
+    if (next && next != '[')
+        prepend(w, ".");
+    prepend(w, key ? key : number);
+    return false;
+}
+
+/* Makes the message of a failure. */
+static enum trajd_status report(const struct work *w, struct trajd_error *error)
+{
+    const char *path = w->path + w->path_begin;
+
+    if (w->status)
+        trajd_error_set(error, w->status, 0, "%s%s%s", path, *path ? ": " : "", w->rule);
+    return w->status;
+}
+
+/* A copy of a constant size is one instruction; numbers are little-endian. */
 static uint64_t read_uint(const void *at, uint32_t size)
 {
     uint64_t value = 0;
 
-    memcpy(&value, at, size); /* little-endian */
-    return value;
+    switch (size) {
+    case 1:
+        return *(const uint8_t *)at;
+    case 2:
+        memcpy(&value, at, 2);
+        return value;
+    case 4:
+        memcpy(&value, at, 4);
+        return value;
+    default:
+        memcpy(&value, at, 8);
+        return value;
+    }
+}
+
+static void write_uint(void *at, uint64_t value, uint32_t size)
+{
+    switch (size) {
+    case 1:
+        *(uint8_t *)at = (uint8_t)value;
+        break;
+    case 2:
+        memcpy(at, &value, 2);
+        break;
+    case 4:
+        memcpy(at, &value, 4);
+        break;
+    default:
+        memcpy(at, &value, 8);
+    }
 }
 
 static int64_t read_int(const void *at, uint32_t size)
@@ -123,11 +163,9 @@ static uint64_t count_of(const struct trajd_codec_field *field, const char *base
 
 /* ---- encoder ---- */
 
-static bool encode_struct(struct work *w, const struct trajd_codec_table *table, const char *base,
-                          const struct place *place);
+static bool encode_struct(struct work *w, const struct trajd_codec_table *table, const char *base);
 
-static bool encode_word(struct work *w, const struct trajd_codec_field *field, const void *at,
-                        const struct place *place)
+static bool encode_word(struct work *w, const struct trajd_codec_field *field, const void *at)
 {
     const uint64_t number = read_uint(at, field->size);
     uint64_t count = 0;
@@ -135,13 +173,12 @@ static bool encode_word(struct work *w, const struct trajd_codec_field *field, c
     while (field->words[count])
         count++;
     if (number >= count || !*field->words[number])
-        return fail(w, TRAJD_ERR_ARGUMENT, place, "an unknown number");
+        return fail(w, TRAJD_ERR_ARGUMENT, "an unknown number");
     trajd_pack_str(w->bytes, field->words[number], (uint32_t)strlen(field->words[number]));
     return true;
 }
 
-static bool encode_text(struct work *w, const struct trajd_codec_field *field, const void *at,
-                        const struct place *place)
+static bool encode_text(struct work *w, const struct trajd_codec_field *field, const void *at)
 {
     const char *text;
     size_t length;
@@ -153,9 +190,9 @@ static bool encode_text(struct work *w, const struct trajd_codec_field *field, c
     }
     length = text ? strlen(text) : 0;
     if (length > text_limit(field))
-        return fail(w, TRAJD_ERR_ARGUMENT, place, "a text is too long");
+        return fail(w, TRAJD_ERR_ARGUMENT, "a text is too long");
     if (!text_is_clean(field, (const uint8_t *)text, length))
-        return fail(w, TRAJD_ERR_ARGUMENT, place, "a text has control characters");
+        return fail(w, TRAJD_ERR_ARGUMENT, "a text has control characters");
     trajd_pack_str(w->bytes, text, (uint32_t)length);
     return true;
 }
@@ -183,8 +220,7 @@ static void encode_prose(struct trajd_bytes *bytes, const uint8_t *text, uint32_
     }
 }
 
-static bool encode_view(struct work *w, const struct trajd_codec_field *field, const void *at,
-                        const struct place *place)
+static bool encode_view(struct work *w, const struct trajd_codec_field *field, const void *at)
 {
     struct trajd_codec_view view;
 
@@ -194,29 +230,28 @@ static bool encode_view(struct work *w, const struct trajd_codec_field *field, c
         return true;
     }
     if (view.size > text_limit(field))
-        return fail(w, TRAJD_ERR_ARGUMENT, place, "too long");
+        return fail(w, TRAJD_ERR_ARGUMENT, "too long");
     if (field->kind == TRAJD_CODEC_BLOB) {
         trajd_pack_bin(w->bytes, view.data, view.size);
         return true;
     }
     if (!trajd_utf8_is_valid(view.data, view.size))
-        return fail(w, TRAJD_ERR_ARGUMENT, place, "not UTF-8");
+        return fail(w, TRAJD_ERR_ARGUMENT, "not UTF-8");
     trajd_pack_str(w->bytes, view.data, view.size);
     return true;
 }
 
-static bool encode_element(struct work *w, const struct trajd_codec_field *field, const void *at,
-                           const struct place *place)
+static bool encode_element(struct work *w, const struct trajd_codec_field *field, const void *at)
 {
     switch (field->kind) {
     case TRAJD_CODEC_UINT:
         trajd_pack_uint(w->bytes, read_uint(at, field->size));
         return uint_is_allowed(field, read_uint(at, field->size)) ||
-               fail(w, TRAJD_ERR_ARGUMENT, place, "out of range");
+               fail(w, TRAJD_ERR_ARGUMENT, "out of range");
     case TRAJD_CODEC_INT:
         trajd_pack_int(w->bytes, read_int(at, field->size));
         return int_is_allowed(field, read_int(at, field->size)) ||
-               fail(w, TRAJD_ERR_ARGUMENT, place, "out of range");
+               fail(w, TRAJD_ERR_ARGUMENT, "out of range");
     case TRAJD_CODEC_BOOL:
         trajd_pack_bool(w->bytes, *(const bool *)at);
         return true;
@@ -226,38 +261,39 @@ static bool encode_element(struct work *w, const struct trajd_codec_field *field
         else
             trajd_pack_f64(w->bytes, read_float(at, field->size));
         return float_is_allowed(field, read_float(at, field->size)) ||
-               fail(w, TRAJD_ERR_ARGUMENT, place, "out of range");
+               fail(w, TRAJD_ERR_ARGUMENT, "out of range");
     case TRAJD_CODEC_WORD:
-        return encode_word(w, field, at, place);
+        return encode_word(w, field, at);
     case TRAJD_CODEC_TEXT:
-        return encode_text(w, field, at, place);
+        return encode_text(w, field, at);
     case TRAJD_CODEC_VIEW:
     case TRAJD_CODEC_PROSE:
     case TRAJD_CODEC_BLOB:
-        return encode_view(w, field, at, place);
+        return encode_view(w, field, at);
     case TRAJD_CODEC_STRUCT:
-        return encode_struct(w, field->table, at, place);
+        return encode_struct(w, field->table, at);
     }
     return false;
 }
 
 static bool encode_array(struct work *w, const struct trajd_codec_field *field, const char *base,
-                         const char *elements, const struct place *place)
+                         const char *elements)
 {
     const uint64_t count = count_of(field, base);
 
     if (count > field->most)
-        return fail(w, TRAJD_ERR_ARGUMENT, place, "too many elements");
+        return fail(w, TRAJD_ERR_ARGUMENT, "too many elements");
     if (field->flags & TRAJD_CODEC_PACKED) {
         if (count > UINT32_MAX / field->size)
-            return fail(w, TRAJD_ERR_ARGUMENT, place, "too many elements");
+            return fail(w, TRAJD_ERR_ARGUMENT, "too many elements");
         trajd_pack_bin(w->bytes, elements, (uint32_t)(count * field->size));
         return true;
     }
     trajd_pack_array(w->bytes, (uint32_t)count);
     for (uint64_t i = 0; i < count; i++)
-        if (!encode_element(w, field, elements + i * field->size, &(struct place){place, NULL, i}))
-            return false;
+        if (!encode_element(w, field, elements + i * field->size)) {
+            return fail_at(w, NULL, i);
+        }
     return true;
 }
 
@@ -269,20 +305,19 @@ static const char *follow(const char *at)
     return target;
 }
 
-static bool encode_value(struct work *w, const struct trajd_codec_field *field, const char *base,
-                         const struct place *place)
+static bool encode_value(struct work *w, const struct trajd_codec_field *field, const char *base)
 {
     const char *at = base + field->offset;
 
     switch (field->shape) {
     case TRAJD_CODEC_SINGLE:
-        return encode_element(w, field, at, place);
+        return encode_element(w, field, at);
     case TRAJD_CODEC_POINTED:
-        return encode_element(w, field, follow(at), place);
+        return encode_element(w, field, follow(at));
     case TRAJD_CODEC_INSIDE:
-        return encode_array(w, field, base, at, place);
+        return encode_array(w, field, base, at);
     case TRAJD_CODEC_OUTSIDE:
-        return encode_array(w, field, base, follow(at), place);
+        return encode_array(w, field, base, follow(at));
     }
     return false;
 }
@@ -314,8 +349,7 @@ static bool is_absent(const struct trajd_codec_field *field, const char *base)
     return field->kind != TRAJD_CODEC_BOOL && is_zero(at, field->size);
 }
 
-static bool encode_struct(struct work *w, const struct trajd_codec_table *table, const char *base,
-                          const struct place *place)
+static bool encode_struct(struct work *w, const struct trajd_codec_table *table, const char *base)
 {
     const bool is_map = table->form == TRAJD_CODEC_MAP;
     uint32_t count = 0;
@@ -333,8 +367,8 @@ static bool encode_struct(struct work *w, const struct trajd_codec_table *table,
             trajd_pack_str(w->bytes, field->key, (uint32_t)strlen(field->key));
         if (!is_map && absent)
             trajd_pack_nil(w->bytes);
-        if (!absent && !encode_value(w, field, base, &(struct place){place, field->key, 0}))
-            return false;
+        if (!absent && !encode_value(w, field, base))
+            return fail_at(w, field->key, 0);
     }
     return true;
 }
@@ -342,101 +376,93 @@ static bool encode_struct(struct work *w, const struct trajd_codec_table *table,
 enum trajd_status trajd_codec_encode(const struct trajd_codec_table *table, const void *value,
                                      struct trajd_bytes *bytes, struct trajd_error *error)
 {
-    struct work w = {.error = error, .bytes = bytes};
+    struct work w = {.bytes = bytes, .path_begin = PATH_SIZE - 1};
 
-    encode_struct(&w, table, value, &(struct place){0});
-    if (!w.status && bytes->failed)
-        w.status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
-                                   bytes->is_fixed ? "longer than %zu bytes" : "out of memory",
-                                   bytes->capacity);
-    return w.status;
+    if (encode_struct(&w, table, value) && bytes->failed)
+        fail(&w, TRAJD_ERR_MEMORY, bytes->is_fixed ? "the buffer is too small" : "out of memory");
+    return report(&w, error);
 }
 
 /* ---- decoder ---- */
 
-static bool damaged(struct work *w, const struct place *place, const char *rule)
+static bool damaged(struct work *w, const char *rule)
 {
-    return fail(w, TRAJD_ERR_PROTOCOL, place, rule);
+    return fail(w, TRAJD_ERR_PROTOCOL, rule);
 }
 
-static bool take(struct work *w, struct trajd_token *token, const struct place *place)
+static bool take(struct work *w, struct trajd_token *token)
 {
-    return trajd_token_read(&w->cursor, token) || damaged(w, place, "cut off, or not msgpack");
+    return trajd_token_read(&w->cursor, token) || damaged(w, "cut off, or not msgpack");
 }
 
-static bool take_of(struct work *w, enum trajd_token_type type, struct trajd_token *token,
-                    const struct place *place)
+static bool take_of(struct work *w, enum trajd_token_type type, struct trajd_token *token)
 {
     static const char *const rules[] = {
         [TRAJD_TOKEN_BOOL] = "not a boolean", [TRAJD_TOKEN_UINT] = "not an unsigned number",
         [TRAJD_TOKEN_STR] = "not a text",     [TRAJD_TOKEN_BIN] = "not bytes",
         [TRAJD_TOKEN_ARRAY] = "not a list",   [TRAJD_TOKEN_MAP] = "not a map"};
 
-    return take(w, token, place) && (token->type == type || damaged(w, place, rules[type]));
+    return take(w, token) && (token->type == type || damaged(w, rules[type]));
 }
 
-static void *allocate(struct work *w, uint64_t count, uint32_t size, const struct place *place)
+static void *allocate(struct work *w, uint64_t count, uint32_t size)
 {
     void *memory = count > SIZE_MAX / 2 / size
                        ? NULL
                        : w->input->allocate(w->input->memory, count ? count * size : 1);
 
     if (!memory)
-        fail(w, TRAJD_ERR_MEMORY, place, "out of memory");
+        fail(w, TRAJD_ERR_MEMORY, "out of memory");
     return memory;
 }
 
-static bool decode_struct(struct work *w, const struct trajd_codec_table *table, char *base,
-                          const struct place *place);
+static bool decode_struct(struct work *w, const struct trajd_codec_table *table, char *base);
 
-static bool decode_uint(struct work *w, const struct trajd_codec_field *field, void *at,
-                        const struct place *place)
+static bool decode_uint(struct work *w, const struct trajd_codec_field *field, void *at)
 {
     struct trajd_token token;
 
-    if (!take_of(w, TRAJD_TOKEN_UINT, &token, place))
+    if (!take_of(w, TRAJD_TOKEN_UINT, &token))
         return false;
     if (!uint_is_allowed(field, token.value) || (field->size < 8 && token.value >> 8 * field->size))
-        return damaged(w, place, "out of range");
-    memcpy(at, &token.value, field->size);
+        return damaged(w, "out of range");
+    write_uint(at, token.value, field->size);
     return true;
 }
 
-static bool decode_int(struct work *w, const struct trajd_codec_field *field, void *at,
-                       const struct place *place)
+static bool decode_int(struct work *w, const struct trajd_codec_field *field, void *at)
 {
     struct trajd_token token;
 
-    if (!take(w, &token, place))
+    if (!take(w, &token))
         return false;
     if (token.type != TRAJD_TOKEN_INT && token.type != TRAJD_TOKEN_UINT)
-        return damaged(w, place, "not a whole number");
-    memcpy(at, &token.value, field->size);
+        return damaged(w, "not a whole number");
+    write_uint(at, token.value, field->size);
     if ((token.type == TRAJD_TOKEN_UINT && token.value > INT64_MAX) ||
         read_int(at, field->size) != (int64_t)token.value ||
         !int_is_allowed(field, (int64_t)token.value))
-        return damaged(w, place, "out of range");
+        return damaged(w, "out of range");
     return true;
 }
 
-static bool decode_float(struct work *w, const struct trajd_codec_field *field, void *at,
-                         const struct place *place)
+static bool decode_float(struct work *w, const struct trajd_codec_field *field, void *at)
 {
     struct trajd_token token;
     float narrow;
 
-    if (!take(w, &token, place))
+    if (!take(w, &token))
         return false;
     if (token.type == TRAJD_TOKEN_UINT)
         token.number = (double)token.value;
     else if (token.type == TRAJD_TOKEN_INT)
         token.number = (double)(int64_t)token.value;
     else if (token.type != TRAJD_TOKEN_F32 && token.type != TRAJD_TOKEN_F64)
-        return damaged(w, place, "not a number");
+        return damaged(w, "not a number");
     narrow = (float)token.number;
     if (!float_is_allowed(field, token.number) ||
         (field->size == sizeof narrow && isinf(narrow) && !isinf(token.number)))
-        return damaged(w, place, "out of range");
+        return damaged(w, "out of range");
     if (field->size == sizeof narrow)
         memcpy(at, &narrow, sizeof narrow);
     else
@@ -444,41 +470,39 @@ static bool decode_float(struct work *w, const struct trajd_codec_field *field, 
     return true;
 }
 
-static bool decode_word(struct work *w, const struct trajd_codec_field *field, void *at,
-                        const struct place *place)
+static bool decode_word(struct work *w, const struct trajd_codec_field *field, void *at)
 {
     struct trajd_token token;
     uint64_t number = 0;
 
-    if (!take_of(w, TRAJD_TOKEN_STR, &token, place))
+    if (!take_of(w, TRAJD_TOKEN_STR, &token))
         return false;
     while (field->words[number] && (!token.value || strlen(field->words[number]) != token.value ||
                                     memcmp(field->words[number], token.bytes, token.value) != 0))
         number++;
     if (!field->words[number]) {
         if (!field->high)
-            return damaged(w, place, "an unknown word");
+            return damaged(w, "an unknown word");
         number = field->high;
     }
-    memcpy(at, &number, field->size);
+    write_uint(at, number, field->size);
     return true;
 }
 
-static bool decode_text(struct work *w, const struct trajd_codec_field *field, void *at,
-                        const struct place *place)
+static bool decode_text(struct work *w, const struct trajd_codec_field *field, void *at)
 {
     struct trajd_token token;
     char *text;
 
     if (field->flags & TRAJD_CODEC_SPARSE && w->cursor.at < w->cursor.end && *w->cursor.at == 0xc0)
-        return take(w, &token, place);
-    if (!take_of(w, TRAJD_TOKEN_STR, &token, place))
+        return take(w, &token);
+    if (!take_of(w, TRAJD_TOKEN_STR, &token))
         return false;
     if (token.value > text_limit(field))
-        return damaged(w, place, "a text is too long");
+        return damaged(w, "a text is too long");
     if (!text_is_clean(field, token.bytes, token.value))
-        return damaged(w, place, "a text has control characters");
-    text = allocate(w, token.value + 1, 1, place);
+        return damaged(w, "a text has control characters");
+    text = allocate(w, token.value + 1, 1);
     if (!text)
         return false;
     memcpy(text, token.bytes, token.value);
@@ -486,56 +510,54 @@ static bool decode_text(struct work *w, const struct trajd_codec_field *field, v
     return true;
 }
 
-static bool decode_view(struct work *w, const struct trajd_codec_field *field, void *at,
-                        const struct place *place)
+static bool decode_view(struct work *w, const struct trajd_codec_field *field, void *at)
 {
     const bool is_blob = field->kind == TRAJD_CODEC_BLOB;
     struct trajd_codec_view view;
     struct trajd_token token;
 
-    if (!take_of(w, is_blob ? TRAJD_TOKEN_BIN : TRAJD_TOKEN_STR, &token, place))
+    if (!take_of(w, is_blob ? TRAJD_TOKEN_BIN : TRAJD_TOKEN_STR, &token))
         return false;
     if (token.value > text_limit(field))
-        return damaged(w, place, "too long");
+        return damaged(w, "too long");
     if (!is_blob && !trajd_utf8_is_valid(token.bytes, token.value))
-        return damaged(w, place, "not UTF-8");
+        return damaged(w, "not UTF-8");
     view = (struct trajd_codec_view){token.bytes, (uint32_t)token.value};
     memcpy(at, &view, sizeof view);
     return true;
 }
 
-static bool decode_bool(struct work *w, bool *value, const struct place *place)
+static bool decode_bool(struct work *w, bool *value)
 {
     struct trajd_token token;
 
-    if (!take_of(w, TRAJD_TOKEN_BOOL, &token, place))
+    if (!take_of(w, TRAJD_TOKEN_BOOL, &token))
         return false;
     *value = token.value != 0;
     return true;
 }
 
-static bool decode_element(struct work *w, const struct trajd_codec_field *field, void *at,
-                           const struct place *place)
+static bool decode_element(struct work *w, const struct trajd_codec_field *field, void *at)
 {
     switch (field->kind) {
     case TRAJD_CODEC_UINT:
-        return decode_uint(w, field, at, place);
+        return decode_uint(w, field, at);
     case TRAJD_CODEC_INT:
-        return decode_int(w, field, at, place);
+        return decode_int(w, field, at);
     case TRAJD_CODEC_BOOL:
-        return decode_bool(w, at, place);
+        return decode_bool(w, at);
     case TRAJD_CODEC_FLOAT:
-        return decode_float(w, field, at, place);
+        return decode_float(w, field, at);
     case TRAJD_CODEC_WORD:
-        return decode_word(w, field, at, place);
+        return decode_word(w, field, at);
     case TRAJD_CODEC_TEXT:
-        return decode_text(w, field, at, place);
+        return decode_text(w, field, at);
     case TRAJD_CODEC_VIEW:
     case TRAJD_CODEC_PROSE:
     case TRAJD_CODEC_BLOB:
-        return decode_view(w, field, at, place);
+        return decode_view(w, field, at);
     case TRAJD_CODEC_STRUCT:
-        return decode_struct(w, field->table, at, place);
+        return decode_struct(w, field->table, at);
     }
     return false;
 }
@@ -561,37 +583,36 @@ static uint64_t least_bytes(const struct trajd_codec_field *field)
 
 /* Reads the number of elements, and checks it. */
 static bool decode_count(struct work *w, const struct trajd_codec_field *field, char *base,
-                         struct trajd_token *token, const struct place *place)
+                         struct trajd_token *token)
 {
     const bool is_packed = field->flags & TRAJD_CODEC_PACKED;
     const bool is_given = !field->count_size || field->flags & TRAJD_CODEC_AS_LONG;
     uint64_t count;
 
-    if (!take_of(w, is_packed ? TRAJD_TOKEN_BIN : TRAJD_TOKEN_ARRAY, token, place))
+    if (!take_of(w, is_packed ? TRAJD_TOKEN_BIN : TRAJD_TOKEN_ARRAY, token))
         return false;
     count = is_packed ? token->value / field->size : token->value;
     if (is_packed && token->value % field->size)
-        return damaged(w, place, "not a whole number of elements");
+        return damaged(w, "not a whole number of elements");
     if (!is_packed && count > (uint64_t)(w->cursor.end - w->cursor.at) / least_bytes(field))
-        return damaged(w, place, "more elements than bytes");
+        return damaged(w, "more elements than bytes");
     if (count > field->most || (is_given && count != count_of(field, base)))
-        return damaged(w, place, "another number of elements than allowed");
+        return damaged(w, "another number of elements than allowed");
     if (!is_given)
-        memcpy(base + field->count_offset, &count, field->count_size);
+        write_uint(base + field->count_offset, count, field->count_size);
     token->value = count;
     return true;
 }
 
-static bool decode_array(struct work *w, const struct trajd_codec_field *field, char *base,
-                         const struct place *place)
+static bool decode_array(struct work *w, const struct trajd_codec_field *field, char *base)
 {
     char *elements = base + field->offset;
     struct trajd_token token;
 
-    if (!decode_count(w, field, base, &token, place))
+    if (!decode_count(w, field, base, &token))
         return false;
     if (field->shape == TRAJD_CODEC_OUTSIDE) {
-        elements = allocate(w, token.value, field->size, place);
+        elements = allocate(w, token.value, field->size);
         if (!elements)
             return false;
         memcpy(base + field->offset, &elements, sizeof elements);
@@ -601,54 +622,66 @@ static bool decode_array(struct work *w, const struct trajd_codec_field *field, 
         return true;
     }
     for (uint64_t i = 0; i < token.value; i++)
-        if (!decode_element(w, field, elements + i * field->size, &(struct place){place, NULL, i}))
-            return false;
+        if (!decode_element(w, field, elements + i * field->size)) {
+            return fail_at(w, NULL, i);
+        }
     return true;
 }
 
-static bool decode_pointed(struct work *w, const struct trajd_codec_field *field, char *base,
-                           const struct place *place)
+static bool decode_pointed(struct work *w, const struct trajd_codec_field *field, char *base)
 {
-    char *element = allocate(w, 1, field->size, place);
+    char *element = allocate(w, 1, field->size);
 
     if (!element)
         return false;
     memcpy(base + field->offset, &element, sizeof element);
-    return decode_element(w, field, element, place);
+    return decode_element(w, field, element);
 }
 
-static bool decode_value(struct work *w, const struct trajd_codec_field *field, char *base,
-                         const struct place *place)
+/* Reads a value of one byte: nil for an optional one, a boolean, or a small number. Most values of
+ * bulk records are so short. Returns false for all others, and where a limit is broken. */
+static inline bool decode_short(struct work *w, const struct trajd_codec_field *field, char *base)
 {
-    struct trajd_token token;
+    const uint8_t byte = w->cursor.at < w->cursor.end ? *w->cursor.at : 0xff;
+    const bool is_plain = field->shape == TRAJD_CODEC_SINGLE && !field->has;
+
+    if (byte < 0x80 && is_plain && field->kind == TRAJD_CODEC_UINT && uint_is_allowed(field, byte))
+        write_uint(base + field->offset, byte, field->size);
+    else if ((byte & 0xfe) == 0xc2 && is_plain && field->kind == TRAJD_CODEC_BOOL)
+        *(bool *)(base + field->offset) = byte & 1;
+    else if (byte != 0xc0 || !(field->flags & TRAJD_CODEC_OPTIONAL))
+        return false;
+    w->cursor.at++;
+    return true;
+}
+
+static bool decode_value(struct work *w, const struct trajd_codec_field *field, char *base)
+{
     bool is_read;
 
-    if (field->flags & TRAJD_CODEC_OPTIONAL && w->cursor.at < w->cursor.end &&
-        *w->cursor.at == 0xc0)
-        return take(w, &token, place);
+    if (decode_short(w, field, base))
+        return true;
     if (field->shape == TRAJD_CODEC_SINGLE)
-        is_read = decode_element(w, field, base + field->offset, place);
+        is_read = decode_element(w, field, base + field->offset);
     else if (field->shape == TRAJD_CODEC_POINTED)
-        is_read = decode_pointed(w, field, base, place);
+        is_read = decode_pointed(w, field, base);
     else
-        is_read = decode_array(w, field, base, place);
+        is_read = decode_array(w, field, base);
     if (is_read && field->has)
         *(bool *)(base + field->has - 1) = true;
-    return is_read;
+    return is_read || fail_at(w, field->key, 0);
 }
 
-static bool decode_row(struct work *w, const struct trajd_codec_table *table, char *base,
-                       const struct place *place)
+static bool decode_row(struct work *w, const struct trajd_codec_table *table, char *base)
 {
     struct trajd_token token;
 
-    if (!take_of(w, TRAJD_TOKEN_ARRAY, &token, place))
+    if (!take_of(w, TRAJD_TOKEN_ARRAY, &token))
         return false;
     if (token.value != table->field_count)
-        return damaged(w, place, "another number of values than the struct has");
+        return damaged(w, "another number of values than the struct has");
     for (uint32_t i = 0; i < table->field_count; i++)
-        if (!decode_value(w, &table->fields[i], base,
-                          &(struct place){place, table->fields[i].key, 0}))
+        if (!decode_value(w, &table->fields[i], base))
             return false;
     return true;
 }
@@ -667,59 +700,56 @@ static uint32_t find_field(const struct trajd_codec_table *table, const struct t
     return table->field_count;
 }
 
-static bool decode_map(struct work *w, const struct trajd_codec_table *table, char *base,
-                       const struct place *place)
+static bool decode_map(struct work *w, const struct trajd_codec_table *table, char *base)
 {
     uint64_t seen = 0; /* one bit for each field */
     struct trajd_token map, key;
     uint32_t next = 0;
 
-    if (!take_of(w, TRAJD_TOKEN_MAP, &map, place))
+    if (!take_of(w, TRAJD_TOKEN_MAP, &map))
         return false;
     for (uint64_t i = 0; i < map.value / 2; i++) {
         uint32_t at;
-        if (!take_of(w, TRAJD_TOKEN_STR, &key, place))
+        if (!take_of(w, TRAJD_TOKEN_STR, &key))
             return false;
         at = find_field(table, &key, next);
         if (at == table->field_count) {
             if (!trajd_token_skip(&w->cursor))
-                return damaged(w, place, "cut off, or not msgpack");
+                return damaged(w, "cut off, or not msgpack");
             continue;
         }
         if (seen >> at & 1)
-            return damaged(w, &(struct place){place, table->fields[at].key, 0}, "there twice");
-        if (!decode_value(w, &table->fields[at], base,
-                          &(struct place){place, table->fields[at].key, 0}))
+            return damaged(w, "there twice") || fail_at(w, table->fields[at].key, 0);
+        if (!decode_value(w, &table->fields[at], base))
             return false;
         seen |= UINT64_C(1) << at;
         next = at + 1;
     }
     for (uint32_t i = 0; i < table->field_count; i++)
         if (!(table->fields[i].flags & TRAJD_CODEC_OPTIONAL) && !(seen >> i & 1))
-            return damaged(w, &(struct place){place, table->fields[i].key, 0}, "missing");
+            return damaged(w, "missing") || fail_at(w, table->fields[i].key, 0);
     return true;
 }
 
-static bool decode_struct(struct work *w, const struct trajd_codec_table *table, char *base,
-                          const struct place *place)
+static bool decode_struct(struct work *w, const struct trajd_codec_table *table, char *base)
 {
     const char *rule;
 
-    if (!(table->form == TRAJD_CODEC_MAP ? decode_map : decode_row)(w, table, base, place))
+    if (!(table->form == TRAJD_CODEC_MAP ? decode_map : decode_row)(w, table, base))
         return false;
     rule = table->check ? table->check(base, w->input->context) : NULL;
-    return !rule || damaged(w, place, rule);
+    return !rule || damaged(w, rule);
 }
 
 enum trajd_status trajd_codec_decode(const struct trajd_codec_table *table,
                                      const struct trajd_codec_input *input, void *value,
                                      struct trajd_error *error)
 {
-    struct work w = {.error = error, .input = input};
+    struct work w = {.input = input, .path_begin = PATH_SIZE - 1};
 
     w.cursor.at = input->data;
     w.cursor.end = w.cursor.at + input->length;
-    if (decode_struct(&w, table, value, &(struct place){0}) && w.cursor.at != w.cursor.end)
-        damaged(&w, &(struct place){0}, "more bytes than one struct");
-    return w.status;
+    if (decode_struct(&w, table, value) && w.cursor.at != w.cursor.end)
+        damaged(&w, "more bytes than one struct");
+    return report(&w, error);
 }

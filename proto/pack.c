@@ -1,6 +1,7 @@
 /* The writer and the reader of msgpack's values, and the check of UTF-8. */
 #include "proto/pack.h"
 
+#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -149,8 +150,9 @@ static bool read_big_endian(struct trajd_cursor *cursor, uint32_t width, uint64_
     if ((size_t)(cursor->end - cursor->at) < width)
         return false;
     *value = 0;
-    for (uint32_t i = 0; i < width; i++)
-        *value = *value << 8 | *cursor->at++;
+    memcpy((uint8_t *)value + 8 - width, cursor->at, width);
+    *value = be64toh(*value);
+    cursor->at += width;
     return true;
 }
 

@@ -1,30 +1,8 @@
 /* The record of one HDF5 file. A child process sends it, and the cache holds it. Both come from
  * outside the process, so one decoder checks both and trusts nothing.
  *
- * Numbers are little-endian, without padding. A text is a u32 length and its bytes, without NUL. A
- * * repeats a field as often as the count before it says.
- *
- *     record  := u32 magic, u32 version, u32 io_errno, text refusal, u8 is_misfit,
- *                u32 note_count, text notes*, u32 episode_count, episode*
- *     episode := text id, text problem, u8 is_misfit, u32 rate_count, text rates*,
- *                text resampled_rate,
- *                u32 key_count, text filter_keys*, u32 meta_count, (u8 present, text if present)*,
- *                  u8 is_plain,
- *                u32 array_count, array*,
- *                u8 evaluated, (u64 digest, u32 clock_count, clock*) if evaluated
- *     array   := text path, text match, text refusal, u8 storage, u8 dtype, u8 rank, u8 filter_count,
- *                u8 has_attributes, u8 form, u8 is_enum, u64 shape[rank], u8 fill[8],
- *                u64 check_rows, u64 check_digest, picture if the form is not plain,
- *                (u64 payload_offset, u64 payload_bytes, text preparation) if packed,
- *                u8 quaternion_count, (u32 column, u8 is_one_hot, f32 error, f32 low[4],
- *                  f32 high[4])*, and by storage:
- *                  contiguous: u64 offset
- *                  inline: bytes, as many as shape and dtype give
- *                  chunked: u64 chunk_row, u64 chunk_shape[rank], u16 filters[filter_count], u64 chunk_count,
- *                           (u64 offset, u32 size, u32 mask)*
- *     picture := u8 encoding, u32 height, u32 width, u8 channels, u8 bits, u8 is_progressive
- *     clock   := u8 present, u64 source_rows, u64 dropped, u64 row_count, i64 stamps[row_count],
- *                u8 filtered, u32 kept_rows[row_count] if filtered, u8 has_start, i64 start_ns */
+ * It is u32 magic and u32 version, little-endian, and then a struct of the codec (proto/codec.h)
+ * with the tables in record.c. */
 #ifndef TRAJD_INDEX_RECORD_H
 #define TRAJD_INDEX_RECORD_H
 
@@ -34,11 +12,10 @@
 
 #include "daemon/base/arena.h"
 #include "daemon/index/rows/array.h"
-#include "proto/pack.h"
-#include "proto/error.h"
+#include "proto/codec.h"
 
 #define TRAJD_RECORD_MAGIC 0x52544A54u /* "TJTR" */
-#define TRAJD_RECORD_VERSION 11
+#define TRAJD_RECORD_VERSION 12
 #define TRAJD_RECORD_SIZE_MAX (256u << 20)
 #define TRAJD_RECORD_META_MAX 4096 /* bytes of one text */
 /* the refusal of a required array whose path leads to a group or a named type */
@@ -110,7 +87,8 @@ void trajd_bytes_add_u64(struct trajd_bytes *bytes, uint64_t value);
 /* Adds NULL as "". */
 void trajd_bytes_add_text(struct trajd_bytes *bytes, const char *text);
 
-/* Appends the record to the bytes. False where memory ran out. */
+/* Appends the record to the bytes. One that breaks a limit of the tables becomes one that refuses
+ * the file by that rule. False if memory ran out. */
 bool trajd_record_encode(const struct trajd_record *record, struct trajd_bytes *bytes);
 
 /* Decodes the record of a file of file_size bytes under a layout with clock_count clocks. All of it

@@ -2,6 +2,7 @@
 of the record's format: build/venv/bin/python tests/tools/make_record_corpus.py"""
 import os
 import pathlib
+import shutil
 import struct
 import subprocess
 import sys
@@ -54,8 +55,7 @@ def main():
             [cache] = (folder / "cache").glob("*.index")
             blocks = file.stat().st_size // 256 + 1
             (corpus / name).write_bytes(struct.pack(">BH", clocks, blocks) + record_of(cache))
-            cache.unlink()
-            (folder / "cache").rmdir()
+            shutil.rmtree(folder / "cache")
 
 
 if __name__ == "__main__":
