@@ -1,49 +1,34 @@
 #include <math.h>
 #include <stdarg.h>
+#include <string.h>
 
 #include "daemon/base/json.h"
+#include "proto/pack.h"
 
-/* Returns the length of the UTF-8 sequence at `text`, or 0 where there is none. */
-static int sequence_length(const unsigned char *text)
+static void write_text(FILE *out, const char *text, size_t length)
 {
-    int length = text[0] < 0x80                      ? 1
-                 : text[0] >= 0xC2 && text[0] < 0xE0 ? 2
-                 : text[0] >= 0xE0 && text[0] < 0xF0 ? 3
-                 : text[0] >= 0xF0 && text[0] < 0xF5 ? 4
-                                                     : 0;
-
-    for (int i = 1; i < length; i++) {
-        if ((text[i] & 0xC0) != 0x80)
-            return 0;
+    fputc('"', out);
+    for (size_t i = 0, step; i < length; i += step ? step : 1) {
+        const unsigned char c = (unsigned char)text[i];
+        step = trajd_utf8_length(text + i, length - i);
+        if (!step)
+            fputs(c ? "\\ufffd" : "\\u0000", out);
+        else if (c == '"' || c == '\\')
+            fprintf(out, "\\%c", c);
+        else if (c < 0x20)
+            fprintf(out, "\\u%04x", c);
+        else
+            fwrite(text + i, 1, step, out);
     }
-    if ((text[0] == 0xE0 && text[1] < 0xA0) || (text[0] == 0xED && text[1] > 0x9F) ||
-        (text[0] == 0xF0 && text[1] < 0x90) || (text[0] == 0xF4 && text[1] > 0x8F))
-        return 0;
-    return length;
+    fputc('"', out);
 }
 
 void trajd_json_text(FILE *out, const char *text)
 {
-    const unsigned char *next = (const unsigned char *)text;
-
-    if (!text) {
+    if (text)
+        write_text(out, text, strlen(text));
+    else
         fputs("null", out);
-        return;
-    }
-    fputc('"', out);
-    while (*next) {
-        int length = sequence_length(next);
-        if (!length)
-            fputs("\\ufffd", out);
-        else if (*next == '"' || *next == '\\')
-            fprintf(out, "\\%c", *next);
-        else if (*next < 0x20)
-            fprintf(out, "\\u%04x", *next);
-        else
-            fwrite(next, 1, (size_t)length, out);
-        next += length ? length : 1;
-    }
-    fputc('"', out);
 }
 
 /* Writes what stands before a value: a comma, and the key with its colon. */
@@ -95,6 +80,13 @@ void trajd_json_string(struct trajd_json *json, const char *key, const char *tex
 {
     begin_value(json, key);
     trajd_json_text(json->out, text);
+}
+
+void trajd_json_characters(struct trajd_json *json, const char *key, const char *text,
+                           size_t length)
+{
+    begin_value(json, key);
+    write_text(json->out, text, length);
 }
 
 void trajd_json_u64(struct trajd_json *json, const char *key, uint64_t value)

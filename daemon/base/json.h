@@ -30,6 +30,9 @@ void trajd_json_close_array(struct trajd_json *json);
 
 /* A string; null where `text` is NULL. Bytes that are not UTF-8 become U+FFFD. */
 void trajd_json_string(struct trajd_json *json, const char *key, const char *text);
+/* The same of `length` characters. */
+void trajd_json_characters(struct trajd_json *json, const char *key, const char *text,
+                           size_t length);
 void trajd_json_u64(struct trajd_json *json, const char *key, uint64_t value);
 void trajd_json_i64(struct trajd_json *json, const char *key, int64_t value);
 void trajd_json_bool(struct trajd_json *json, const char *key, bool value);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "daemon/layout/glob.h"
-#include "daemon/layout/json_field.h"
+#include "daemon/base/json_read.h"
 #include "daemon/hdf5/helper_socket.h"
 #include "daemon/hdf5/scan.h"
 #include "daemon/hdf5/scan_value.h"

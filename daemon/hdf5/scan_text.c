@@ -1,10 +1,11 @@
 /* Reads the texts of an episode that the layout names: attributes, datasets of one text, fields of
  * JSON in either. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/layout/json_field.h"
+#include "daemon/base/json_read.h"
 #include "daemon/hdf5/helper_socket.h"
 #include "daemon/hdf5/scan.h"
 #include "daemon/hdf5/scan_value.h"
@@ -52,7 +53,7 @@ static struct trajd_scan_value open_source(const struct trajd_scan *scan, const 
 /* Prints a number with as few digits as give it back exactly. The caller frees. */
 static char *print_number(const struct trajd_scan_value *source, bool integer)
 {
-    char *text = trajd_helper_memory(calloc(1, 32));
+    char *text = trajd_helper_memory(calloc(1, TRAJD_JSON_NUMBER_SIZE));
     long long integer_value;
     double number;
 
@@ -61,11 +62,9 @@ static char *print_number(const struct trajd_scan_value *source, bool integer)
         return text;
     }
     if (!integer && trajd_scan_value_read(source, H5T_NATIVE_DOUBLE, &number)) {
-        for (int digits = 15; digits <= 17; digits++) {
-            snprintf(text, 32, "%.*g", digits, number);
-            if (strtod(text, NULL) == number)
-                break;
-        }
+        snprintf(text, 32, "%g", number); /* nan, inf */
+        if (isfinite(number))
+            trajd_json_shortest(number, false, text);
         return text;
     }
     free(text);
@@ -103,7 +102,7 @@ static bool pick_json(char *text, const char *path)
     memmove(text, value, length);
     text[length] = '\0';
     if (quoted)
-        trajd_json_field_unescape(text);
+        trajd_json_unescape(text, length, text, &length);
     return true;
 }
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "daemon/base/arena.h"
-#include "daemon/layout/json_field.h"
+#include "daemon/base/json_read.h"
 
 enum { ENTRY_COUNT_MAX = 1 << 20, KEY_SIZE = 1024 };
 static const size_t table_bytes_max = (size_t)256 << 20;
@@ -37,11 +37,12 @@ static bool copy_text(const char *value, size_t length, char *out, size_t size)
 
     if (!length || *value == '{' || *value == '[' || length - (is_string ? 2 : 0) >= size)
         return false;
-    length -= is_string ? 2 : 0;
-    memcpy(out, value + is_string, length);
-    out[length] = '\0';
-    if (is_string)
-        trajd_json_field_unescape(out);
+    if (is_string) {
+        trajd_json_unescape(value + 1, length - 2, out, &length);
+    } else {
+        memcpy(out, value, length);
+        out[length] = '\0';
+    }
     return true;
 }
 
@@ -95,9 +96,7 @@ static bool visit_entry(void *context, const char *name, size_t name_length, con
         trajd_error_set(r->error, TRAJD_ERR_DATA, 0,
                         "%s: is a mapping, and `key` of the layout needs a list", r->list);
     else if (name && name_length < sizeof key) {
-        memcpy(key, name, name_length);
-        key[name_length] = '\0';
-        trajd_json_field_unescape(key);
+        trajd_json_unescape(name, name_length, key, &name_length);
         return add_entry(r, key, value, length);
     } else if (!name && trajd_json_field_span(value, length, r->meta->key, &field, &field_length) &&
                copy_text(field, field_length, key, sizeof key))

@@ -97,7 +97,7 @@ static void test_bad_files(void **state)
         {"{\"a\": [[0, 1]], \"b\": [[0, 1]], \"a\": []}", "r.json: the key a comes twice"},
         {"{\"\": [[0, 1]]}", "a key must be 1 to 4095 bytes"},
         {"{\"a\\x\": []}", "an unknown escape"},
-        {"{\"a\\u12", "four hexadecimal digits"},
+        {"{\"a\\u12\": []}", "four hexadecimal digits"},
         {"{\"a\\ud800\": []}", "half of a character"},
         {"{\"a\\u0000\": []}", "half of a character, or zero"},
         {"{\"a\n\": []}", "a control character"},
