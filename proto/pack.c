@@ -1,7 +1,9 @@
-/* The writer and the reader of msgpack's values, and the check of UTF-8. */
+/* The writer and the reader of msgpack's values, and the check of UTF-8. The library writes. Reading
+ * is ours, because the library makes trees of objects, and memory of what a stranger claims. */
 #include "proto/pack.h"
 
 #include <endian.h>
+#include <msgpack.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,106 +43,82 @@ void trajd_bytes_free(struct trajd_bytes *bytes)
     *bytes = (struct trajd_bytes){0};
 }
 
-/* Appends a format byte, and the lowest `width` bytes of the value in network order. */
-static void add_head(struct trajd_bytes *bytes, uint8_t format, uint64_t value, uint32_t width)
-{
-    uint8_t head[9] = {format};
+/* ---- writing, by the library msgpack ---- */
 
-    for (uint32_t i = 0; i < width; i++)
-        head[1 + i] = (uint8_t)(value >> 8 * (width - 1 - i));
-    trajd_bytes_add(bytes, head, 1 + width);
+static int write_bytes(void *context, const char *data, size_t size)
+{
+    trajd_bytes_add(context, data, size);
+    return 0;
 }
 
-/* Returns the exponent of the fewest bytes, 1, 2, 4 or 8, that hold the value. */
-static uint32_t exponent_of(uint64_t value)
+static msgpack_packer packer_of(struct trajd_bytes *bytes)
 {
-    return value <= UINT8_MAX ? 0 : value <= UINT16_MAX ? 1 : value <= UINT32_MAX ? 2 : 3;
+    return (msgpack_packer){.data = bytes, .callback = write_bytes};
 }
 
 void trajd_pack_nil(struct trajd_bytes *bytes)
 {
-    add_head(bytes, 0xc0, 0, 0);
+    msgpack_packer packer = packer_of(bytes);
+    msgpack_pack_nil(&packer);
 }
 
 void trajd_pack_bool(struct trajd_bytes *bytes, bool value)
 {
-    add_head(bytes, value ? 0xc3 : 0xc2, 0, 0);
+    msgpack_packer packer = packer_of(bytes);
+    if (value)
+        msgpack_pack_true(&packer);
+    else
+        msgpack_pack_false(&packer);
 }
 
 void trajd_pack_uint(struct trajd_bytes *bytes, uint64_t value)
 {
-    const uint32_t exponent = exponent_of(value);
-
-    if (value < 0x80)
-        add_head(bytes, (uint8_t)value, 0, 0);
-    else
-        add_head(bytes, (uint8_t)(0xcc + exponent), value, 1u << exponent);
+    msgpack_packer packer = packer_of(bytes);
+    msgpack_pack_uint64(&packer, value);
 }
 
 void trajd_pack_int(struct trajd_bytes *bytes, int64_t value)
 {
-    /* a signed number needs one bit more than its magnitude */
-    const uint32_t exponent = exponent_of(2 * ~(uint64_t)value);
-
-    if (value >= 0)
-        trajd_pack_uint(bytes, (uint64_t)value);
-    else if (value >= -32)
-        add_head(bytes, (uint8_t)value, 0, 0);
-    else
-        add_head(bytes, (uint8_t)(0xd0 + exponent), (uint64_t)value, 1u << exponent);
+    msgpack_packer packer = packer_of(bytes);
+    msgpack_pack_int64(&packer, value);
 }
 
 void trajd_pack_f32(struct trajd_bytes *bytes, float value)
 {
-    uint32_t bits;
-
-    memcpy(&bits, &value, sizeof bits);
-    add_head(bytes, 0xca, bits, 4);
+    msgpack_packer packer = packer_of(bytes);
+    msgpack_pack_float(&packer, value);
 }
 
 void trajd_pack_f64(struct trajd_bytes *bytes, double value)
 {
-    uint64_t bits;
-
-    memcpy(&bits, &value, sizeof bits);
-    add_head(bytes, 0xcb, bits, 8);
-}
-
-/* Appends the head of a text, bin, array or map. A count below `fixed_count` is in the format byte
- * itself. `format` is that of the shortest head with a length of its own, or of two bytes where
- * there is none with one byte. */
-static void add_extent(struct trajd_bytes *bytes, uint8_t fixed, uint32_t fixed_count,
-                       uint8_t format, uint32_t least_exponent, uint32_t count)
-{
-    uint32_t exponent = exponent_of(count);
-
-    exponent = exponent < least_exponent ? least_exponent : exponent;
-    if (count < fixed_count)
-        add_head(bytes, (uint8_t)(fixed | count), 0, 0);
-    else
-        add_head(bytes, (uint8_t)(format + exponent - least_exponent), count, 1u << exponent);
+    msgpack_packer packer = packer_of(bytes);
+    msgpack_pack_double(&packer, value);
 }
 
 void trajd_pack_str(struct trajd_bytes *bytes, const void *text, uint32_t length)
 {
-    add_extent(bytes, 0xa0, 32, 0xd9, 0, length);
+    msgpack_packer packer = packer_of(bytes);
+    msgpack_pack_str(&packer, length);
     trajd_bytes_add(bytes, text, length);
 }
 
 void trajd_pack_bin(struct trajd_bytes *bytes, const void *data, uint32_t length)
 {
-    add_extent(bytes, 0, 0, 0xc4, 0, length);
+    msgpack_packer packer = packer_of(bytes);
+    msgpack_pack_bin(&packer, length);
     trajd_bytes_add(bytes, data, length);
 }
 
 void trajd_pack_array(struct trajd_bytes *bytes, uint32_t count)
 {
-    add_extent(bytes, 0x90, 16, 0xdc, 1, count);
+    msgpack_packer packer = packer_of(bytes);
+    msgpack_pack_array(&packer, count);
 }
 
 void trajd_pack_map(struct trajd_bytes *bytes, uint32_t count)
 {
-    add_extent(bytes, 0x80, 16, 0xde, 1, count);
+    msgpack_packer packer = packer_of(bytes);
+    msgpack_pack_map(&packer, count);
 }
 
 /* ---- reading ---- */

@@ -14,7 +14,7 @@
 /* A local peer that has not read so many bytes gets no answers. The kernel keeps about 200 KiB for
  * it, so libzmq's queues stay empty. */
 #define MAX_UNREAD_BYTES ((size_t)160 << 10)
-/* zmq.h names this option for its draft API alone, but each version since 4.2.4 has it. Without it
+/* zmq.h names this option for its draft API alone, but each version since 4.2.5 has it. Without it
  * a short message keeps the buffer of 18 KiB into which it was read. */
 #define ZERO_COPY_RECV 10
 #define FRAMES_A_CALL 32u /* that are discarded */
