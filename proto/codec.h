@@ -30,7 +30,7 @@
 #define TRAJD_PROTO_CODEC_H
 
 #include "proto/error.h"
-#include "proto/pack.h"
+#include "proto/msgpack.h"
 
 struct trajd_codec_table;
 

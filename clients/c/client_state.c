@@ -4,7 +4,7 @@
 
 #include "clients/c/batch_internal.h"
 #include "proto/array_len.h"
-#include "proto/pack.h"
+#include "proto/msgpack.h"
 
 bool trajd_client_is_forked(const struct trajd_client *client)
 {

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "daemon/base/json.h"
-#include "proto/pack.h"
+#include "proto/msgpack.h"
 
 static void write_text(FILE *out, const char *text, size_t length)
 {

@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include "daemon/base/text/text.h"
-
 char trajd_json_peek(struct trajd_json_reader *reader)
 {
     for (; reader->at < reader->end && memchr(" \t\r\n", *reader->at, 4); reader->at++)
@@ -217,6 +215,27 @@ static uint32_t read_character(const char **next, const char *end, const char **
     return 0xfffd;
 }
 
+/* Writes a character as UTF-8, up to four bytes. Returns their end. */
+static char *put_utf8(char *out, uint32_t code)
+{
+    if (code < 0x80) {
+        *out++ = (char)code;
+    } else if (code < 0x800) {
+        *out++ = (char)(0xc0 | code >> 6);
+        *out++ = (char)(0x80 | (code & 0x3f));
+    } else {
+        if (code >= 0x10000) {
+            *out++ = (char)(0xf0 | code >> 18);
+            *out++ = (char)(0x80 | (code >> 12 & 0x3f));
+        } else {
+            *out++ = (char)(0xe0 | code >> 12);
+        }
+        *out++ = (char)(0x80 | (code >> 6 & 0x3f));
+        *out++ = (char)(0x80 | (code & 0x3f));
+    }
+    return out;
+}
+
 const char *trajd_json_unescape(const char *text, size_t length, char *out, size_t *out_length)
 {
     static const char letters[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
@@ -228,7 +247,7 @@ const char *trajd_json_unescape(const char *text, size_t length, char *out, size
             *next++ = *text++;
         } else if (text[1] == 'u') {
             text += 2;
-            next = trajd_utf8_put(next, read_character(&text, end, &wrong));
+            next = put_utf8(next, read_character(&text, end, &wrong));
         } else {
             letter = memchr(letters, text[1], sizeof letters - 1);
             wrong = letter || wrong ? wrong : "an unknown escape";

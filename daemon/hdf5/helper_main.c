@@ -71,14 +71,12 @@ static bool serve_file(const struct trajd_layout *layout, int fd)
 
 static bool serve_tree(int fd)
 {
-    struct trajd_bytes lines = {0};
+    struct trajd_bytes bytes = {0};
     bool sent;
 
-    trajd_scan_tree(fd, &lines);
-    if (lines.failed)
-        trajd_helper_memory(NULL);
-    sent = trajd_helper_send(TRAJD_HELPER_TREE, lines.data, lines.length);
-    trajd_bytes_free(&lines);
+    trajd_scan_tree(fd, &bytes);
+    sent = trajd_helper_send(TRAJD_HELPER_TREE, bytes.data, bytes.length);
+    trajd_bytes_free(&bytes);
     return sent;
 }
 

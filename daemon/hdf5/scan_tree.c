@@ -1,4 +1,4 @@
-/* Walks over all groups and datasets of a file and writes a line for each. */
+/* Walks over all groups and datasets of a file and makes their tree. */
 #include "daemon/hdf5/scan_tree.h"
 
 #include <inttypes.h>
@@ -7,34 +7,46 @@
 #include <string.h>
 
 #include "daemon/hdf5/group_links.h"
+#include "daemon/hdf5/helper_socket.h"
 #include "daemon/hdf5/scan.h"
 #include "daemon/hdf5/scan_value.h"
 #include "daemon/index/tree/tree.h"
 
-enum { DEPTH_MAX = 32, PATH_SIZE = 4096, WORDS_SIZE = 256, ATTRIBUTES_MAX = 64 };
+enum { DEPTH_MAX = 32, PATH_SIZE = 4096, WORDS_SIZE = 256 };
+static const size_t tree_bytes_max = (size_t)256 << 20;
 
 struct walk {
-    struct trajd_bytes *lines;
-    uint32_t object_count, depth;
+    struct trajd_tree tree;
+    uint32_t object_room, attribute_room; /* of the tree's arrays */
+    uint32_t object_count, depth;         /* object_count: links that were followed */
     char path[PATH_SIZE];
     haddr_t above[DEPTH_MAX]; /* the addresses of the groups on the way here */
-    bool is_cut;
 };
 
-static void add(struct walk *walk, const char *text)
+static const char *copy_text(struct walk *walk, const char *text)
 {
-    trajd_bytes_add(walk->lines, text, strlen(text));
+    return trajd_helper_memory(trajd_arena_copy(&walk->tree.arena, text, strlen(text)));
 }
 
-/* Appends the fields, with tabs between them and a newline at the end. NULL ends the list. */
-static void add_line(struct walk *walk, const char *const *fields)
+/* Returns an array with room for one element more. The room doubles. */
+static void *make_room(void *array, size_t size, uint32_t count, uint32_t *room)
 {
-    for (uint32_t i = 0; fields[i]; i++) {
-        if (i)
-            add(walk, "\t");
-        add(walk, fields[i]);
-    }
-    add(walk, "\n");
+    if (count < *room)
+        return array;
+    *room = *room ? 2 * *room : 64;
+    return trajd_helper_memory(realloc(array, *room * size));
+}
+
+/* Adds an object at the current path, with copies of its texts. */
+static void add(struct walk *walk, struct trajd_tree_object object)
+{
+    struct trajd_tree *tree = &walk->tree;
+
+    object.path = copy_text(walk, walk->path);
+    object.type = copy_text(walk, object.type ? object.type : "");
+    object.storage = copy_text(walk, object.storage ? object.storage : "");
+    tree->objects = make_room(tree->objects, sizeof object, tree->object_count, &walk->object_room);
+    tree->objects[tree->object_count++] = object;
 }
 
 /* Writes the value in words: a text, cut to the size, a number, the name of an enum's value, or the
@@ -66,6 +78,7 @@ static void describe_value(const struct trajd_scan_value *value, char *text, siz
 static herr_t visit_attribute(hid_t object, const char *name, const H5A_info_t *info, void *context)
 {
     struct walk *walk = context;
+    struct trajd_tree *tree = &walk->tree;
     char text[TRAJD_TREE_VALUE_MAX + 1];
     struct trajd_scan_value value;
 
@@ -75,7 +88,11 @@ static herr_t visit_attribute(hid_t object, const char *name, const H5A_info_t *
     value = trajd_scan_value_open(object, ".", name);
     describe_value(&value, text, sizeof text);
     trajd_scan_value_close(&value);
-    add_line(walk, (const char *const[]){"A", name, text, NULL});
+    tree->attributes = make_room(tree->attributes, sizeof *tree->attributes, tree->attribute_count,
+                                 &walk->attribute_room);
+    tree->attributes[tree->attribute_count++] =
+        (struct trajd_tree_attribute){copy_text(walk, name), copy_text(walk, text)};
+    tree->objects[tree->object_count - 1].attribute_count++;
     return 0;
 }
 
@@ -87,16 +104,14 @@ static void add_attributes(struct walk *walk, hid_t object)
     H5Eclear2(H5E_DEFAULT);
 }
 
-static void describe_shape(hid_t space, char text[WORDS_SIZE])
+/* An array of more dimensions than trajd reads is described as a scalar. */
+static void read_shape(hid_t space, struct trajd_tree_object *object)
 {
     hsize_t shape[H5S_MAX_RANK];
     const int rank = H5Sget_simple_extent_dims(space, shape, NULL);
-    size_t used = 0;
 
-    strcpy(text, "-");
     for (int i = 0; i < rank && rank <= TRAJD_ARRAY_MAX_RANK; i++)
-        used += (size_t)snprintf(text + used, WORDS_SIZE - used, "%s%" PRIu64, i ? "," : "",
-                                 (uint64_t)shape[i]);
+        object->shape[object->rank++] = shape[i];
 }
 
 static size_t describe_filters(hid_t creation, char text[WORDS_SIZE], size_t used)
@@ -140,7 +155,8 @@ static void describe_storage(hid_t dataset, char text[WORDS_SIZE])
     H5Pclose(creation);
 }
 
-static const char *describe_type(hid_t type, char text[WORDS_SIZE])
+/* Finds how the elements are stored, and their type in words. */
+static void read_type(hid_t type, struct trajd_tree_object *object, char text[WORDS_SIZE])
 {
     static const char *const foreign[] = {"compound", "opaque",    "reference", "array",
                                           "enum",     "bit field", "vlen",      "number"};
@@ -151,34 +167,46 @@ static const char *describe_type(hid_t type, char text[WORDS_SIZE])
     uint32_t element_bytes;
     int which = 0;
 
-    if (!trajd_scan_type(type, false, &array, &element_bytes))
-        return strcpy(text, trajd_dtype_name(array.dtype)), "plain";
-    if (class == H5T_STRING && H5Tis_variable_str(type) > 0)
-        return strcpy(text, "text"), "text";
-    if (class == H5T_STRING)
-        return snprintf(text, WORDS_SIZE, "S%zu", H5Tget_size(type)), "string";
+    object->type = text;
+    if (!trajd_scan_type(type, false, &array, &element_bytes)) {
+        object->form = TRAJD_TREE_PLAIN;
+        object->dtype = array.dtype;
+        object->type = trajd_dtype_name(array.dtype);
+        return;
+    }
+    if (class == H5T_STRING) {
+        const bool is_variable = H5Tis_variable_str(type) > 0;
+        object->form = is_variable ? TRAJD_TREE_TEXT : TRAJD_TREE_STRING;
+        snprintf(text, WORDS_SIZE, is_variable ? "text" : "S%zu", H5Tget_size(type));
+        return;
+    }
     if (class == H5T_VLEN) {
         const hid_t base = H5Tget_super(type);
         const bool is_bytes =
             !trajd_scan_type(base, false, &array, &element_bytes) && array.dtype == TRAJD_U8;
         H5Tclose(base);
+        object->form = TRAJD_TREE_BYTES;
+        object->type = "u8 of variable length";
         if (is_bytes)
-            return strcpy(text, "u8 of variable length"), "bytes";
+            return;
     }
     while (classes[which] != H5T_NO_CLASS && classes[which] != class)
         which++;
-    return strcpy(text, foreign[which]), "foreign";
+    object->form = TRAJD_TREE_FOREIGN;
+    object->type = foreign[which];
 }
 
 static void add_dataset(struct walk *walk, hid_t dataset)
 {
     const hid_t type = H5Dget_type(dataset), space = H5Dget_space(dataset);
-    char words[WORDS_SIZE], shape[WORDS_SIZE], storage[WORDS_SIZE];
-    const char *form = describe_type(type, words);
+    struct trajd_tree_object object = {.kind = TRAJD_TREE_DATASET};
+    char words[WORDS_SIZE], storage[WORDS_SIZE];
 
-    describe_shape(space, shape);
+    read_type(type, &object, words);
+    read_shape(space, &object);
     describe_storage(dataset, storage);
-    add_line(walk, (const char *const[]){"D", walk->path, form, words, shape, storage, NULL});
+    object.storage = storage;
+    add(walk, object);
     add_attributes(walk, dataset);
     H5Sclose(space);
     H5Tclose(type);
@@ -186,7 +214,7 @@ static void add_dataset(struct walk *walk, hid_t dataset)
 
 static void add_problem(struct walk *walk, const char *problem)
 {
-    add_line(walk, (const char *const[]){"L", walk->path, problem, NULL});
+    add(walk, (struct trajd_tree_object){.kind = TRAJD_TREE_PROBLEM, .storage = problem});
 }
 
 static void walk_group(struct walk *walk, hid_t group);
@@ -210,7 +238,7 @@ static void add_group(struct walk *walk, hid_t group)
         add_problem(walk, "a group that lies too deep");
         return;
     }
-    add_line(walk, (const char *const[]){"G", walk->path, NULL});
+    add(walk, (struct trajd_tree_object){.kind = TRAJD_TREE_GROUP});
     add_attributes(walk, group);
     walk->above[walk->depth++] = info.addr;
     walk_group(walk, group);
@@ -240,8 +268,8 @@ static herr_t visit_link(hid_t group, const char *name, const H5L_info_t *info, 
     const size_t length = strlen(walk->path);
 
     (void)info;
-    if (walk->is_cut || walk->object_count == TRAJD_TREE_OBJECTS_MAX || walk->lines->failed) {
-        walk->is_cut = true;
+    if (walk->tree.is_cut || walk->object_count == TRAJD_TREE_OBJECTS_MAX) {
+        walk->tree.is_cut = true;
         return 1;
     }
     if (!trajd_scan_name_ok(name) ||
@@ -266,28 +294,36 @@ static void walk_group(struct walk *walk, hid_t group)
     H5Eclear2(H5E_DEFAULT);
 }
 
-void trajd_scan_tree(int fd, struct trajd_bytes *lines)
+void trajd_scan_tree(int fd, struct trajd_bytes *bytes)
 {
-    struct trajd_arena arena = {.limit_bytes = 1 << 20};
     struct trajd_record record = {0};
-    struct trajd_scan scan = {.arena = &arena, .record = &record, .descriptor = {.fd = fd}};
+    struct walk walk = {.tree.arena = {.limit_bytes = tree_bytes_max}};
+    struct trajd_tree *tree = &walk.tree;
+    struct trajd_scan scan = {.arena = &tree->arena, .record = &record, .descriptor = {.fd = fd}};
     const hid_t access = trajd_descriptor_access(&scan.descriptor);
-    struct walk walk = {.lines = lines};
+    struct trajd_error error;
+    enum trajd_status status;
     hid_t root;
 
     scan.file = H5Fopen(TRAJD_DESCRIPTOR_NAME, H5F_ACC_RDONLY, access);
     root = scan.file < 0 ? -1 : H5Gopen2(scan.file, "/", H5P_DEFAULT);
     if (root < 0) { /* reads the error first: the library's next call clears it */
-        const char *reason = trajd_scan_unreadable(&scan, fd);
-        add_line(&walk, (const char *const[]){"X", reason, NULL});
+        tree->refusal = trajd_scan_unreadable(&scan, fd);
     } else {
         add_group(&walk, root);
         H5Gclose(root);
     }
-    if (walk.is_cut)
-        add(&walk, "M\n");
+    status = trajd_tree_encode(tree, bytes, &error);
+    if (status == TRAJD_ERR_ARGUMENT) {
+        bytes->length = 0;
+        status = trajd_tree_encode(&(struct trajd_tree){.refusal = error.message}, bytes, NULL);
+    }
+    if (status)
+        trajd_helper_memory(NULL);
     if (scan.file >= 0)
         H5Fclose(scan.file);
     H5Pclose(access);
-    trajd_arena_free(&arena);
+    free(tree->objects);
+    free(tree->attributes);
+    trajd_arena_free(&tree->arena);
 }

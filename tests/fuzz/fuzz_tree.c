@@ -34,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (!nowhere)
         nowhere = fopen("/dev/null", "w");
-    if (trajd_tree_decode((const char *)data, size, &tree, &error)) {
+    if (trajd_tree_decode(data, size, &tree, &error)) {
         if (!error.status)
             abort();
         return 0;

@@ -1,4 +1,4 @@
-"""Writes those corpora of fuzzers that follow from other files of the tree or from formats: wire, codec, layout, config, journal, checkpoint,
+"""Writes those corpora of fuzzers that follow from other files of the tree or from formats: wire, codec, tree, layout, config, journal, checkpoint,
 helper_frames, resample_messages, decode_frame, decode_reply, decode_job, image_prepare and zmtp. The others were written by hand, or by make_record_corpus.py. To be run after a change of a
 format: build/venv/bin/python tests/tools/make_fuzz_corpus.py"""
 import fcntl
@@ -58,6 +58,37 @@ def codec():
         "row": b"\0" + msgpack.packb(list(whole.values())),
         "row_bare": b"\0" + msgpack.packb([bare.get(key, None) for key in whole]),
     }
+
+
+GROUP, DATASET, PROBLEM = range(3)
+PLAIN, STRING, TEXT, VARIABLE, FOREIGN = range(5)
+F32, U8 = 3, 9
+
+
+def node(kind, path, form=PLAIN, dtype=0, type="", shape=(), storage="", attributes=0):
+    return [kind, path, form, dtype, type, list(shape), storage, attributes]
+
+
+def numbers(path, dtype, *shape):
+    return node(DATASET, path, PLAIN, dtype, {F32: "f32", U8: "u8"}[dtype], shape, "contiguous")
+
+
+def tree():
+    demos = [node(GROUP, "", attributes=1), node(GROUP, "data")]
+    for i in range(4):
+        demos += [node(GROUP, f"data/demo_{i}"), numbers(f"data/demo_{i}/actions", F32, 10 + i, 7),
+                  numbers(f"data/demo_{i}/obs/q", F32, 11 + i, 7)]
+    cameras = [node(GROUP, ""), numbers("action", F32, 10, 7)]
+    for i in range(2):
+        cameras += [node(GROUP, f"cam_{i}"), numbers(f"cam_{i}/rgb", U8, 10, 4, 4, 3)]
+    forms = [node(GROUP, ""), node(DATASET, "a", TEXT, type="text", storage="contiguous"),
+             node(DATASET, "b", STRING, type="S12", shape=[5], storage="contiguous"),
+             node(DATASET, "c", VARIABLE, type="u8 of variable length", shape=[5], storage="contiguous"),
+             node(DATASET, "d", FOREIGN, type="compound", shape=[5], storage="contiguous"),
+             node(PROBLEM, "e", storage="a link that leads nowhere")]
+    trees = {"demos": [None, False, demos, [["fps", "30"]]], "forms": [None, True, forms, []],
+             "one": [None, False, cameras, []], "refused": ["not readable as HDF5", False, [], []]}
+    return {name: msgpack.packb(content) for name, content in trees.items()}
 
 
 def without_comments(path):
@@ -254,7 +285,7 @@ def zmtp():
             "long": b"\x6c" + start + struct.pack(">BQ", 2, 1 << 40)}
 
 
-MAKERS = (wire, codec, layout, config, journal, checkpoint, helper_frames, resample_messages, decode_frame, decode_reply, decode_job, image_prepare, zmtp)
+MAKERS = (wire, codec, tree, layout, config, journal, checkpoint, helper_frames, resample_messages, decode_frame, decode_reply, decode_job, image_prepare, zmtp)
 
 
 def corpora():

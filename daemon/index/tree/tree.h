@@ -1,18 +1,9 @@
 /* The tree of one HDF5 file: all its groups and datasets with their shapes, types, storage and
  * short attributes. It needs no layout, so it describes files that no layout knows. It has no rows.
  *
- * A child process (trajd-indexer) reads the file and sends lines of text; fields are separated by a
- * tab, and no name has control characters:
- *
- *     G path                              a group; the root's path is empty
- *     D path form type shape storage      a dataset: shape "12,480,640,3", "-" of a scalar
- *     L path problem                      a link that leads nowhere, or an object that is damaged
- *     A name value                        an attribute of the object above
- *     M                                   there are more objects
- *     X reason                            the file cannot be read
- *
- * A group comes before everything in it. The lines come from outside the process: the decoder
- * checks them all. */
+ * A child process (trajd-indexer) reads the file and sends the tree as a struct of the codec. A
+ * group comes before everything in it. The bytes come from outside the process: the decoder checks
+ * them all. */
 #ifndef TRAJD_INDEX_TREE_TREE_H
 #define TRAJD_INDEX_TREE_TREE_H
 
@@ -68,9 +59,13 @@ struct trajd_tree {
     struct trajd_tree_attribute *attributes;
 };
 
-/* Decodes the child's lines. TRAJD_ERR_PROTOCOL where they break a rule; TRAJD_ERR_MEMORY. *tree is
- * empty after an error. */
-enum trajd_status trajd_tree_decode(const char *text, size_t length, struct trajd_tree *tree,
+/* Appends the tree. TRAJD_ERR_MEMORY; TRAJD_ERR_ARGUMENT where a text is too long, or has control
+ * characters. */
+enum trajd_status trajd_tree_encode(const struct trajd_tree *tree, struct trajd_bytes *bytes,
+                                    struct trajd_error *error);
+/* Decodes what the child sends. TRAJD_ERR_PROTOCOL where it breaks a rule; TRAJD_ERR_MEMORY. *tree
+ * is empty after an error. */
+enum trajd_status trajd_tree_decode(const void *data, size_t length, struct trajd_tree *tree,
                                     struct trajd_error *error);
 void trajd_tree_free(struct trajd_tree *tree);
 

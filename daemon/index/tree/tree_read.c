@@ -63,7 +63,7 @@ enum trajd_status trajd_tree_read(const char *helper_path, const char *path, uin
         status = trajd_error_set(error, TRAJD_ERR_DATA, 0,
                                  "%s: the helper program crashed on it, or took too long", path);
     else
-        status = trajd_tree_decode((const char *)child.data, child.data_length, tree, error);
+        status = trajd_tree_decode(child.data, child.data_length, tree, error);
     trajd_index_child_end(&child);
     return status;
 }

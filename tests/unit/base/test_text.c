@@ -23,25 +23,10 @@ static void text_is_cut_at_the_end_of_its_buffer(void **state)
     assert_string_equal(buffer, "0123456789a");
 }
 
-static void a_character_is_written_as_utf8(void **state)
-{
-    char buffer[16] = "";
-    char *end = buffer;
-
-    (void)state;
-    end = trajd_utf8_put(end, 'a');
-    end = trajd_utf8_put(end, 0xe9);
-    end = trajd_utf8_put(end, 0x20ac);
-    end = trajd_utf8_put(end, 0x1f600);
-    assert_string_equal(buffer, "a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80");
-    assert_int_equal(end - buffer, 10);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_is_cut_at_the_end_of_its_buffer),
-        cmocka_unit_test(a_character_is_written_as_utf8),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

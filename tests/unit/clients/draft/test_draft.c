@@ -1,5 +1,5 @@
-/* What a draft takes from the tree of a file: episodes, streams, clocks. Trees are texts as the
- * helper program sends them. */
+/* What a draft takes from the tree of a file: episodes, streams, clocks. Trees are
+ * made of lines of text. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,17 +21,63 @@ struct world {
     struct draft_plan plan;
 };
 
-/* Makes the tree of the lines, in which ';' stands for a tab. */
+static const char *copy(struct trajd_tree *tree, const char *text)
+{
+    return trajd_arena_copy(&tree->arena, text, strlen(text));
+}
+
+/* Adds what a line says: "G;path", "D;path;form;type;shape;storage", "L;path;problem", "A;name;value"
+ * of the object above, or "M": there are more objects. */
+static void add_line(struct trajd_tree *tree, char *line)
+{
+    static const char *const forms[] = {"plain", "string", "text", "bytes", "foreign"};
+    struct trajd_tree_object *object = &tree->objects[tree->object_count];
+    char *fields[6] = {line, "", "", "", "", ""};
+
+    for (int i = 1; i < 6 && (line = strchr(fields[i - 1], ';')); i++) {
+        *line = '\0';
+        fields[i] = line + 1;
+    }
+    if (*fields[0] == 'A') {
+        tree->attributes[tree->attribute_count++] =
+            (struct trajd_tree_attribute){copy(tree, fields[1]), copy(tree, fields[2])};
+        object[-1].attribute_count++;
+        return;
+    }
+    tree->is_cut |= *fields[0] == 'M';
+    if (*fields[0] == 'M')
+        return;
+    *object = (struct trajd_tree_object){.kind = *fields[0] == 'G'   ? TRAJD_TREE_GROUP
+                                                 : *fields[0] == 'D' ? TRAJD_TREE_DATASET
+                                                                     : TRAJD_TREE_PROBLEM,
+                                         .path = copy(tree, fields[1]),
+                                         .type = copy(tree, fields[3]),
+                                         .storage = copy(tree, fields[*fields[0] == 'D' ? 5 : 2]),
+                                         .first_attribute = tree->attribute_count};
+    tree->object_count++;
+    if (object->kind != TRAJD_TREE_DATASET)
+        return;
+    while (strcmp(forms[object->form], fields[2]) != 0)
+        object->form++;
+    if (object->form == TRAJD_TREE_PLAIN)
+        object->dtype = trajd_dtype_parse(fields[3]);
+    for (char *at = fields[4]; *at && *at != '-'; at += *at == ',')
+        object->shape[object->rank++] = strtoull(at, &at, 10);
+}
+
+/* Makes the tree of the lines. */
 static struct world *make(const char *text)
 {
     struct world *world = calloc(1, sizeof *world);
-    struct trajd_error error;
-    char *lines = strdup(text);
+    struct trajd_tree *tree = &world->tree;
+    char *const lines = strdup(text), *rest = lines, *line;
 
-    for (char *c = lines; *c; c++)
-        *c = *c == ';' ? '\t' : *c;
-    if (trajd_tree_decode(lines, strlen(lines), &world->tree, &error))
-        fail_msg("%s", error.message);
+    tree->arena.limit_bytes = 1 << 26;
+    tree->objects = trajd_arena_alloc(&tree->arena, strlen(text) * sizeof *tree->objects);
+    tree->attributes = trajd_arena_alloc(&tree->arena, strlen(text) * sizeof *tree->attributes);
+    assert_true(tree->objects && tree->attributes);
+    while ((line = strsep(&rest, "\n")) && *line)
+        add_line(tree, line);
     free(lines);
     world->streams.arena.limit_bytes = 1 << 20;
     assert_true(draft_find_episodes(&world->tree, &world->episodes));

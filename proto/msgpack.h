@@ -1,7 +1,7 @@
 /* msgpack, value by value: a writer into memory that grows or is fixed, and a reader that never
  * leaves its bytes. The codec (codec.h) and the transcoder of JSON are built on it. */
-#ifndef TRAJD_PROTO_PACK_H
-#define TRAJD_PROTO_PACK_H
+#ifndef TRAJD_PROTO_MSGPACK_H
+#define TRAJD_PROTO_MSGPACK_H
 
 #include <stdbool.h>
 #include <stddef.h>
