@@ -216,7 +216,10 @@ static bool parse_switch(struct resampling *resampling, const char *option)
     else if (!strcmp(option, "--force"))
         options->force = true;
     else if (!strcmp(option, "--resume"))
-        options->resume = true;
+        return cli_fail("--resume is no longer there: run the command without it, and a killed "
+                        "conversion starts again. To go on with the next file, use `trajctl "
+                        "preprocess` with an inbox"),
+               false;
     else if (!strcmp(option, "--json"))
         resampling->printer.json = true;
     else if (!strcmp(option, "--assume-rate") || !strncmp(option, "--assume-rate=", 14))

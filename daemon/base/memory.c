@@ -1,5 +1,6 @@
 #include "daemon/base/memory.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -128,4 +129,12 @@ uint64_t trajd_memory_resident(void)
     if (file)
         fclose(file);
     return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+void *trajd_memory_or_exit(void *memory)
+{
+    if (memory)
+        return memory;
+    fprintf(stderr, "%s: out of memory\n", program_invocation_short_name);
+    exit(EXIT_FAILURE);
 }

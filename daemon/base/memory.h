@@ -1,4 +1,5 @@
-/* How much memory the daemon may still take, by the machine and by its control group. */
+/* How much memory the daemon may still take, by the machine and by its control group; and how
+ * programs end that get none. */
 #ifndef TRAJD_BASE_MEMORY_H
 #define TRAJD_BASE_MEMORY_H
 
@@ -18,5 +19,9 @@ uint64_t trajd_memory_available(const struct trajd_memory *memory);
 
 /* Returns the resident memory of this process; 0 where it cannot be read. */
 uint64_t trajd_memory_resident(void);
+
+/* Returns `memory`. Where it is NULL, prints "PROGRAM: out of memory" and exits with status 1. For
+ * programs that do one task and keep nothing: trajctl. */
+void *trajd_memory_or_exit(void *memory);
 
 #endif

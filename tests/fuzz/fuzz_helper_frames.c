@@ -7,9 +7,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "clients/cli/resample/convert_child.h"
+#include "clients/cli/resample/convert_writer.h"
+#include "daemon/base/clock.h"
 #include "daemon/index/index_child.h"
-#include "daemon/index/writer_protocol.h"
 
 enum { MOST_BYTES = 64 << 10 };
 
@@ -48,19 +48,20 @@ static void index_file(const uint8_t *data, size_t size)
 
 static void write_file(const uint8_t *data, size_t size)
 {
-    static const struct trajd_convert_options options = {.output = "out.hdf5"};
-    static const struct convert_plan plan = {.options = &options};
     struct trajd_error error = {0};
-    struct convert_child child = {
-        .plan = &plan, .error = &error, .socket = receive_from(data, size), .is_ready = true};
-    size_t length;
+    struct convert_writer writer = {.output = "out.hdf5",
+                                    .error = &error,
+                                    .socket = receive_from(data, size),
+                                    .is_ready = true,
+                                    .pending_count = 8,
+                                    .heard_ns = trajd_now_ns()};
 
-    while (!convert_child_reply(&child, TRAJD_WRITER_OFFSETS, &length))
-        if (length > child.reply_capacity)
+    while (!convert_writer_receive(&writer))
+        if (writer.pending_count > 8 || writer.free_count)
             abort();
     if (!error.status)
         abort();
-    convert_child_end(&child);
+    convert_writer_end(&writer);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

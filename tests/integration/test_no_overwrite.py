@@ -30,7 +30,7 @@ def test_resample_replaces_nothing_that_appeared(tmp_path, small_file, kind):
     output = tmp_path / "out.hdf5"
     done = resample(small_file, output, **KINDS[kind], TRAJD_TEST_APPEARS=str(output))
     assert done.returncode == 1 and "out.hdf5: File exists" in done.stderr, done
-    assert output.read_text() == "another's\n" and (tmp_path / "out.hdf5.partial").exists()  # --resume uses it
+    assert output.read_text() == "another's\n" and not (tmp_path / "out.hdf5.partial").exists()
     assert output.stat().st_nlink == 1
 
 
@@ -64,11 +64,10 @@ def test_preprocess_replaces_nothing_of_others(station, kind, monkeypatch):
     assert counts(station.run())[:3] == (1, 0, 0)
 
 
-@pytest.mark.parametrize("end", ["", ".journal"])
 @pytest.mark.parametrize("kind", ["another user's", "a link", "a pipe"])
-def test_a_partial_file_of_someone_else(tmp_path, small_file, kind, end):
+def test_a_partial_file_of_someone_else(tmp_path, small_file, kind):
     """In a folder that others may write to, someone can put OUT.partial there and read or change the rows."""
-    partial, theirs = tmp_path / f"out.hdf5.partial{end}", tmp_path / "theirs"
+    partial, theirs = tmp_path / "out.hdf5.partial", tmp_path / "theirs"
     if kind == "a pipe":
         os.mkfifo(partial)
     else:

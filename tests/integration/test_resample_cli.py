@@ -16,7 +16,7 @@ import pytest
 from datasets import make_demo_file
 from numpy_resample import angle, linear, previous, rows_before, slerp
 from paths import RECORDINGS, TRAJCTL
-from resample_runs import JOURNAL_HEAD_BYTES, cut, resample
+from resample_runs import cut, has_rows, resample
 from waiting import wait_for
 
 
@@ -293,91 +293,38 @@ def test_rules(tmp_path, demo_file):
 # ---- a run that is interrupted ----
 
 @pytest.mark.parametrize("compress", ["none", "gzip:1"])
-def test_killed_and_resumed(fast_path, long_file, compress):
-    whole, out = fast_path / "whole.hdf5", fast_path / "cut.hdf5"
+def test_a_killed_run_is_done_again(fast_path, long_file, compress):
+    """The partial file of a killed run belongs to the next one. It is never taken for a finished file."""
+    whole, out, partial = fast_path / "whole.hdf5", fast_path / "cut.hdf5", fast_path / "cut.hdf5.partial"
     options = ["--rate", 25, "--compress", compress]
     resample(long_file, "-o", whole, *options)
-    assert cut(out, signal.SIGKILL, long_file, *options)[0] == -signal.SIGKILL and not out.exists()
-    partial = fast_path / "cut.hdf5.partial"
-    assert not h5py.is_hdf5(partial)
-    other = resample(long_file, "-o", out, "--rate", 26, "--compress", compress, "--resume", check=False)
-    assert other.returncode == 1 and "other inputs or options" in other.stderr and partial.exists()
-    done = resample(long_file, "-o", out, *options, "--resume", "--json")
-    events = [json.loads(line) for line in done.stdout.splitlines()]
-    assert 0 < events[-1]["episodes_resumed"] < 24
-    assert events[-1]["episodes_resumed"] + events[-1]["episodes_written"] == 24
+    assert cut(out, signal.SIGKILL, long_file, *options)[0] == -signal.SIGKILL and partial.exists() and not out.exists()
+    with open(partial, "r+b") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert "another run" in refused(long_file, "-o", out, *options) and partial.exists()
+    assert "cut.hdf5.partial of an earlier run is replaced" in resample(long_file, "-o", out, *options).stderr
     same_content(whole, out)
-    assert compress != "none" or whole.read_bytes() == out.read_bytes()
     assert sorted(path.name for path in fast_path.iterdir()) == ["cut.hdf5", "whole.hdf5"]
 
 
-@pytest.mark.slow
-def test_a_file_of_chunks_alone_is_resumed_wherever_it_was_cut(fast_path, long_file):
-    """Chunks lie in a file of their own until the end: the contents of the partial file until then do not matter."""
-    out, whole = fast_path / "out.hdf5", fast_path / "whole.hdf5"
-    partial, options = fast_path / "out.hdf5.partial", [long_file, "--rate", 25, "--compress", "gzip:1"]
-    resample(*options, "-o", whole)
-    cut(out, signal.SIGKILL, *options)
-    partial.write_bytes(b"")  # as after a run that was resumed and interrupted at once
-    done = resample(long_file, "--rate", 24, "--compress", "gzip:1", "-o", out, "--resume", check=False)
-    assert done.returncode == 1 and "cannot be resumed" in done.stderr
-    partial.write_bytes(b"\x89HDF\r\n\x1a\n" + os.urandom(100000))
-    done = resample(*options, "-o", out, "--resume", "--json")
-    assert json.loads(done.stdout.splitlines()[-1])["episodes_resumed"] > 0
-    same_content(whole, out)
-    out.unlink()
-    process = subprocess.Popen([TRAJCTL, "resample", *map(str, options), "-o", out, "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    for line in process.stdout:
-        if '"closing"' in line:
-            break
-    process.kill()  # at that moment, if the run reaches it
-    process.wait()
-    process.stdout.close()
-    if not out.exists():
-        assert "nothing to resume" not in resample(*options, "-o", out, "--resume", "--json").stdout
-    same_content(whole, out)
-    assert sorted(path.name for path in fast_path.iterdir()) == ["out.hdf5", "whole.hdf5"]
-
-
 def test_interrupted(fast_path, long_file):
-    """Ctrl-C: the partial file is kept, with a message. A run without --resume begins anew."""
-    out = fast_path / "out.hdf5"
-    status, text, errors = cut(out, signal.SIGINT, long_file, "--rate", 25)
-    assert status == 1 and "interrupted" in errors and "--resume" in text and not out.exists()
-    with open(fast_path / "out.hdf5.partial", "r+b") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        assert "another run" in refused(long_file, "-o", out, "--rate", 25)
-    done = resample(long_file, "-o", out, "--rate", 25)
-    assert "is overwritten" in done.stderr and out.exists() and len(list(fast_path.iterdir())) == 1
+    """Ctrl-C: nothing is left."""
+    status, _, errors = cut(fast_path / "out.hdf5", signal.SIGINT, long_file, "--rate", 25)
+    assert status == 1 and "interrupted" in errors and list(fast_path.iterdir()) == []
 
 
-def test_a_damaged_journal_is_not_believed(fast_path, long_file):
-    out, whole = fast_path / "out.hdf5", fast_path / "whole.hdf5"
-    resample(long_file, "-o", whole, "--rate", 25)
-    cut(out, signal.SIGKILL, long_file, "--rate", 25)
-    journal = fast_path / "out.hdf5.partial.journal"
-    records = (journal.stat().st_size - JOURNAL_HEAD_BYTES) // 24  # episode, 0 chunks, digest
-    bytes_ = bytearray(journal.read_bytes()[:JOURNAL_HEAD_BYTES + 24 * records])
-    bytes_[-5] ^= 0x40  # the last record's digest: one episode fewer
-    journal.write_bytes(bytes_)
-    done = resample(long_file, "-o", out, "--rate", 25, "--resume", "--json")
-    assert json.loads(done.stdout.splitlines()[-1])["episodes_resumed"] == records - 1
-    assert out.read_bytes() == whole.read_bytes()
-    cut(out, signal.SIGKILL, long_file, "--rate", 25, "--force")
-    journal.write_bytes(journal.read_bytes()[:100])  # the head is cut off: nothing is known
-    done = resample(long_file, "-o", out, "--rate", 25, "--resume", "--force", "--json")
-    assert json.loads(done.stdout.splitlines()[-1])["episodes_resumed"] == 0 and "nothing to resume" in done.stdout
-    assert out.read_bytes() == whole.read_bytes()
+def test_resume_is_no_longer_there(tmp_path, demo_file):
+    message = refused(demo_file, "-o", tmp_path / "out.hdf5", "--rate", 10, "--resume")
+    assert "a killed conversion starts again" in message and "preprocess" in message
 
 
 def test_an_input_that_changes_meanwhile(fast_path, long_file):
     source, out = fast_path / "source.hdf5", fast_path / "out.hdf5"
     shutil.copy(long_file, source)
-    journal = fast_path / "out.hdf5.partial.journal"
     for _ in range(10):
         process = subprocess.Popen([TRAJCTL, "resample", source, "-o", out, "--rate", "25"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                    text=True)
-        wait_for(lambda: process.poll() is not None or (journal.exists() and journal.stat().st_size > JOURNAL_HEAD_BYTES), 60, "an episode")
+        wait_for(lambda: process.poll() is not None or has_rows(out), 60, "rows")
         os.utime(source)
         errors = process.communicate(timeout=60)[1]
         if process.returncode:
@@ -392,7 +339,7 @@ def test_a_partial_file_that_is_replaced_is_not_published(fast_path, long_file):
     for _ in range(10):
         process = subprocess.Popen([TRAJCTL, "resample", long_file, "-o", out, "--rate", "25"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                    text=True)
-        wait_for(lambda: process.poll() is not None or (partial.exists() and partial.stat().st_size > 1 << 20), 60, "the structure")
+        wait_for(lambda: process.poll() is not None or has_rows(out), 60, "rows")
         partial.unlink(missing_ok=True)
         partial.write_bytes(b"another's")
         errors = process.communicate(timeout=60)[1]

@@ -1,16 +1,11 @@
 """trajctl resample of damaged files: what is beside the streams is copied in full, or nothing is published."""
 import os
-import signal
-import subprocess
 
 import h5py
 import numpy as np
 import pytest
 
-from datasets import make_long_file
-from paths import TRAJCTL
 from resample_runs import resample
-from waiting import wait_for
 
 ROWS = 20
 NAMES = ["alpha", "beta", "delta", "gamma", "kappa", "omega"]
@@ -68,27 +63,3 @@ def test_an_output_that_cannot_be_read_is_not_published(tmp_path):
     assert done.returncode == 1 and "cannot be read again" in done.stderr and "row 1" in done.stderr, done
     assert sorted(os.listdir(tmp_path)) == ["in.hdf5", "stamped.yaml"]
     resample(path, "-o", out, "--rate", 20, "--layout", tmp_path / "stamped.yaml")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("compress", ["none", "gzip"])
-def test_damage_while_the_rows_are_written(fast_path, compress):
-    """Another process writes into the unfinished file."""
-    path, out = make_long_file(fast_path / "in.hdf5"), fast_path / "out.hdf5"
-    partial = fast_path / "out.hdf5.partial"
-    process = subprocess.Popen([TRAJCTL, "resample", path, "-o", out, "--rate", "10", "--threads", "1", "--compress", compress],
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    journal = fast_path / "out.hdf5.partial.journal"
-    wait_for(lambda: process.poll() is not None or (journal.exists() and journal.stat().st_size), 60, "the structure")
-    process.send_signal(signal.SIGSTOP)
-    raw = partial.read_bytes()
-    with open(partial, "r+b") as file:
-        file.seek(raw.rindex(b"SNOD"))
-        file.write(b"\0\0\0\0")
-    process.send_signal(signal.SIGCONT)
-    errors = process.communicate(timeout=120)[1]
-    assert process.returncode == 1 and not out.exists(), errors
-    assert partial.exists() == (compress == "gzip")  # its rows are in another file
-    resample(path, "-o", out, "--rate", 10, "--compress", compress, "--resume")
-    with h5py.File(out) as made:
-        assert len(made["data"]) == 24 and len(made["data/demo_23/obs/wide"]) == 6000

@@ -1,7 +1,6 @@
 """trajctl resample --max-gap: an episode is split where its rows are too far apart. Each part is compared with
 numpy on its own rows."""
 import json
-import pathlib
 import signal
 import subprocess
 
@@ -188,16 +187,15 @@ def test_files_of_other_runs_beside_parts(tmp_path, gaps):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("compress", ["none", "gzip"])
-def test_parts_killed_and_resumed(fast_path, compress):
-    """Finished parts are kept without their names. A resumed run makes only the others, and names all of them."""
+def test_parts_of_a_killed_run(fast_path):
+    """Finished parts have no names yet. The next run makes and names all of them."""
     path, out, whole = fast_path / "in.hdf5", fast_path / "out.hdf5", fast_path / "whole.hdf5"
     write(path, {"demo_11": {8000 * i: 900 for i in range(1, 8)}}, rows=64000)
     (fast_path / "gaps.yaml").write_text(LAYOUT)
-    options = [path, "--rate", 2000, "--layout", one_per_file(fast_path), "--max-gap", "pose=200ms", "--threads", 1, "--compress", compress]
+    options = [path, "--rate", 2000, "--layout", one_per_file(fast_path), "--max-gap", "pose=200ms", "--threads", 1]
     resample(*options, "-o", whole)
     finished = fast_path / "out_part2.hdf5.partial"
-    for number in range(10):
+    for _ in range(10):
         process = subprocess.Popen([TRAJCTL, "resample", *map(str, options), "-o", out], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         wait_for(lambda: process.poll() is not None or finished.exists(), 60, "the third part")
         process.send_signal(signal.SIGKILL)
@@ -205,17 +203,15 @@ def test_parts_killed_and_resumed(fast_path, compress):
             break
         for part in fast_path.glob("out_part*"):
             part.unlink()
-    assert not list(fast_path.glob("out_part*.hdf5"))
-    done = resample(*options, "-o", out, check=False, *["--resume", "--json"])
-    last = json.loads(done.stdout.splitlines()[-1])
-    assert last["episodes_resumed"] >= 2 and last["episodes_resumed"] + last["episodes_written"] == 8
+    assert not list(fast_path.glob("out_part*.hdf5")) and finished.exists()
+    assert json.loads(resample(*options, "-o", out, "--json").stdout.splitlines()[-1])["episodes_written"] == 8
     assert sorted(path.name for path in fast_path.glob("out*")) == [f"out_part{i}.hdf5" for i in range(8)]
     for i in range(8):
         assert (fast_path / f"out_part{i}.hdf5").read_bytes() == (fast_path / f"whole_part{i}.hdf5").read_bytes(), i
 
 
 def test_stopped_while_parts_get_their_names(tmp_path, gaps):
-    """A file of another takes the name of the second part when the first one has its name. Once it is gone, --resume goes on."""
+    """A file of another takes the name of the second part when the first one has its name: it stays, and no partial file does."""
     out, layout = tmp_path / "out.hdf5", one_per_file(tmp_path)
     parts = [tmp_path / f"out_part{i}.hdf5" for i in range(3)]
     options = [gaps / "in.hdf5", "-o", out, "--rate", 50, "--layout", layout, "--max-gap", "200ms"]
@@ -223,32 +219,8 @@ def test_stopped_while_parts_get_their_names(tmp_path, gaps):
             "TRAJD_TEST_APPEARS": str(parts[1])}
     done = subprocess.run([TRAJCTL, "resample", *map(str, options)], capture_output=True, text=True, env={**clean_environment(), **fake}, timeout=120)
     assert done.returncode == 1 and "out_part1.hdf5: File exists" in done.stderr, done
-    assert [part.exists() for part in parts] == [True, True, False] and parts[1].read_text() == "another's\n"
-    inode = parts[0].stat().st_ino
-    done = resample(*options, "--resume", check=False)
-    assert done.returncode == 1 and "out_part1.hdf5: File exists" in done.stderr
+    assert sorted(tmp_path.glob("out*")) == parts[:2] and parts[1].read_text() == "another's\n"
     parts[1].unlink()
-    resample(*options, "--resume")
-    assert parts[0].stat().st_ino == inode and sorted(path.name for path in tmp_path.glob("out*")) == [part.name for part in parts]
-
-
-@pytest.mark.slow
-def test_killed_and_resumed(fast_path, gaps):
-    """The journal counts the parts of an episode as episodes, too."""
-    path, out, whole = fast_path / "in.hdf5", fast_path / "out.hdf5", fast_path / "whole.hdf5"
-    write(path, {f"demo_{i}": {3000: 900, 30000: 900} for i in range(12)}, rows=60000)
-    options = [path, "--rate", 400, "--layout", gaps / "gaps.yaml", "--max-gap", "pose=200ms", "--threads", 1]
-    resample(*options, "-o", whole)
-    journal = pathlib.Path(f"{out}.partial.journal")
-    head = 8 * (5 + 5 * 36 + 1)
-    for _ in range(10):
-        process = subprocess.Popen([TRAJCTL, "resample", *map(str, options), "-o", out], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        wait_for(lambda: process.poll() is not None or (journal.exists() and journal.stat().st_size > head), 60, "an episode")
-        process.send_signal(signal.SIGKILL)
-        if process.wait(60):
-            break
-        out.unlink()
-    done = resample(*options, "-o", out, "--resume", "--json")
-    last = json.loads(done.stdout.splitlines()[-1])
-    assert last["episodes_resumed"] > 0 and last["episodes_resumed"] + last["episodes_written"] == 36
-    assert out.read_bytes() == whole.read_bytes()
+    assert f"{parts[0]} exists: --force" in resample(*options, check=False).stderr
+    resample(*options, "--force")
+    assert sorted(tmp_path.glob("out*")) == parts

@@ -100,7 +100,7 @@ AREAS = {
          "integration/test_rejoin.py", "integration/test_gpu_streams.py", "integration/test_gpu_missing.py"]),
     "statistics": Area(
         ["daemon/stats/*.c", "clients/cli/resample/**/*.c", "daemon/hdf5/writer/*.c"],
-        ["^unit/(stats|clients/resample|hdf5/writer)", "^(unit/(producer|window/statistics)|fuzz/(statistics|convert_journal))"],
+        ["^unit/(stats|clients/resample|hdf5/writer)", "^(unit/(producer|window/statistics)|fuzz/statistics)"],
         ["integration/test_resample_beside.py", "integration/test_resample_lengths.py", "integration/test_resample_gaps.py",
          "python/test_stats.py", "python/test_stats_differences.py", "python/test_stats_rows.py",
          "integration/test_statistics.py", "integration/test_resample_cli.py", "integration/test_resample_backends.py",

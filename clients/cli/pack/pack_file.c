@@ -9,18 +9,11 @@
 #include <unistd.h>
 
 #include "clients/cli/pack/pack_internal.h"
-#include "clients/cli/resample/convert_child.h"
-#include "clients/cli/resample/convert_summary.h"
-#include "daemon/base/files.h"
-#include "daemon/index/writer_protocol.h"
+#include "clients/cli/resample/convert_structure.h"
+#include "daemon/base/memory.h"
 #include "daemon/window/picture/picture_prepared.h"
 
-enum { FILE_TIMEOUT_MS = 600000 };
-
-static enum trajd_status no_memory(struct pack *p)
-{
-    return trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory to pack a file");
-}
+enum { FILE_TIMEOUT_MS = 600000, BLOCK_BYTES = 4 << 20, LEAST_BYTES = 64 << 10, BLOCK_COUNT = 3 };
 
 /* ---- the datasets ---- */
 
@@ -71,8 +64,7 @@ static void set_size(struct pack_dataset *dataset)
     dataset->image.width = is_encoded ? array->picture.width : (uint32_t)array->shape[2];
 }
 
-static enum trajd_status add_dataset(struct pack *p, const struct trajd_episode *episode,
-                                     uint32_t array)
+static void add_dataset(struct pack *p, const struct trajd_episode *episode, uint32_t array)
 {
     const struct trajd_index *index = p->options->index;
     struct pack_dataset *dataset = &p->datasets[p->count];
@@ -86,12 +78,12 @@ static enum trajd_status add_dataset(struct pack *p, const struct trajd_episode 
         dataset->image.color =
             trajd_layout_image_of(index->layout, index->arrays[array].path)->color;
     set_size(dataset);
-    dataset->offsets = calloc(dataset->array.shape[0] + 1, sizeof *dataset->offsets);
-    if (!dataset->offsets || asprintf(&dataset->path, "%s%s%s", path + 1, path[1] ? "/" : "",
-                                      index->arrays[array].path) < 0)
-        return no_memory(p);
+    dataset->offsets =
+        trajd_memory_or_exit(calloc(dataset->array.shape[0] + 1, sizeof *dataset->offsets));
+    if (asprintf(&dataset->path, "%s%s%s", path + 1, path[1] ? "/" : "",
+                 index->arrays[array].path) < 0)
+        trajd_memory_or_exit(NULL);
     p->count++;
-    return TRAJD_OK;
 }
 
 static int compare_datasets(const void *a, const void *b)
@@ -129,7 +121,8 @@ static enum trajd_status find_dataset(struct pack *p, const struct trajd_episode
         (!dataset->is_prepared && !is_packable(p, extent, dataset->stream->image.is_present)))
         return status;
     p->result->prepared_count += dataset->is_prepared;
-    return add_dataset(p, episode, array);
+    add_dataset(p, episode, array);
+    return TRAJD_OK;
 }
 
 /* Lists the datasets of all kept episodes. */
@@ -145,10 +138,8 @@ static enum trajd_status find_datasets(struct pack *p)
                                    "layout %s cuts arrays into episodes, or finds datasets by a "
                                    "'*': such files cannot be packed",
                                    index->layout->name);
-    p->datasets =
-        calloc((size_t)index->episode_count * index->array_count + 1, sizeof *p->datasets);
-    if (!p->datasets)
-        return no_memory(p);
+    p->datasets = trajd_memory_or_exit(
+        calloc((size_t)index->episode_count * index->array_count + 1, sizeof *p->datasets));
     for (uint32_t e = 0; e < index->episode_count && !status; e++)
         for (uint32_t i = 0; i < index->array_count && !status; i++)
             if (!index->episodes[e].quarantine)
@@ -165,7 +156,7 @@ static enum trajd_status find_datasets(struct pack *p)
     return status;
 }
 
-/* ---- the structure ---- */
+/* ---- the output ---- */
 
 static void write_preparation(const struct pack_dataset *dataset,
                               char text[TRAJD_PREPARATION_TEXT_SIZE])
@@ -179,12 +170,16 @@ static void write_preparation(const struct pack_dataset *dataset,
     trajd_picture_prepared_write(&prepared, text);
 }
 
-static void put_dataset(struct convert_child *child, const struct pack_dataset *dataset)
+/* Sends a group of packed frames that takes the place of the dataset. */
+static enum trajd_status make_group(struct pack *p, const struct pack_dataset *dataset)
 {
     const struct trajd_layout_image *image = &dataset->image;
-    struct trajd_bytes *frame = &child->frame;
+    struct trajd_bytes *frame = &p->writer.frame;
     char preparation[TRAJD_PREPARATION_TEXT_SIZE] = "";
 
+    if (dataset->is_prepared)
+        write_preparation(dataset, preparation);
+    convert_writer_begin(&p->writer);
     trajd_bytes_add_text(frame, dataset->path);
     trajd_bytes_add_u64(frame, dataset->array.shape[0]);
     trajd_bytes_add_u64(frame, (uint64_t)dataset->offsets[dataset->array.shape[0]]);
@@ -194,79 +189,43 @@ static void put_dataset(struct convert_child *child, const struct pack_dataset *
     trajd_bytes_add_text(frame, trajd_depth_unit_name(image->unit));
     trajd_bytes_add_u32(frame, image->height);
     trajd_bytes_add_u32(frame, image->width);
-    if (dataset->is_prepared)
-        write_preparation(dataset, preparation);
     trajd_bytes_add_text(frame, preparation);
+    return convert_writer_send(&p->writer, TRAJD_WRITER_FRAMES, -1);
 }
 
-static enum trajd_status take_places(struct pack *p, const uint8_t *reply, size_t length)
+/* Lets the helper program copy the file without the datasets that are packed. */
+static enum trajd_status copy_file(struct pack *p)
 {
-    if (length != (size_t)p->count * sizeof p->datasets->places)
-        return trajd_error_set(p->error, TRAJD_ERR_DATA, 0,
-                               "the process that makes the output's structure sent %zu bytes of "
-                               "offsets",
-                               length);
+    enum trajd_status status = convert_writer_start(
+        &p->writer, p->output.fd, p->result->size_before <= TRAJD_WRITER_SMALL_BYTES);
+
+    if (!status)
+        status = convert_writer_share(&p->writer, BLOCK_BYTES, LEAST_BYTES, BLOCK_COUNT);
+    convert_writer_begin(&p->writer);
+    trajd_bytes_add_text(&p->writer.frame, p->options->index->files[0].relative_path);
+    trajd_bytes_add_u32(&p->writer.frame, p->count);
     for (uint32_t i = 0; i < p->count; i++)
-        memcpy(p->datasets[i].places, reply + i * sizeof p->datasets->places,
-               sizeof p->datasets->places);
-    return TRAJD_OK;
+        trajd_bytes_add_text(&p->writer.frame, p->datasets[i].path);
+    if (!status)
+        status = convert_writer_send(&p->writer, TRAJD_WRITER_COPY, p->input);
+    return status ? status : convert_writer_wait(&p->writer);
 }
 
-/* Checks that the places lie inside the output, because frames will be written there. */
-static enum trajd_status check_places(struct pack *p)
+/* Writes the whole output. */
+static enum trajd_status write_output(struct pack *p)
 {
-    struct stat written;
+    enum trajd_status status = copy_file(p);
 
-    if (fstat(p->output, &written))
-        return pack_output_failed(p);
-    for (uint32_t i = 0; i < p->count; i++) {
-        const struct pack_dataset *dataset = &p->datasets[i];
-        const uint64_t rows = dataset->array.shape[0], size = (uint64_t)written.st_size,
-                       bytes[2] = {(uint64_t)dataset->offsets[rows], 8 * (rows + 1)};
-        for (int k = 0; k < 2; k++)
-            if (bytes[k] && (dataset->places[k] > size || bytes[k] > size - dataset->places[k]))
-                return trajd_error_set(p->error, TRAJD_ERR_DATA, 0,
-                                       "%s: its place lies outside of the output", dataset->path);
+    for (uint32_t i = 0; i < p->count && !status; i++) {
+        status = make_group(p, &p->datasets[i]);
+        if (!status)
+            status = p->datasets[i].is_prepared ? pack_write_prepared(p, &p->datasets[i])
+                                                : pack_write(p, &p->datasets[i]);
     }
-    return TRAJD_OK;
-}
-
-/* Lets the helper program copy the file and make room for the frames. */
-static enum trajd_status make_structure(struct pack *p)
-{
-    const struct trajd_convert_options options = {.output = p->options->output,
-                                                  .helper_path = p->options->helper_path,
-                                                  .cancel = p->options->cancel,
-                                                  .on_note = p->options->on_note,
-                                                  .context = p->options->context};
-    const struct convert_plan plan = {.options = &options};
-    struct convert_child child = {.plan = &plan, .error = p->error, .socket = -1};
-    enum trajd_status status = convert_child_start(&child);
-    size_t length;
-
-    convert_child_begin(&child);
-    convert_child_put_u8(&child, true);
-    convert_child_put_u8(&child, p->result->size_before <= TRAJD_WRITER_SMALL_BYTES);
+    convert_writer_begin(&p->writer);
     if (!status)
-        status = convert_child_send(&child, TRAJD_WRITER_OUTPUT, p->output);
-    if (!status)
-        status = convert_child_reply(&child, TRAJD_WRITER_READY, &length);
-    child.is_ready = !status;
-    convert_child_begin(&child);
-    trajd_bytes_add_text(&child.frame, p->options->index->files[0].relative_path);
-    trajd_bytes_add_u32(&child.frame, p->count);
-    for (uint32_t i = 0; i < p->count; i++)
-        put_dataset(&child, &p->datasets[i]);
-    if (!status)
-        status = convert_child_send(&child, TRAJD_WRITER_PACK, p->input);
-    if (!status)
-        status = convert_child_reply(&child, TRAJD_WRITER_OFFSETS, &length);
-    if (!status)
-        status = take_places(p, child.reply, length);
-    if (!status)
-        status = convert_child_reply(&child, TRAJD_WRITER_DONE, &length);
-    convert_child_end(&child);
-    return status ? status : check_places(p);
+        status = convert_writer_send(&p->writer, TRAJD_WRITER_CLOSE, -1);
+    return status ? status : convert_writer_wait(&p->writer);
 }
 
 /* ---- the finished file ---- */
@@ -320,7 +279,7 @@ static const char *difference(struct pack *p, const struct trajd_index *after)
 static enum trajd_status check_output(struct pack *p)
 {
     const struct trajd_layout *source = p->options->index->layout;
-    const struct trajd_index_options options = {.path = p->partial,
+    const struct trajd_index_options options = {.path = p->output.partial,
                                                 .helper_path = p->options->helper_path,
                                                 .child_count = 1,
                                                 .file_timeout_ms = FILE_TIMEOUT_MS};
@@ -347,14 +306,13 @@ static enum trajd_status publish(struct pack *p)
     bool is_sure;
     struct stat status;
 
-    if (fsync(p->output) || fstat(p->output, &status))
-        return pack_output_failed(p);
+    if (fsync(p->output.fd) || fstat(p->output.fd, &status))
+        return trajd_error_set(p->error, TRAJD_ERR_IO, errno, "%s: %s", p->output.partial,
+                               strerror(errno));
     p->result->size_after = (uint64_t)status.st_size;
-    if (p->options->force ? rename(p->partial, p->options->output)
-                          : trajd_file_rename_new(p->partial, p->options->output, &is_sure))
-        return trajd_error_set(p->error, errno == EEXIST ? TRAJD_ERR_ARGUMENT : TRAJD_ERR_IO, errno,
-                               "%s: %s", p->options->output, strerror(errno));
-    return TRAJD_OK;
+    if (output_file_check_name(&p->output, p->error))
+        return p->error->status;
+    return output_file_publish(&p->output, &is_sure, p->error);
 }
 
 static enum trajd_status open_files(struct pack *p)
@@ -365,12 +323,13 @@ static enum trajd_status open_files(struct pack *p)
     if (p->input < 0)
         return trajd_error_set(p->error, TRAJD_ERR_IO, errno, "%s: %s", file->path,
                                strerror(errno));
-    p->output = open(p->partial, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
-    return p->output < 0 ? pack_output_failed(p) : TRAJD_OK;
+    return output_file_open(&p->output, p->error);
 }
 
 static void clear(struct pack *p)
 {
+    convert_writer_end(&p->writer);
+    output_file_close(&p->output);
     trajd_encoded_reader_destroy(&p->reader);
     trajd_array_reader_destroy(&p->pixels);
     free(p->block);
@@ -381,48 +340,57 @@ static void clear(struct pack *p)
     free(p->datasets);
     if (p->input >= 0)
         close(p->input);
-    if (p->output >= 0)
-        close(p->output);
+}
+
+static enum trajd_status run(struct pack *p)
+{
+    const struct pack_options *options = p->options;
+    enum trajd_status status =
+        output_file_name(&p->output, options->output, options->force, p->error);
+
+    if (!status && !options->force && !access(options->output, F_OK))
+        status = trajd_error_set(p->error, TRAJD_ERR_ARGUMENT, EEXIST,
+                                 "%s: %s (--force replaces it)", options->output, strerror(EEXIST));
+    if (!status)
+        status = trajd_encoded_reader_create(&p->reader, p->error);
+    if (!status)
+        status = trajd_array_reader_create(&p->pixels, p->error);
+    if (!status)
+        status = find_datasets(p);
+    if (!status)
+        status = open_files(p);
+    for (uint32_t i = 0; i < p->count; i++)
+        p->row_total += pack_count_rows(&p->datasets[i]);
+    for (uint32_t i = 0; i < p->count && !status; i++)
+        status = pack_measure(p, &p->datasets[i]);
+    if (!status)
+        status = write_output(p);
+    if (!status)
+        status = output_file_check_name(&p->output, p->error);
+    if (!status)
+        status = check_output(p);
+    return status ? status : publish(p);
 }
 
 enum trajd_status pack_file(const struct pack_options *options, struct pack_result *result,
                             struct trajd_error *error)
 {
-    struct pack p = {
-        .options = options, .error = error, .input = -1, .output = -1, .result = result};
-    enum trajd_status status = trajd_encoded_reader_create(&p.reader, error);
-    bool is_begun;
+    struct pack p = {.options = options,
+                     .error = error,
+                     .input = -1,
+                     .output = {.fd = -1},
+                     .writer = {.helper_path = options->helper_path,
+                                .output = options->output,
+                                .cancel = options->cancel,
+                                .on_note = options->on_note,
+                                .context = options->context,
+                                .error = error,
+                                .socket = -1},
+                     .result = result};
+    enum trajd_status status;
 
     *result = (struct pack_result){.size_before = options->index->files[0].stat.size_bytes};
-    if (!status)
-        status = trajd_array_reader_create(&p.pixels, error);
-    if ((size_t)snprintf(p.partial, sizeof p.partial, "%s.partial", options->output) >=
-        sizeof p.partial)
-        status = trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s: the path is too long",
-                                 options->output);
-    if (!status && !options->force && !access(options->output, F_OK))
-        status = trajd_error_set(error, TRAJD_ERR_ARGUMENT, EEXIST, "%s: %s (--force replaces it)",
-                                 options->output, strerror(EEXIST));
-    if (!status)
-        status = find_datasets(&p);
-    if (!status)
-        status = open_files(&p);
-    is_begun = p.output >= 0;
-    for (uint32_t i = 0; i < p.count; i++)
-        p.row_total += pack_count_rows(&p.datasets[i]);
-    for (uint32_t i = 0; i < p.count && !status; i++)
-        status = pack_measure(&p, &p.datasets[i]);
-    if (!status)
-        status = make_structure(&p);
-    for (uint32_t i = 0; i < p.count && !status; i++)
-        status = p.datasets[i].is_prepared ? pack_write_prepared(&p, &p.datasets[i])
-                                           : pack_write(&p, &p.datasets[i]);
-    if (!status)
-        status = check_output(&p);
-    if (!status)
-        status = publish(&p);
-    if (status && is_begun)
-        unlink(p.partial);
+    status = run(&p);
     clear(&p);
     return status;
 }

@@ -42,7 +42,7 @@ struct pack_result {
  * layout finds datasets by a '*' or cuts arrays into episodes. TRAJD_ERR_ARGUMENT: something is at the
  * output's place, or a preparation does not fit its stream, or another one of the same stream. TRAJD_ERR_DATA: a row cannot be read or looks like
  * another encoding, or the output is not as it should be.
- * TRAJD_ERR_CLOSED: cancelled. Other errors as those of convert_child.h. */
+ * TRAJD_ERR_CLOSED: cancelled. Other errors as those of convert_writer.h. */
 enum trajd_status pack_file(const struct pack_options *options, struct pack_result *result,
                             struct trajd_error *error);
 

@@ -3,6 +3,8 @@
 #define TRAJD_CLI_PACK_INTERNAL_H
 
 #include "clients/cli/pack/pack_file.h"
+#include "clients/cli/resample/convert_writer.h"
+#include "clients/cli/resample/output_file.h"
 #include "daemon/index/rows/encoded.h"
 
 enum { PACK_PATH_SIZE = 4096 };
@@ -17,8 +19,10 @@ struct pack_dataset {
     struct trajd_layout_image image;            /* of the output, with the size of its frames */
     enum trajd_picture_encoding encoding;
     int64_t *offsets; /* [rows + 1] */
-    uint64_t places[2];
 };
+
+/* The arrays of packed frames, as the helper program counts them. */
+enum { PACK_BYTES, PACK_OFFSETS };
 
 struct pack {
     const struct pack_options *options;
@@ -27,8 +31,11 @@ struct pack {
     struct trajd_array_reader *pixels; /* reads rows that are raw pixels */
     uint8_t *block;                    /* of such rows, see pack_reserve */
     uint64_t block_size;
-    int input, output;
-    char partial[PACK_PATH_SIZE];
+    int input;
+    struct output_file output;
+    struct convert_writer writer;
+    struct convert_block *rows; /* a block that is filled; NULL: none */
+    uint32_t written;           /* datasets that are complete in the output */
     uint32_t count;
     struct pack_dataset *datasets;
     struct pack_result *result;
@@ -38,17 +45,18 @@ struct pack {
 
 /* ---- pack_rows.c ---- */
 
-/* Returns the error of a write to the output, from errno. */
-enum trajd_status pack_output_failed(struct pack *pack);
 enum trajd_status pack_check_cancelled(struct pack *pack);
 void pack_report_rows(struct pack *pack, uint64_t count);
 /* Names file and dataset in the error of a read. Returns the status. */
 enum trajd_status pack_read_failed(struct pack *pack, const struct pack_dataset *dataset,
                                    enum trajd_status status);
 /* Makes room for `size` bytes of rows in pack->block. */
-enum trajd_status pack_reserve(struct pack *pack, uint64_t size);
-enum trajd_status pack_write_at(struct pack *pack, const void *data, uint64_t length, uint64_t at);
-/* Writes where the frames begin, and lets the disk begin. */
+void pack_reserve(struct pack *pack, uint64_t size);
+/* Writes `length` bytes to an array of the dataset that is being written, from the element `first`
+ * on. */
+enum trajd_status pack_put(struct pack *pack, uint32_t array, uint64_t first, const void *data,
+                           uint64_t length);
+/* Writes where the frames begin, which completes the dataset, and lets the disk begin. */
 enum trajd_status pack_write_offsets(struct pack *pack, const struct pack_dataset *dataset);
 
 /* Returns how many rows of a dataset pack_measure and pack_write read. */
@@ -58,7 +66,7 @@ uint64_t pack_count_rows(const struct pack_dataset *dataset);
  * come to lie closer together. */
 enum trajd_status pack_measure(struct pack *pack, struct pack_dataset *dataset);
 
-/* Writes the frames and their offsets to the places in the output. TRAJD_ERR_DATA: a row changed
+/* Writes the frames and their offsets. TRAJD_ERR_DATA: a row changed
  * since it was measured, or raw pixels look like a JPEG or PNG. */
 enum trajd_status pack_write(struct pack *pack, const struct pack_dataset *dataset);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "clients/cli/pack/pack_internal.h"
+#include "daemon/base/memory.h"
 #include "daemon/decode/decoder.h"
 #include "daemon/window/picture/picture_prepared.h"
 
@@ -111,9 +112,7 @@ static enum trajd_status start(struct preparing *job)
     options.largest_frame_bytes = trajd_image_source_bytes(&dataset->preparation) +
                                   (is_encoded ? TRAJD_DECODER_HEADER_BYTES : 0);
     job->frame_bytes = trajd_image_bytes(&dataset->preparation);
-    job->pixels = malloc(JOB_FRAMES * job->frame_bytes);
-    if (!job->pixels)
-        return trajd_error_set(job->pack->error, TRAJD_ERR_MEMORY, 0, "no memory to pack a file");
+    job->pixels = trajd_memory_or_exit(malloc(JOB_FRAMES * job->frame_bytes));
     return trajd_decoder_create(&options, &job->decoder, job->pack->error);
 }
 
@@ -133,8 +132,8 @@ static enum trajd_status read_frames(struct preparing *job, uint64_t row, uint64
     enum trajd_status status = pack_check_cancelled(p);
 
     *count = rest < JOB_FRAMES ? rest : JOB_FRAMES;
-    if (!status && !is_encoded)
-        status = pack_reserve(p, *count * width);
+    if (!is_encoded)
+        pack_reserve(p, *count * width);
     if (!status)
         status = pack_read_failed(
             p, job->dataset,
@@ -184,8 +183,7 @@ static enum trajd_status write_frame(struct preparing *job, uint64_t row, uint64
         size = strlen(frame->reason) < size ? strlen(frame->reason) : size - 1;
     }
     dataset->offsets[row + 1] = dataset->offsets[row] + (int64_t)size;
-    return pack_write_at(job->pack, bytes, size,
-                         dataset->places[0] + (uint64_t)dataset->offsets[row]);
+    return pack_put(job->pack, PACK_BYTES, (uint64_t)dataset->offsets[row], bytes, size);
 }
 
 static enum trajd_status run(struct preparing *job)

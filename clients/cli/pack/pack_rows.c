@@ -1,12 +1,10 @@
 /* Reads the frames of a dataset twice: once to find how long each is, once to write them. */
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #include "clients/cli/pack/pack_internal.h"
+#include "daemon/base/memory.h"
 #include "daemon/base/progress/progress.h"
 
 #define BLOCK_BYTES                                                                                \
@@ -38,11 +36,6 @@ static uint64_t block_rows(const struct pack_dataset *dataset, uint64_t row)
         rows = rows > BLOCK_ROWS ? BLOCK_ROWS : rows;
     }
     return rest < rows ? rest : rows;
-}
-
-enum trajd_status pack_output_failed(struct pack *p)
-{
-    return trajd_error_set(p->error, TRAJD_ERR_IO, errno, "%s: %s", p->partial, strerror(errno));
 }
 
 enum trajd_status pack_read_failed(struct pack *p, const struct pack_dataset *dataset,
@@ -153,47 +146,69 @@ enum trajd_status pack_measure(struct pack *p, struct pack_dataset *dataset)
 
 /* ---- writing ---- */
 
-enum trajd_status pack_write_at(struct pack *p, const void *data, uint64_t length, uint64_t at)
+/* Sends the block that is being filled, and takes an empty one. */
+static enum trajd_status exchange_block(struct pack *p)
 {
+    enum trajd_status status = p->rows ? convert_writer_send_block(&p->writer, p->rows) : TRAJD_OK;
+
+    p->rows = status ? NULL : convert_writer_take(&p->writer);
+    return p->rows ? TRAJD_OK : p->error->status;
+}
+
+/* Returns the entry to which elements from `first` on are added. */
+static struct trajd_writer_rows *find_entry(struct pack *p, uint32_t array, uint64_t first)
+{
+    struct convert_block *block = p->rows;
+    struct trajd_writer_rows *last = block->count ? &block->rows[block->count - 1] : NULL;
+
+    if (last && last->episode == p->written && last->array == array &&
+        last->place[0] + last->rows == first)
+        return last;
+    last = &block->rows[block->count++];
+    *last = (struct trajd_writer_rows){
+        .episode = p->written, .array = array, .place = {first}, .at = block->at + block->used};
+    return last;
+}
+
+enum trajd_status pack_put(struct pack *p, uint32_t array, uint64_t first, const void *data,
+                           uint64_t length)
+{
+    const uint64_t width = array == PACK_OFFSETS ? sizeof(int64_t) : 1;
     const uint8_t *next = data;
 
     while (length) {
-        const ssize_t done = pwrite(p->output, next, length, (off_t)at);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done < 0)
-            return pack_output_failed(p);
-        next += done;
-        at += (uint64_t)done;
-        length -= (uint64_t)done;
+        struct trajd_writer_rows *entry;
+        uint64_t size;
+        if (!p->rows || p->rows->size - p->rows->used < width ||
+            p->rows->count == CONVERT_BLOCK_ROWS) {
+            enum trajd_status status = exchange_block(p);
+            if (status)
+                return status;
+        }
+        size = (p->rows->size - p->rows->used) / width * width;
+        size = length < size ? length : size;
+        entry = find_entry(p, array, first);
+        memcpy(p->rows->bytes + p->rows->used, next, size);
+        entry->rows += size / width;
+        entry->size += size;
+        p->rows->used += size;
+        next += size;
+        first += size / width;
+        length -= size;
     }
     return TRAJD_OK;
 }
 
-/* Writes the frames from `row` on, which follow one another in the output, in one call. A short
- * write goes on frame by frame. */
-static enum trajd_status write_rows(struct pack *p, const struct pack_dataset *dataset,
+/* Puts encoded frames from `row` on. */
+static enum trajd_status put_frames(struct pack *p, const struct pack_dataset *dataset,
                                     uint64_t row, const struct trajd_row_bytes *rows,
                                     uint64_t count)
 {
-    const uint64_t place = dataset->places[0];
-    struct iovec parts[BLOCK_ROWS];
     enum trajd_status status = TRAJD_OK;
-    ssize_t done;
 
-    for (uint64_t r = 0; r < count; r++)
-        parts[r] = (struct iovec){(void *)rows[r].data, (size_t)(dataset->offsets[row + r + 1] -
-                                                                 dataset->offsets[row + r])};
-    if (dataset->offsets[row] == dataset->offsets[row + count])
-        return TRAJD_OK;
-    done = pwritev(p->output, parts, (int)count, (off_t)(place + (uint64_t)dataset->offsets[row]));
-    if (done == dataset->offsets[row + count] - dataset->offsets[row])
-        return TRAJD_OK;
-    if (done < 0 && errno != EINTR)
-        return pack_output_failed(p);
     for (uint64_t r = 0; r < count && !status; r++)
-        status = pack_write_at(p, parts[r].iov_base, parts[r].iov_len,
-                               place + (uint64_t)dataset->offsets[row + r]);
+        status = pack_put(p, PACK_BYTES, (uint64_t)dataset->offsets[row + r], rows[r].data,
+                          (uint64_t)(dataset->offsets[row + r + 1] - dataset->offsets[row + r]));
     return status;
 }
 
@@ -220,20 +235,18 @@ static enum trajd_status write_encoded(struct pack *p, const struct pack_dataset
                                        "%s: row %llu changed while it was packed", dataset->path,
                                        (unsigned long long)(row + r));
         if (!status)
-            status = write_rows(p, dataset, row, rows, done);
+            status = put_frames(p, dataset, row, rows, done);
     }
     return status;
 }
 
-enum trajd_status pack_reserve(struct pack *p, uint64_t size)
+void pack_reserve(struct pack *p, uint64_t size)
 {
     if (size <= p->block_size)
-        return TRAJD_OK;
+        return;
     free(p->block);
-    p->block = malloc(size);
-    p->block_size = p->block ? size : 0;
-    return p->block ? TRAJD_OK
-                    : trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory to pack a file");
+    p->block = trajd_memory_or_exit(malloc(size));
+    p->block_size = size;
 }
 
 /* Packed rows have no type: the first bytes of a frame must not make it a JPEG or PNG. */
@@ -258,8 +271,9 @@ static enum trajd_status check_raw(struct pack *p, const struct pack_dataset *da
 static enum trajd_status write_raw(struct pack *p, const struct pack_dataset *dataset)
 {
     const uint64_t width = trajd_array_row_bytes(&dataset->array);
-    enum trajd_status status = pack_reserve(p, block_rows(dataset, 0) * width);
+    enum trajd_status status = TRAJD_OK;
 
+    pack_reserve(p, block_rows(dataset, 0) * width);
     for (uint64_t row = 0, rows; row < dataset->array.shape[0] && !status; row += rows) {
         rows = block_rows(dataset, row);
         status = pack_check_cancelled(p);
@@ -272,7 +286,7 @@ static enum trajd_status write_raw(struct pack *p, const struct pack_dataset *da
         if (!status)
             status = check_raw(p, dataset, row, rows);
         if (!status)
-            status = pack_write_at(p, p->block, rows * width, dataset->places[0] + row * width);
+            status = pack_put(p, PACK_BYTES, row * width, p->block, rows * width);
     }
     return status;
 }
@@ -280,12 +294,15 @@ static enum trajd_status write_raw(struct pack *p, const struct pack_dataset *da
 enum trajd_status pack_write_offsets(struct pack *p, const struct pack_dataset *dataset)
 {
     const uint64_t rows = dataset->array.shape[0];
-    const enum trajd_status status = pack_write_at(
-        p, dataset->offsets, (rows + 1) * sizeof *dataset->offsets, dataset->places[1]);
+    enum trajd_status status =
+        pack_put(p, PACK_OFFSETS, 0, dataset->offsets, (rows + 1) * sizeof *dataset->offsets);
 
+    if (!status)
+        status = convert_writer_send_block(&p->writer, p->rows);
+    p->rows = NULL;
+    p->written++;
     /* Only begins to write to the disk, which goes on during the next reads and the check. */
-    sync_file_range(p->output, (off_t)dataset->places[0], (off_t)dataset->offsets[rows],
-                    SYNC_FILE_RANGE_WRITE);
+    sync_file_range(p->output.fd, 0, 0, SYNC_FILE_RANGE_WRITE);
     return status;
 }
 

@@ -220,7 +220,6 @@ static void report_progress(void *context, const struct trajd_convert_progress *
                           progress->byte_count);
 }
 
-/* Resamples the file. Resumes the staged file of a killed run if possible. */
 static enum trajd_status resample(struct prep_job *p, const struct trajd_index *index)
 {
     const struct prep_config *config = p->run->config;
@@ -239,7 +238,6 @@ static enum trajd_status resample(struct prep_job *p, const struct trajd_index *
                                             .compress_level = config->compress_level,
                                             .thread_count = config->thread_count,
                                             .force = true,
-                                            .resume = true,
                                             .cancel = p->run->cancel,
                                             .on_note = prep_note,
                                             .on_progress = report_progress,
@@ -247,13 +245,7 @@ static enum trajd_status resample(struct prep_job *p, const struct trajd_index *
     struct trajd_convert_report report;
     enum trajd_status status = trajd_convert_file(&options, &report, p->error);
 
-    if (status == TRAJD_ERR_ARGUMENT) { /* perhaps staged by another version */
-        trajd_convert_report_clear(&report);
-        clear_staging(p, true);
-        options.resume = false;
-        status = trajd_convert_file(&options, &report, p->error);
-    }
-    p->record.episodes = report.episodes_written + report.episodes_resumed;
+    p->record.episodes = report.episodes_written;
     p->record.left_out = report.episodes_left_out;
     p->record.cut = report.episodes_cut;
     p->part_count = report.part_count;

@@ -1,19 +1,19 @@
 /* Resampling of whole files: the episodes of one or several indexed inputs are resampled at one
  * rate into a new file of the same layout. `trajctl resample` and `trajctl preprocess` do this.
  *
- *   options and indexes -> plan: datasets, episodes, grids                    plan/
- *   plan -> structure: groups, attributes, datasets with room for rows        convert_output.c
- *     (made by trajd-indexer, writer_*.c, the only program with libhdf5)
- *   plan -> rows: read, resample, write, on all threads, in segments          convert_rows.c
- *     of a few MiB                                    (on a CPU or GPU: convert_backend.c)
- *   finished episodes -> journal, so that a killed run can be resumed         convert_journal.c
+ *   options and indexes -> plan: datasets, episodes, grids                     plan/
+ *   plan -> rows: read, resampled and compressed by all threads, in segments   convert_rows.c
+ *     of a few MiB                                     (on a CPU or GPU: convert_backend.c)
+ *   rows -> blocks of shared memory -> trajd-indexer, the only program with    convert_work.c
+ *     libhdf5, which writes the whole file             (daemon/hdf5/writer)
+ *   plan -> groups, attributes, datasets, masks: the same program              convert_structure.c
  *
- * The output is OUT.partial until its last row is on the disk. Until then it lacks the signature
- * that makes it an HDF5 file. Then it is read again, compared with the plan, and renamed. The
- * output keeps the times of the inputs: an episode's grid begins at the time when the last of its
- * streams begins, and ends at or before the time when the first one ends, so that no value is
- * invented. An episode is split where two rows are further apart than max_gap, and each part is an
- * episode of the output. If the layout has one episode per file, each part is a file of its own. */
+ * The output is OUT.partial until it is complete and on the disk. Then it is read again, compared
+ * with the plan, and renamed. The output keeps the times of the inputs: an episode's grid begins at
+ * the time when the last of its streams begins, and ends at or before the time when the first one
+ * ends, so that no value is invented. An episode is split where two rows are further apart than
+ * max_gap, and each part is an episode of the output. If the layout has one episode per file, each
+ * part is a file of its own. */
 #ifndef TRAJD_CLI_RESAMPLE_CONVERT_H
 #define TRAJD_CLI_RESAMPLE_CONVERT_H
 
@@ -28,9 +28,7 @@ enum trajd_convert_phase {
 
 struct trajd_convert_progress {
     enum trajd_convert_phase phase;
-    uint64_t episodes_done, episode_count; /* including those of the resumed run */
-    /* episodes that a resumed run would keep if this run were killed now */
-    uint64_t episodes_safe;
+    uint64_t episodes_done, episode_count;
     uint64_t bytes_done, byte_count; /* bytes of rows written */
 };
 
@@ -38,7 +36,7 @@ struct trajd_convert_report {
     uint32_t stream_count;
     const struct trajd_convert_stream *streams;
     uint64_t episode_count, byte_count; /* of the output, as planned */
-    uint64_t episodes_written, episodes_left_out, episodes_resumed;
+    uint64_t episodes_written, episodes_left_out;
     uint64_t episodes_cut; /* episodes of the inputs that were split into parts */
     uint32_t part_count;   /* files, if the parts of an episode are files of their own; else 0 */
     uint64_t rows_read, rows_written; /* rows of datasets */
@@ -59,12 +57,12 @@ struct trajd_convert_report {
  * part that this run does not write; a kind does not fit its
  * stream, or the rate is out of range.
  * TRAJD_ERR_NOT_FOUND: no such directory, stream, filter or backend.
- * TRAJD_ERR_DATA: no episode is left, rows cannot be read (the partial file is kept for resume), or
- * an input changed while it was read.
- * TRAJD_ERR_IO: the disk is full (the partial file is removed), or the storage failed (it is kept).
+ * TRAJD_ERR_DATA: no episode is left, rows cannot be read, or an input changed while it was read.
+ * TRAJD_ERR_IO: the disk is full, or the storage failed.
  * TRAJD_ERR_BUSY: another run writes the same output.
- * TRAJD_ERR_CLOSED: cancelled, or the daemon of the backend has ended (the partial file is kept).
- * TRAJD_ERR_UNSUPPORTED, TRAJD_ERR_DEVICE: the backend is not available, or has failed. */
+ * TRAJD_ERR_CLOSED: cancelled, or the daemon of the backend has ended.
+ * TRAJD_ERR_UNSUPPORTED, TRAJD_ERR_DEVICE: the backend is not available, or has failed.
+ * After an error nothing of the output is left. */
 enum trajd_status trajd_convert_file(const struct trajd_convert_options *options,
                                      struct trajd_convert_report *report,
                                      struct trajd_error *error);

@@ -3,7 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "daemon/base/memory.h"
 #include "kernels/dispatch/choose.h"
 #include "kernels/dispatch/runner.h"
 
@@ -21,10 +23,21 @@ struct convert_engine {
     struct convert_remote *remote;
 };
 
-uint32_t convert_backend_threads(const struct convert_backend *backend, uint32_t wanted)
+static uint32_t count_threads(const struct trajd_convert_options *options)
 {
-    return backend->kind != TRAJD_CONVERT_CPU && wanted > THREADS_BESIDE_MAX ? THREADS_BESIDE_MAX
-                                                                             : wanted;
+    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    const uint32_t count = options->thread_count ? options->thread_count
+                           : processors > 0      ? (uint32_t)processors
+                                                 : 1;
+
+    return count > CONVERT_THREADS_MAX ? CONVERT_THREADS_MAX : count;
+}
+
+uint32_t convert_backend_threads(const struct convert_backend *backend)
+{
+    return backend->kind != TRAJD_CONVERT_CPU && backend->thread_count > THREADS_BESIDE_MAX
+               ? THREADS_BESIDE_MAX
+               : backend->thread_count;
 }
 
 /* ---- the rule ---- */
@@ -146,10 +159,10 @@ static enum trajd_status use_cuda(struct convert_backend *backend, struct trajd_
 }
 
 /* Chooses the backend that is the fastest by the rule, among those that are available. */
-static void use_fastest(const struct convert_plan *plan, uint32_t thread_count, bool has_daemon,
+static void use_fastest(const struct convert_plan *plan, bool has_daemon,
                         struct convert_backend *backend)
 {
-    const struct costs costs = estimate(plan, thread_count);
+    const struct costs costs = estimate(plan, backend->thread_count);
     struct trajd_error unwanted;
 
     backend->may_fall_back = true;
@@ -169,15 +182,17 @@ static const char *find_added(const struct convert_plan *plan)
     return NULL;
 }
 
-enum trajd_status convert_backend_choose(const struct convert_plan *plan, uint32_t thread_count,
+enum trajd_status convert_backend_choose(const struct convert_plan *plan,
                                          struct convert_backend *backend, struct trajd_error *error)
 {
     const struct trajd_convert_options *options = plan->options;
     const char *directory = options->endpoint ? options->endpoint : TRAJD_CONVERT_ENDPOINT_DEFAULT;
     enum trajd_status status = TRAJD_OK;
 
-    *backend = (struct convert_backend){
-        .kind = TRAJD_CONVERT_CPU, .cancel = options->cancel, .text = "the CPU"};
+    *backend = (struct convert_backend){.kind = TRAJD_CONVERT_CPU,
+                                        .cancel = options->cancel,
+                                        .text = "the CPU",
+                                        .thread_count = count_threads(options)};
     if (strlen(directory) >= sizeof backend->directory)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "%.100s...: the path of the daemon's directory is too long",
@@ -192,7 +207,7 @@ enum trajd_status convert_backend_choose(const struct convert_plan *plan, uint32
     if (find_added(plan))
         return TRAJD_OK;
     if (options->backend == TRAJD_CONVERT_AUTO)
-        use_fastest(plan, thread_count, options->endpoint != NULL, backend);
+        use_fastest(plan, options->endpoint != NULL, backend);
     else if (options->backend == TRAJD_CONVERT_CUDA)
         status = use_cuda(backend, error);
     else if (options->backend == TRAJD_CONVERT_DAEMON)
@@ -208,14 +223,12 @@ void convert_backend_clear(struct convert_backend *backend)
 
 /* ---- engines ---- */
 
-enum trajd_status convert_engine_create(struct convert_backend *backend,
-                                        struct convert_engine **engine, struct trajd_error *error)
+struct convert_engine *convert_engine_create(struct convert_backend *backend)
 {
-    *engine = calloc(1, sizeof **engine);
-    if (!*engine)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a worker");
-    (*engine)->backend = backend;
-    return TRAJD_OK;
+    struct convert_engine *engine = trajd_memory_or_exit(calloc(1, sizeof *engine));
+
+    engine->backend = backend;
+    return engine;
 }
 
 void convert_engine_destroy(struct convert_engine **out)

@@ -7,12 +7,15 @@
 #include "kernels/block.h"
 #include "kernels/device.h"
 
+enum { CONVERT_THREADS_MAX = 64 };
+
 struct convert_backend {
     /* Atomic. Never AUTO. Becomes CPU after another backend has failed, if may_fall_back. */
     enum trajd_convert_backend kind;
     bool may_fall_back; /* the backend was chosen by the rule, not by the user */
     bool is_on_gpu;     /* a GPU computes the results */
     const bool *cancel;
+    uint32_t thread_count;       /* that the options ask for */
     struct trajd_device *device; /* for CUDA */
     char directory[256];         /* of the daemon */
     /* for people: "NVIDIA H200", "the daemon at /run/trajd/main, on its CPU" */
@@ -28,18 +31,17 @@ struct convert_backend {
  * or opens the GPU to check that it works. TRAJD_ERR_NOT_FOUND, TRAJD_ERR_UNSUPPORTED: the named
  * backend is not available; the message names an alternative. The caller clears *backend in any
  * case. */
-enum trajd_status convert_backend_choose(const struct convert_plan *plan, uint32_t thread_count,
+enum trajd_status convert_backend_choose(const struct convert_plan *plan,
                                          struct convert_backend *backend,
                                          struct trajd_error *error);
 void convert_backend_clear(struct convert_backend *backend);
 /* Returns how many threads are useful: a GPU or a daemon runs one segment at a time. */
-uint32_t convert_backend_threads(const struct convert_backend *backend, uint32_t wanted);
+uint32_t convert_backend_threads(const struct convert_backend *backend);
 
 struct convert_engine;
 
 /* Creates an engine. `backend` is borrowed; NULL means the CPU. */
-enum trajd_status convert_engine_create(struct convert_backend *backend,
-                                        struct convert_engine **engine, struct trajd_error *error);
+struct convert_engine *convert_engine_create(struct convert_backend *backend);
 void convert_engine_destroy(struct convert_engine **engine);
 /* Runs a request of one window and waits until it is done. TRAJD_ERR_CLOSED: the daemon has ended,
  * or the run is cancelled. */

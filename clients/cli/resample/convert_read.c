@@ -1,27 +1,33 @@
 /* Reads the source rows of a segment. */
-
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include "clients/cli/resample/convert_io.h"
 #include "clients/cli/resample/convert_rows_internal.h"
+#include "daemon/base/memory.h"
 
-enum trajd_status convert_buffer_grow(struct convert_buffer *buffer, size_t size,
-                                      struct trajd_error *error)
+void convert_buffer_grow(struct convert_buffer *buffer, size_t size)
 {
     if (size <= buffer->size)
-        return TRAJD_OK;
+        return;
     free(buffer->bytes);
-    buffer->size = 0;
-    buffer->bytes = aligned_alloc(CONVERT_ALIGNMENT, (size + CONVERT_ALIGNMENT - 1) /
-                                                         CONVERT_ALIGNMENT * CONVERT_ALIGNMENT);
-    if (!buffer->bytes)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for %zu bytes of rows", size);
+    buffer->bytes = trajd_memory_or_exit(aligned_alloc(CONVERT_ALIGNMENT, convert_align(size)));
     buffer->size = size;
-    return TRAJD_OK;
+}
+
+enum trajd_status convert_check_input(const struct trajd_index_file *file, const struct stat *now,
+                                      struct trajd_error *error)
+{
+    const struct trajd_file_stat found = trajd_file_stat_from(now);
+
+    if (trajd_file_stat_is_same(&file->stat, &found))
+        return TRAJD_OK;
+    return trajd_error_set(error, TRAJD_ERR_DATA, 0,
+                           "%s: changed since it was indexed (size, times or inode differ)",
+                           file->path);
 }
 
 static enum trajd_status open_source(struct convert_worker *worker,
@@ -107,11 +113,11 @@ static enum trajd_status read_kept(struct convert_worker *worker,
 {
     const uint64_t first = kept[member->row_begin], last = kept[member->row_end - 1],
                    size = member->dataset->source_bytes;
-    enum trajd_status status = convert_buffer_grow(&worker->raw, (last - first + 1) * size, error);
+    enum trajd_status status;
 
-    if (!status)
-        status = trajd_array_read(worker->reader, worker->source_fd, member->source, first,
-                                  last - first + 1, worker->raw.bytes, error);
+    convert_buffer_grow(&worker->raw, (last - first + 1) * size);
+    status = trajd_array_read(worker->reader, worker->source_fd, member->source, first,
+                              last - first + 1, worker->raw.bytes, error);
     for (int64_t r = member->row_begin; r < member->row_end && !status; r++)
         memcpy(rows + (uint64_t)(r - member->row_begin) * size,
                worker->raw.bytes + (kept[r] - first) * size, size);
@@ -127,9 +133,7 @@ enum trajd_status convert_members_read(struct convert_worker *worker,
     enum trajd_status status = open_source(worker, made, error);
     size_t at = 0;
 
-    if (!status)
-        status = convert_buffer_grow(&worker->source_rows,
-                                     bytes + (size_t)count * CONVERT_ALIGNMENT, error);
+    convert_buffer_grow(&worker->source_rows, bytes + (size_t)count * CONVERT_ALIGNMENT);
     for (uint32_t p = 0; p < count && !status; p++) {
         struct convert_member *member = &worker->members[p];
         const uint32_t *kept = episode->clocks[member->dataset->clock].kept_rows;

@@ -1,64 +1,60 @@
 #include "clients/cli/resample/convert_rows.h"
 
 #include <inttypes.h>
+#include <libdeflate.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "clients/cli/resample/convert_io.h"
 #include "clients/cli/resample/convert_rows_internal.h"
+#include "daemon/base/memory.h"
+
+enum { LEVEL_DEFAULT = 4 };
 
 static const uint64_t source_bytes_max = UINT64_C(1) << 30; /* of the rows for one step */
 static const uint64_t source_bytes_goal = UINT64_C(32) << 20;
 
 /* ---- creation ---- */
 
-static uint32_t lane_count(const struct convert_plan *plan)
+static void *zeroed(size_t count, size_t size)
 {
-    uint32_t count = 1;
-
-    for (uint32_t d = 0; d < plan->dataset_count; d++)
-        count += plan->datasets[d].lane_count;
-    return count;
+    return trajd_memory_or_exit(calloc(count, size));
 }
 
 enum trajd_status convert_worker_create(const struct convert_plan *plan,
-                                        const struct convert_group *groups, int output_fd,
-                                        struct convert_spool *spool,
+                                        const struct convert_group *groups,
+                                        const struct convert_sink *sink,
                                         struct convert_backend *backend, uint64_t *nan_steps,
                                         struct convert_counts *counts, struct convert_worker **out,
                                         struct trajd_error *error)
 {
-    struct convert_worker *worker = calloc(1, sizeof *worker);
-    const uint32_t lanes = lane_count(plan);
-    enum trajd_status status;
+    struct convert_worker *worker = *out = zeroed(1, sizeof *worker);
+    const uint32_t level = plan->options->compress_level;
+    uint32_t lanes = 1;
+    bool compresses = false;
 
-    *out = worker;
-    if (!worker)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a worker");
+    for (uint32_t d = 0; d < plan->dataset_count; d++) {
+        lanes += plan->datasets[d].lane_count;
+        compresses = compresses || plan->datasets[d].is_compressed;
+    }
     worker->plan = plan;
     worker->groups = groups;
-    worker->output_fd = output_fd;
-    worker->spool = spool;
+    worker->sink = sink;
     worker->nan_steps = nan_steps;
     worker->counts = counts;
     worker->source_fd = -1;
-    worker->members = calloc(plan->dataset_count + 1, sizeof *worker->members);
-    worker->brackets = calloc(plan->dataset_count + 1, sizeof *worker->brackets);
-    worker->row_counts = calloc(plan->dataset_count + 1, sizeof *worker->row_counts);
-    worker->streams = calloc(lanes, sizeof *worker->streams);
-    worker->stream_lanes = calloc(lanes, sizeof *worker->stream_lanes);
-    worker->bases = calloc(lanes, sizeof *worker->bases);
-    status = trajd_array_reader_create(&worker->reader, error);
-    if (!status)
-        status = convert_engine_create(backend, &worker->engine, error);
-    if (!status && spool)
-        status = convert_compressor_create(spool->level, &worker->compressor, error);
-    if (!status && (!worker->members || !worker->brackets || !worker->row_counts ||
-                    !worker->streams || !worker->stream_lanes || !worker->bases))
-        status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a worker");
-    return status;
+    worker->engine = convert_engine_create(backend);
+    worker->members = zeroed(plan->dataset_count + 1, sizeof *worker->members);
+    worker->brackets = zeroed(plan->dataset_count + 1, sizeof *worker->brackets);
+    worker->row_counts = zeroed(plan->dataset_count + 1, sizeof *worker->row_counts);
+    worker->streams = zeroed(lanes, sizeof *worker->streams);
+    worker->stream_lanes = zeroed(lanes, sizeof *worker->stream_lanes);
+    worker->bases = zeroed(lanes, sizeof *worker->bases);
+    if (compresses)
+        worker->compressor =
+            trajd_memory_or_exit(libdeflate_alloc_compressor((int)(level ? level : LEVEL_DEFAULT)));
+    return trajd_array_reader_create(&worker->reader, error);
 }
 
 void convert_worker_destroy(struct convert_worker **out)
@@ -71,7 +67,7 @@ void convert_worker_destroy(struct convert_worker **out)
     if (worker->source_fd >= 0)
         close(worker->source_fd);
     trajd_array_reader_destroy(&worker->reader);
-    convert_compressor_destroy(&worker->compressor);
+    libdeflate_free_compressor(worker->compressor);
     convert_engine_destroy(&worker->engine);
     free(worker->source_rows.bytes);
     free(worker->output_rows.bytes);
@@ -79,6 +75,8 @@ void convert_worker_destroy(struct convert_worker **out)
     free(worker->stamps.bytes);
     free(worker->masks.bytes);
     free(worker->raw.bytes);
+    free(worker->chunk.bytes);
+    free(worker->shuffled.bytes);
     free(worker->members);
     free(worker->brackets);
     free(worker->row_counts);
@@ -91,31 +89,24 @@ void convert_worker_destroy(struct convert_worker **out)
 /* ---- resampling ---- */
 
 /* Fills the times of the targets, and those of the source rows from row_begin to before row_end. */
-static enum trajd_status make_times(struct convert_worker *worker,
-                                    const struct convert_segment *segment, int64_t row_begin,
-                                    int64_t row_end, struct trajd_error *error)
+static void make_times(struct convert_worker *worker, const struct convert_segment *segment,
+                       int64_t row_begin, int64_t row_end)
 {
     const struct convert_episode *made = &worker->plan->episodes[segment->episode];
     const struct trajd_episode_clock *clock =
         &convert_source_episode(worker->plan, made)
              ->clocks[worker->plan->datasets[worker->groups[segment->group].datasets[0]].clock];
     const uint64_t steps = segment->step_end - segment->step_begin;
-    enum trajd_status status =
-        convert_buffer_grow(&worker->offsets, steps * sizeof(int64_t), error);
     int64_t *times;
 
-    if (!status)
-        status = convert_buffer_grow(&worker->stamps,
-                                     ((size_t)(row_end - row_begin) + 1) * sizeof(int64_t), error);
-    if (status)
-        return status;
+    convert_buffer_grow(&worker->offsets, steps * sizeof(int64_t));
+    convert_buffer_grow(&worker->stamps, ((size_t)(row_end - row_begin) + 1) * sizeof(int64_t));
     times = (int64_t *)worker->offsets.bytes;
     for (uint64_t t = 0; t < steps; t++)
         times[t] = made->begin_ns + convert_step_ns(worker->plan, segment->step_begin + t);
     times = (int64_t *)worker->stamps.bytes;
     for (int64_t r = row_begin; r < row_end; r++)
         times[r - row_begin] = convert_row_ns(clock, r);
-    return TRAJD_OK;
 }
 
 static void set_stream(struct trajd_stream *stream, const struct convert_member *member,
@@ -182,7 +173,7 @@ static enum trajd_status resample(struct convert_worker *worker,
                                              .grids = &grid,
                                              .brackets = worker->brackets,
                                              .streams = worker->streams};
-    const struct trajd_block_memory memory = {worker->source_rows.bytes, worker->output_rows.bytes,
+    const struct trajd_block_memory memory = {worker->source_rows.bytes, worker->output,
                                               worker->masks.bytes,       worker->source_used,
                                               worker->output_used,       worker->masks_used};
     enum trajd_status status;
@@ -202,7 +193,7 @@ static enum trajd_status resample(struct convert_worker *worker,
             worker->bases[s] = worker->source_rows.bytes + member->source_at;
             worker->stream_lanes[s] = member->dataset->lanes[l].stream;
             set_stream(&worker->streams[s], member, &member->dataset->lanes[l],
-                       request.bracket_count - 1, &worker->bases[s], worker->output_rows.bytes,
+                       request.bracket_count - 1, &worker->bases[s], worker->output,
                        worker->masks.bytes + s * steps, steps, last_step_ns);
         }
     }
@@ -245,42 +236,19 @@ static void write_stamps(const struct convert_worker *worker, const struct conve
     const struct trajd_layout_clock *clock = &index->layout->clocks[dataset->clock];
     const int64_t shift =
         index->episodes[made->episode].origin_ns - clock->offset_ns + clock->latency_ns;
-    uint8_t *out = worker->output_rows.bytes + member->output_at +
-                   dataset->stamps_column * trajd_dtype_size(dataset->to);
+    uint8_t *out =
+        worker->output + member->output_at + dataset->stamps_column * trajd_dtype_size(dataset->to);
 
     for (uint64_t t = 0; t < steps; t++, out += dataset->row_bytes)
         put_stamp(dataset->to, ((const int64_t *)worker->offsets.bytes)[t] + shift,
                   units_ns[dataset->stamps_unit], out);
 }
 
-/* ---- writing ---- */
-
-static enum trajd_status write_member(struct convert_worker *worker,
-                                      const struct convert_segment *segment,
-                                      const struct convert_member *member,
-                                      struct trajd_error *error)
-{
-    const uint64_t steps = segment->step_end - segment->step_begin;
-    const uint8_t *rows = worker->output_rows.bytes + member->output_at;
-    const struct convert_episode *made = &worker->plan->episodes[segment->episode];
-
-    __atomic_fetch_add(&worker->counts->rows_written, steps, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&worker->counts->bytes_written, steps * member->dataset->row_bytes,
-                       __ATOMIC_RELAXED);
-    if (member->dataset->is_compressed)
-        return convert_compress_rows(
-            worker->compressor, worker->spool, worker->plan, member->dataset,
-            worker->spool->chunks[segment->episode][member->array - made->arrays], made->step_count,
-            segment->step_begin, steps, rows, error);
-    return convert_pwrite(worker->output_fd, rows, steps * member->dataset->row_bytes,
-                          member->array->offset + segment->step_begin * member->dataset->row_bytes,
-                          worker->plan->options->output, error);
-}
-
 /* ---- a segment ---- */
 
-static enum trajd_status place_output(struct convert_worker *worker, uint32_t count, uint64_t steps,
-                                      struct trajd_error *error)
+/* Finds the places of the rows. Rows that are not compressed are made in the block. False: the run
+ * stops. */
+static bool place_output(struct convert_worker *worker, uint32_t count, uint64_t steps)
 {
     uint32_t lanes = 0;
     size_t at = 0;
@@ -292,9 +260,37 @@ static enum trajd_status place_output(struct convert_worker *worker, uint32_t co
     }
     worker->output_used = at;
     worker->masks_used = lanes * steps;
-    if (convert_buffer_grow(&worker->masks, lanes * steps + 1, error))
-        return TRAJD_ERR_MEMORY;
-    return convert_buffer_grow(&worker->output_rows, at + 1, error);
+    convert_buffer_grow(&worker->masks, lanes * steps + 1);
+    if (worker->members[0].dataset->is_compressed) {
+        convert_buffer_grow(&worker->output_rows, at + 1);
+        worker->output = worker->output_rows.bytes;
+    } else {
+        worker->output = convert_worker_room(worker, at, count);
+    }
+    return worker->output;
+}
+
+/* Adds the finished rows to the block. */
+static enum trajd_status put_rows(struct convert_worker *worker,
+                                  const struct convert_segment *segment,
+                                  const struct convert_member *member, struct trajd_error *error)
+{
+    const struct convert_episode *made = &worker->plan->episodes[segment->episode];
+    const uint64_t steps = segment->step_end - segment->step_begin,
+                   bytes = steps * member->dataset->row_bytes;
+    const struct trajd_writer_rows rows = {.episode = segment->episode,
+                                           .array = (uint32_t)(member->array - made->arrays),
+                                           .place = {segment->step_begin},
+                                           .rows = steps};
+
+    if (member->dataset->stamps_column != CONVERT_NO_COLUMN)
+        write_stamps(worker, made, member, steps);
+    __atomic_fetch_add(&worker->counts->rows_written, steps, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&worker->counts->bytes_written, bytes, __ATOMIC_RELAXED);
+    if (member->dataset->is_compressed)
+        return convert_compress_rows(worker, segment, member, error);
+    convert_worker_add(worker, &rows, worker->output + member->output_at, bytes);
+    return TRAJD_OK;
 }
 
 static enum trajd_status run(struct convert_worker *worker, const struct convert_segment *segment,
@@ -303,7 +299,7 @@ static enum trajd_status run(struct convert_worker *worker, const struct convert
     const struct convert_episode *made = &worker->plan->episodes[segment->episode];
     const uint64_t steps = segment->step_end - segment->step_begin;
     int64_t row_begin = worker->members[0].row_begin, row_end = worker->members[0].row_end;
-    enum trajd_status status = place_output(worker, count, steps, error);
+    enum trajd_status status;
 
     /* all members begin with the earliest row: they share one clock */
     for (uint32_t p = 1; p < count; p++) {
@@ -318,17 +314,15 @@ static enum trajd_status run(struct convert_worker *worker, const struct convert
                      : 0;
         worker->members[p].row_begin = row_begin;
     }
-    if (!status)
-        status = convert_members_read(worker, made, count, bytes, error);
-    if (!status)
-        status = make_times(worker, segment, row_begin, row_end, error);
-    if (!status)
-        status = resample(worker, segment, count, error);
-    for (uint32_t p = 0; p < count && !status; p++) {
-        if (worker->members[p].dataset->stamps_column != CONVERT_NO_COLUMN)
-            write_stamps(worker, made, &worker->members[p], steps);
-        status = write_member(worker, segment, &worker->members[p], error);
-    }
+    status = convert_members_read(worker, made, count, bytes, error);
+    if (status)
+        return status;
+    if (!place_output(worker, count, steps))
+        return trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "stopped");
+    make_times(worker, segment, row_begin, row_end);
+    status = resample(worker, segment, count, error);
+    for (uint32_t p = 0; p < count && !status; p++)
+        status = put_rows(worker, segment, &worker->members[p], error);
     return status;
 }
 

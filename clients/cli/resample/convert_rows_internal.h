@@ -1,8 +1,7 @@
-/* The state of one thread, shared by convert_rows.c and convert_read.c. */
+/* The state of one thread, shared by convert_rows.c, convert_read.c and convert_blocks.c. */
 #ifndef TRAJD_CLI_RESAMPLE_CONVERT_ROWS_INTERNAL_H
 #define TRAJD_CLI_RESAMPLE_CONVERT_ROWS_INTERNAL_H
 
-#include "clients/cli/resample/convert_compress.h"
 #include "clients/cli/resample/convert_rows.h"
 
 enum { CONVERT_ALIGNMENT = 64 };
@@ -19,22 +18,23 @@ struct convert_member {
     const struct convert_array *array;
     const struct trajd_array *source;
     int64_t row_begin, row_end;  /* as its clock counts them */
-    size_t source_at, output_at; /* offsets in the buffers */
+    size_t source_at, output_at; /* offsets in the rows */
 };
 
 struct convert_worker {
     const struct convert_plan *plan;
     const struct convert_group *groups;
-    int output_fd;
-    struct convert_spool *spool;
+    const struct convert_sink *sink;
     uint64_t *nan_steps;
     struct convert_counts *counts;
     struct trajd_array_reader *reader;
-    struct convert_compressor *compressor;
+    struct libdeflate_compressor *compressor; /* NULL: nothing is compressed */
     struct convert_engine *engine;
     int source_fd;
     uint32_t source, file; /* the file of source_fd */
-    struct convert_buffer source_rows, output_rows, offsets, stamps, masks, raw;
+    struct convert_buffer source_rows, output_rows, offsets, stamps, masks, raw, chunk, shuffled;
+    struct convert_block *block; /* NULL: none */
+    uint8_t *output;             /* rows of the segment: in the block, or in output_rows */
     size_t source_used, output_used, masks_used;
     struct convert_member *members;
     struct trajd_bracket *brackets;
@@ -58,8 +58,10 @@ static inline const struct trajd_episode *convert_source_episode(const struct co
 
 /* ---- convert_read.c ---- */
 
-/* Makes room for `size` bytes. The contents are lost when the buffer grows. TRAJD_ERR_MEMORY. */
-enum trajd_status convert_buffer_grow(struct convert_buffer *buffer, size_t size,
+/* Makes room for `size` bytes. The contents are lost when the buffer grows. */
+void convert_buffer_grow(struct convert_buffer *buffer, size_t size);
+/* Checks that `now` describes the file that was indexed. TRAJD_ERR_DATA: it has changed. */
+enum trajd_status convert_check_input(const struct trajd_index_file *file, const struct stat *now,
                                       struct trajd_error *error);
 /* Fills worker->members with the segment's datasets and the rows that they need. Returns the number
  * of members, and in *bytes the size of all those rows. */
@@ -69,5 +71,21 @@ uint32_t convert_members_find(struct convert_worker *worker, const struct conver
 enum trajd_status convert_members_read(struct convert_worker *worker,
                                        const struct convert_episode *made, uint32_t count,
                                        uint64_t bytes, struct trajd_error *error);
+
+/* ---- convert_blocks.c ---- */
+
+/* Returns room in the block for `size` bytes and `count` entries, if need be in another block. NULL:
+ * the run stops. */
+uint8_t *convert_worker_room(struct convert_worker *worker, size_t size, uint32_t count);
+/* Adds an entry for `size` bytes that begin at `bytes` in the block. */
+void convert_worker_add(struct convert_worker *worker, const struct trajd_writer_rows *rows,
+                        const uint8_t *bytes, size_t size);
+
+/* Compresses the steps of a segment, which are whole chunks except for the last one, into the
+ * block. TRAJD_ERR_UNSUPPORTED: a chunk is too large. TRAJD_ERR_CLOSED: the run stops. */
+enum trajd_status convert_compress_rows(struct convert_worker *worker,
+                                        const struct convert_segment *segment,
+                                        const struct convert_member *member,
+                                        struct trajd_error *error);
 
 #endif

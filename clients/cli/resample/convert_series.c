@@ -5,9 +5,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
+#include "daemon/base/memory.h"
 #include "daemon/window/window_report.h"
 #include "clients/cli/resample/convert_rows.h"
 #include "proto/array_len.h"
@@ -27,6 +27,8 @@ struct making {
     int64_t row_begin, row_end;
     uint64_t step_begin, step_end;
     struct convert_series *series;
+    struct convert_block block;
+    uint8_t *made; /* rows of the dataset */
     struct trajd_error *error;
 };
 
@@ -95,18 +97,14 @@ static enum trajd_status find_span(struct making *m)
     return TRAJD_OK;
 }
 
-static enum trajd_status allocate(struct making *m)
+static void allocate(struct convert_series *series)
 {
-    struct convert_series *series = m->series;
     const uint64_t features = series->feature_count;
 
-    series->row_times_s = calloc(series->row_count + 1, sizeof(double));
-    series->rows = calloc(series->row_count * features + 1, sizeof(double));
-    series->step_times_s = calloc(series->step_count + 1, sizeof(double));
-    series->steps = calloc(series->step_count * features + 1, sizeof(double));
-    return series->row_times_s && series->rows && series->step_times_s && series->steps
-               ? TRAJD_OK
-               : trajd_error_set(m->error, TRAJD_ERR_MEMORY, 0, "no memory for so many values");
+    series->row_times_s = trajd_memory_or_exit(calloc(series->row_count + 1, sizeof(double)));
+    series->rows = trajd_memory_or_exit(calloc(series->row_count * features + 1, sizeof(double)));
+    series->step_times_s = trajd_memory_or_exit(calloc(series->step_count + 1, sizeof(double)));
+    series->steps = trajd_memory_or_exit(calloc(series->step_count * features + 1, sizeof(double)));
 }
 
 /* ---- rows and steps ---- */
@@ -119,14 +117,13 @@ static enum trajd_status read_rows(struct making *m)
     const struct trajd_array *array = &episode->extents[m->dataset->index_dataset];
     const char *path = index->files[episode->file_index].path;
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    uint8_t *row = malloc(m->dataset->source_bytes * (m->series->row_count + 1));
+    uint8_t *row =
+        trajd_memory_or_exit(malloc(m->dataset->source_bytes * (m->series->row_count + 1)));
     struct trajd_array_reader *reader = NULL;
     enum trajd_status status =
         fd < 0 ? trajd_error_set(m->error, TRAJD_ERR_IO, errno, "%s: %s", path, strerror(errno))
                : trajd_array_reader_create(&reader, m->error);
 
-    if (!status && !row)
-        status = trajd_error_set(m->error, TRAJD_ERR_MEMORY, 0, "no memory for rows");
     if (!status && !clock->kept_rows)
         status = trajd_array_read(reader, fd, array, (uint64_t)m->row_begin, m->series->row_count,
                                   row, m->error);
@@ -146,67 +143,80 @@ static enum trajd_status read_rows(struct making *m)
     return status;
 }
 
-/* Runs the segments of a conversion into anonymous memory. */
-static enum trajd_status run_segment(struct making *m, int fd)
+/* Keeps the stream's rows of a block, and returns the block empty. */
+static struct convert_block *keep_rows(void *context, struct convert_block *block)
 {
+    struct making *m = context;
+    const uint64_t row_bytes = m->dataset->row_bytes;
+
+    for (uint32_t i = 0; i < m->block.count; i++) {
+        const struct trajd_writer_rows *rows = &m->block.rows[i];
+        if (m->plan.episodes[0].arrays + rows->array == m->array)
+            memcpy(m->made + (rows->place[0] - m->step_begin) * row_bytes,
+                   m->block.bytes + rows->at, rows->size);
+    }
+    (void)block;
+    m->block.used = m->block.count = 0;
+    return &m->block;
+}
+
+/* Makes the steps as a conversion does, in segments of the stream's group. */
+static enum trajd_status run_segments(struct making *m, const struct convert_group *groups,
+                                      uint32_t group)
+{
+    const struct convert_sink sink = {.exchange = keep_rows, .context = m};
     struct convert_counts counts = {0};
     struct convert_worker *worker = NULL;
-    struct convert_group *groups;
-    uint64_t nan_steps[1] = {0}, *nan = calloc(m->plan.stream_count + 1, sizeof *nan);
-    uint32_t group_count;
-    enum trajd_status status = convert_groups_make(&m->plan, &groups, &group_count, m->error);
+    uint64_t *nan = trajd_memory_or_exit(calloc(m->plan.stream_count + 1, sizeof *nan));
+    enum trajd_status status =
+        convert_worker_create(&m->plan, groups, &sink, NULL, nan, &counts, &worker, m->error);
 
+    for (uint64_t step = m->step_begin; step < m->step_end && !status; step += UINT16_MAX) {
+        const uint64_t end = m->step_end - step < UINT16_MAX ? m->step_end : step + UINT16_MAX;
+        status =
+            convert_worker_run(worker, &(struct convert_segment){0, group, step, end}, m->error);
+    }
     if (!status)
-        status = convert_worker_create(&m->plan, groups, fd, NULL, NULL, nan ? nan : nan_steps,
-                                       &counts, &worker, m->error);
-    for (uint32_t g = 0; g < group_count && !status && nan; g++)
-        for (uint32_t i = 0; i < groups[g].dataset_count; i++)
-            if (&m->plan.datasets[groups[g].datasets[i]] == m->dataset && m->series->step_count &&
-                !status)
-                for (uint64_t step = m->step_begin; step < m->step_end && !status;
-                     step += UINT16_MAX) {
-                    const uint64_t end =
-                        m->step_end - step < UINT16_MAX ? m->step_end : step + UINT16_MAX;
-                    status = convert_worker_run(worker, &(struct convert_segment){0, g, step, end},
-                                                m->error);
-                }
+        keep_rows(m, convert_worker_release(worker));
     convert_worker_destroy(&worker);
     free(nan);
     return status;
 }
 
+/* Returns the group that the dataset is in. */
+static uint32_t find_group(const struct making *m, const struct convert_group *groups)
+{
+    const uint32_t wanted = (uint32_t)(m->dataset - m->plan.datasets);
+
+    for (uint32_t g = 0;; g++)
+        for (uint32_t i = 0; i < groups[g].dataset_count; i++)
+            if (groups[g].datasets[i] == wanted)
+                return g;
+}
+
 static enum trajd_status make_steps(struct making *m)
 {
-    const uint64_t begin = m->step_begin * m->dataset->row_bytes,
-                   bytes = m->series->step_count * m->dataset->row_bytes;
-    const int fd = memfd_create("trajd-series", MFD_CLOEXEC);
-    uint8_t *rows = malloc(bytes + 1);
-    enum trajd_status status = fd < 0 ? trajd_error_set(m->error, TRAJD_ERR_SYSTEM, errno,
-                                                        "memfd_create: %s", strerror(errno))
-                                      : TRAJD_OK;
-    uint64_t offset = 0;
+    const uint64_t segment =
+        m->series->step_count < UINT16_MAX ? m->series->step_count : UINT16_MAX;
+    struct convert_group *groups;
+    uint32_t count, group;
+    enum trajd_status status;
 
-    /* far from each other: the memory file is sparse */
-    for (uint32_t a = 0; a < m->plan.episodes[0].array_count; a++) {
-        m->plan.episodes[0].arrays[a].offset = offset;
-        offset += m->plan.datasets[m->plan.episodes[0].arrays[a].dataset].row_bytes *
-                  m->plan.episodes[0].step_count;
-    }
+    convert_groups_make(&m->plan, &groups, &count);
+    group = find_group(m, groups);
+    for (uint32_t i = 0; i < groups[group].dataset_count; i++)
+        m->block.size += segment * m->plan.datasets[groups[group].datasets[i]].row_bytes + 64;
+    m->block.bytes = trajd_memory_or_exit(malloc(m->block.size));
+    m->made = trajd_memory_or_exit(malloc(m->series->step_count * m->dataset->row_bytes + 1));
+    status = run_segments(m, groups, group);
     if (!status)
-        status = rows ? run_segment(m, fd)
-                      : trajd_error_set(m->error, TRAJD_ERR_MEMORY, 0, "no memory for steps");
-    if (!status && pread(fd, rows, bytes, (off_t)(m->array->offset + begin)) != (ssize_t)bytes)
-        status =
-            trajd_error_set(m->error, TRAJD_ERR_SYSTEM, errno, "the steps cannot be read back");
-    if (!status)
-        status = take_columns(m, m->dataset->to, rows, m->series->step_count, m->series->steps);
+        status = take_columns(m, m->dataset->to, m->made, m->series->step_count, m->series->steps);
     for (uint64_t t = 0; t < m->series->step_count; t++)
         m->series->step_times_s[t] =
             (double)(m->plan.episodes[0].begin_ns + convert_step_ns(&m->plan, m->step_begin + t)) *
             1e-9;
-    free(rows);
-    if (fd >= 0)
-        close(fd);
+    free(m->made);
+    free(m->block.bytes);
     return status;
 }
 
@@ -246,9 +256,7 @@ static enum trajd_status find_parts(struct making *m)
         return trajd_error_set(m->error, TRAJD_ERR_NOT_FOUND, 0,
                                "%s: the episode has no rows of this stream", m->options->stream);
     m->dataset = &m->plan.datasets[m->array->dataset];
-    m->series = calloc(1, sizeof *m->series);
-    if (!m->series)
-        return trajd_error_set(m->error, TRAJD_ERR_MEMORY, 0, "no memory for a series");
+    m->series = trajd_memory_or_exit(calloc(1, sizeof *m->series));
     features = m->stream->feature_count;
     m->series->feature_count =
         (uint32_t)(features < m->options->features_max ? features : m->options->features_max);
@@ -291,10 +299,10 @@ enum trajd_status convert_series_read(const struct convert_series_options *optio
         status = find_parts(&m);
     if (!status)
         status = find_span(&m);
-    if (!status)
-        status = allocate(&m);
-    if (!status)
+    if (!status) {
+        allocate(m.series);
         status = read_rows(&m);
+    }
     if (!status)
         status = make_steps(&m);
     if (status)

@@ -1,83 +1,44 @@
-/* The threads that make rows, and the calling thread, which reports progress, writes the journal
- * and checks for cancellation. */
+/* Writes one file: threads make rows in blocks of shared memory, and the calling thread passes the
+ * blocks to the helper program, reports progress and checks for cancellation. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "clients/cli/resample/convert_internal.h"
+#include "clients/cli/resample/convert_structure.h"
 #include "daemon/base/clock.h"
+#include "daemon/base/memory.h"
 
-enum { THREADS_MAX = 64, WAIT_MS = 50 };
+enum { WAIT_MS = 50, BLOCKS_AHEAD = 2 };
 
-static const int64_t progress_pause_ns = 250000000, commit_pause_ns = 1000000000;
-static const uint64_t commit_bytes = UINT64_C(16) << 20;
+static const int64_t progress_pause_ns = 250000000;
+static const uint64_t block_bytes_usual = UINT64_C(4) << 20, memory_bytes_max = UINT64_C(512) << 20;
 
-static bool is_cancelled(const struct conversion *r)
-{
-    return r->options->cancel && __atomic_load_n(r->options->cancel, __ATOMIC_RELAXED);
-}
-
-static void finish_segment(struct conversion *r, const struct convert_segment *segment)
-{
-    if (--r->remaining[segment->episode] == 0) {
-        r->finished[r->finished_count++] = segment->episode;
-        pthread_cond_signal(&r->changed);
-    }
-}
-
-static void *work(void *context)
-{
-    struct conversion *r = context;
-    struct convert_worker *worker = NULL;
-    struct convert_segment segment;
+struct work {
+    struct conversion *r;
+    struct convert_writer writer;
+    struct convert_structure structure;
+    struct convert_sink sink;
+    int fd, wake; /* the output; an eventfd that threads write to */
+    /* Shared by the threads. `lock` protects the members from here on. */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct convert_cursor cursor;
+    uint64_t *remaining; /* [episode_count]: segments that are not finished */
+    struct convert_block *ready[CONVERT_BLOCKS_MAX], *free[CONVERT_BLOCKS_MAX];
+    uint32_t ready_count, free_count, running;
+    bool stop;
+    enum trajd_status status; /* of the thread that failed first */
     struct trajd_error error;
-    enum trajd_status status =
-        convert_worker_create(&r->plan, r->groups, r->fd, r->has_spool ? &r->spool : NULL,
-                              &r->backend, r->nan_steps, &r->counts, &worker, &error);
+};
 
-    pthread_mutex_lock(&r->lock);
-    while (!status && !r->stop && convert_cursor_next(&r->cursor, &segment)) {
-        pthread_mutex_unlock(&r->lock);
-        status = convert_worker_run(worker, &segment, &error);
-        pthread_mutex_lock(&r->lock);
-        if (!status)
-            finish_segment(r, &segment);
-    }
-    if (status && !r->status) {
-        r->status = status;
-        r->worker_error = error;
-    }
-    r->stop = r->stop || status;
-    r->running--;
-    pthread_cond_signal(&r->changed);
-    pthread_mutex_unlock(&r->lock);
-    convert_worker_destroy(&worker);
-    return NULL;
-}
-
-/* Appends finished episodes to the journal, after their rows are on the disk. The caller holds the
- * lock; it is released during the writes. */
-enum trajd_status convert_commit(struct conversion *r)
-{
-    const uint32_t until = r->finished_count;
-    enum trajd_status status = TRAJD_OK;
-
-    pthread_mutex_unlock(&r->lock);
-    if (fdatasync(r->fd) || (r->has_spool && fdatasync(r->spool_fd)))
-        status = convert_io_error(r, r->partial);
-    for (uint32_t i = r->committed_count; i < until && !status; i++)
-        status =
-            convert_journal_append(r->journal_fd, &r->plan, r->finished[i],
-                                   r->has_spool ? r->spool.chunks[r->finished[i]] : NULL, r->error);
-    if (!status && fdatasync(r->journal_fd))
-        status = convert_io_error(r, r->journal_path);
-    pthread_mutex_lock(&r->lock);
-    if (!status)
-        r->committed_count = until;
-    return status;
-}
+/* ---- progress ---- */
 
 /* Sends a note if the backend has failed. Only the calling thread sends notes. */
 static void note_backend_failure(struct conversion *r)
@@ -89,90 +50,272 @@ static void note_backend_failure(struct conversion *r)
     convert_note(r->options, "%s: the CPU continues", r->backend.failure.message);
 }
 
-/* Waits for the workers. Meanwhile reports progress, writes the journal, and checks for
- * cancellation. */
-static enum trajd_status supervise(struct conversion *r)
+void convert_report_progress(struct conversion *r, enum trajd_convert_phase phase)
 {
-    int64_t progress_ns = trajd_now_ns(), committed_ns = progress_ns;
-    uint64_t committed_bytes = 0;
-    enum trajd_status status = TRAJD_OK;
+    const struct trajd_convert_progress progress = {
+        .phase = phase,
+        .episode_count = r->report->episode_count,
+        .byte_count = r->report->byte_count,
+        .episodes_done = __atomic_load_n(&r->episodes_done, __ATOMIC_RELAXED),
+        .bytes_done = __atomic_load_n(&r->counts.bytes_written, __ATOMIC_RELAXED)};
 
-    pthread_mutex_lock(&r->lock);
-    while (r->running) {
-        const uint64_t bytes = __atomic_load_n(&r->counts.bytes_written, __ATOMIC_RELAXED);
-        struct timespec until;
-        if (is_cancelled(r) && !r->stop) {
-            r->stop = true;
-            status = trajd_error_set(r->error, TRAJD_ERR_CLOSED, 0, "interrupted");
-        }
-        if (!r->stop && r->finished_count > r->committed_count &&
-            (trajd_now_ns() - committed_ns >= commit_pause_ns ||
-             bytes - committed_bytes >= commit_bytes)) {
-            status = convert_commit(r);
-            r->stop = r->stop || status;
-            committed_ns = trajd_now_ns();
-            committed_bytes = bytes;
-        }
-        if (trajd_now_ns() - progress_ns >= progress_pause_ns) {
-            progress_ns = trajd_now_ns();
-            convert_report_progress(r, TRAJD_CONVERT_RUNNING);
-            note_backend_failure(r);
-        }
-        until = trajd_deadline(WAIT_MS);
-        if (r->running)
-            pthread_cond_timedwait(&r->changed, &r->lock, &until);
-    }
     note_backend_failure(r);
-    if (r->status) {
-        status = r->status;
-        *r->error = r->worker_error;
+    if (r->options->on_progress)
+        r->options->on_progress(r->options->context, &progress);
+}
+
+/* ---- threads ---- */
+
+/* Gives a filled block to the calling thread. The caller holds the lock. */
+static void give(struct work *w, struct convert_block *block)
+{
+    w->ready[w->ready_count++] = block;
+    eventfd_write(w->wake, 1);
+}
+
+static struct convert_block *exchange(void *context, struct convert_block *block)
+{
+    struct work *w = context;
+
+    pthread_mutex_lock(&w->lock);
+    if (block)
+        give(w, block);
+    while (!w->free_count && !w->stop)
+        pthread_cond_wait(&w->changed, &w->lock);
+    block = w->stop ? NULL : w->free[--w->free_count];
+    pthread_mutex_unlock(&w->lock);
+    return block;
+}
+
+static void *make_rows(void *context)
+{
+    struct work *w = context;
+    struct conversion *r = w->r;
+    struct convert_worker *worker = NULL;
+    struct convert_block *last;
+    struct convert_segment segment;
+    struct trajd_error error;
+    enum trajd_status status = convert_worker_create(&r->plan, r->groups, &w->sink, &r->backend,
+                                                     r->nan_steps, &r->counts, &worker, &error);
+
+    pthread_mutex_lock(&w->lock);
+    while (!status && !w->stop && convert_cursor_next(&w->cursor, &segment)) {
+        pthread_mutex_unlock(&w->lock);
+        status = convert_worker_run(worker, &segment, &error);
+        pthread_mutex_lock(&w->lock);
+        if (!status && --w->remaining[segment.episode] == 0)
+            __atomic_fetch_add(&r->episodes_done, 1, __ATOMIC_RELAXED);
     }
-    if (r->finished_count > r->committed_count &&
-        (status == TRAJD_ERR_CLOSED || status == TRAJD_ERR_DATA || status == TRAJD_ERR_DEVICE)) {
-        struct trajd_error kept = *r->error;
-        convert_commit(r);
-        *r->error = kept;
+    last = convert_worker_release(worker);
+    if (last)
+        give(w, last);
+    if (status && !w->stop) {
+        w->status = status;
+        w->error = error;
+        w->stop = true;
+        pthread_cond_broadcast(&w->changed);
     }
-    pthread_mutex_unlock(&r->lock);
+    w->running--;
+    eventfd_write(w->wake, 1);
+    pthread_mutex_unlock(&w->lock);
+    convert_worker_destroy(&worker);
+    return NULL;
+}
+
+/* ---- the calling thread ---- */
+
+/* Sends a block, after the episodes that its rows belong to. */
+static enum trajd_status send_block(struct work *w, struct convert_block *block)
+{
+    uint32_t episode = 0;
+    enum trajd_status status;
+
+    for (uint32_t i = 0; i < block->count; i++)
+        episode = block->rows[i].episode > episode ? block->rows[i].episode : episode;
+    status = convert_structure_reach(&w->structure, episode);
+    return status ? status : convert_writer_send_block(&w->writer, block);
+}
+
+/* Waits until the helper answers or a thread has something, and takes one answer. */
+static enum trajd_status wait_for_event(struct work *w, bool is_busy)
+{
+    struct pollfd polled[2] = {{.fd = w->writer.socket, .events = POLLIN},
+                               {.fd = w->wake, .events = POLLIN}};
+    eventfd_t count;
+
+    if (poll(polled, 2, is_busy ? 0 : WAIT_MS) <= 0)
+        return TRAJD_OK;
+    if (polled[1].revents)
+        eventfd_read(w->wake, &count);
+    return polled[0].revents ? convert_writer_receive(&w->writer) : TRAJD_OK;
+}
+
+/* Exchanges blocks between the helper and the threads. *block: one to send, or NULL. Returns
+ * whether threads still work, or blocks wait. */
+static bool exchange_blocks(struct work *w, struct convert_block **block, enum trajd_status *status)
+{
+    bool goes_on;
+
+    pthread_mutex_lock(&w->lock);
+    if (w->writer.free_count) {
+        memcpy(w->free + w->free_count, w->writer.free, w->writer.free_count * sizeof *w->free);
+        w->free_count += w->writer.free_count;
+        w->writer.free_count = 0;
+        pthread_cond_broadcast(&w->changed);
+    }
+    goes_on = w->running || w->ready_count;
+    *block = w->ready_count ? w->ready[0] : NULL;
+    if (*block)
+        memmove(w->ready, w->ready + 1, --w->ready_count * sizeof *w->ready);
+    if (w->status) {
+        *status = w->status;
+        *w->r->error = w->error;
+    }
+    pthread_mutex_unlock(&w->lock);
+    return goes_on;
+}
+
+/* Passes blocks to the helper until all threads have ended. */
+static enum trajd_status supervise(struct work *w)
+{
+    const bool *cancel = w->r->options->cancel;
+    int64_t progress_ns = trajd_now_ns();
+    enum trajd_status status = TRAJD_OK;
+    struct convert_block *block;
+
+    while (exchange_blocks(w, &block, &status) && !status) {
+        if (block)
+            status = send_block(w, block);
+        if (!status)
+            status = wait_for_event(w, block != NULL);
+        if (!status && cancel && __atomic_load_n(cancel, __ATOMIC_RELAXED))
+            status = trajd_error_set(w->r->error, TRAJD_ERR_CLOSED, 0, "interrupted");
+        if (trajd_now_ns() - progress_ns < progress_pause_ns)
+            continue;
+        progress_ns = trajd_now_ns();
+        convert_report_progress(w->r, TRAJD_CONVERT_RUNNING);
+        /* lets the disk begin, so that the last sync does not wait for all rows */
+        sync_file_range(w->fd, 0, 0, SYNC_FILE_RANGE_WRITE);
+    }
     return status;
 }
 
-uint32_t convert_thread_count(const struct conversion *r)
+static enum trajd_status run_threads(struct work *w)
 {
-    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    const uint32_t count = r->options->thread_count ? r->options->thread_count
-                           : processors > 0         ? (uint32_t)processors
-                                                    : 1;
-
-    return count > THREADS_MAX ? THREADS_MAX : count;
-}
-
-enum trajd_status convert_write_rows(struct conversion *r)
-{
-    uint32_t count = convert_backend_threads(&r->backend, convert_thread_count(r));
+    const struct conversion *r = w->r;
+    uint32_t wanted = convert_backend_threads(&r->backend);
+    uint32_t count = 0;
     int code = 0;
-    pthread_t threads[THREADS_MAX];
+    pthread_t threads[CONVERT_THREADS_MAX];
     enum trajd_status status;
     sigset_t all, before;
 
-    for (uint32_t e = 0; e < r->plan.episode_count; e++)
-        r->remaining[e] = convert_segment_count(&r->plan, r->groups, r->group_count, e);
-    r->cursor = (struct convert_cursor){
-        .plan = &r->plan, .group_count = r->group_count, .groups = r->groups, .done = r->done};
-    r->began_rows = true;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);
-    pthread_mutex_lock(&r->lock);
-    while (r->running < count && !(code = pthread_create(&threads[r->running], NULL, work, r)))
-        r->running++;
-    count = r->running;
-    pthread_mutex_unlock(&r->lock);
+    pthread_mutex_lock(&w->lock);
+    while (count < wanted && !(code = pthread_create(&threads[count], NULL, make_rows, w)))
+        count++;
+    w->running = count;
+    pthread_mutex_unlock(&w->lock);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!count)
         return trajd_error_set(r->error, TRAJD_ERR_SYSTEM, code, "cannot start a thread: %s",
                                strerror(code));
-    status = supervise(r);
+    status = supervise(w);
+    pthread_mutex_lock(&w->lock);
+    w->stop = true;
+    pthread_cond_broadcast(&w->changed);
+    pthread_mutex_unlock(&w->lock);
     for (uint32_t i = 0; i < count; i++)
         pthread_join(threads[i], NULL);
+    return status;
+}
+
+/* ---- one file ---- */
+
+/* Shares memory for each thread's block and for those that are being written. */
+static enum trajd_status share_memory(struct work *w)
+{
+    const struct conversion *r = w->r;
+    uint64_t bytes, least = 0, count = convert_backend_threads(&r->backend) + BLOCKS_AHEAD;
+
+    for (uint32_t g = 0; g < r->group_count; g++) {
+        const uint64_t needed = convert_segment_bytes(&r->plan, &r->groups[g]);
+        least = needed > least ? needed : least;
+    }
+    /* deflate can make incompressible rows a little larger */
+    least = (least + least / 64 + 8191) / 4096 * 4096;
+    /* each array begins at a multiple of 64 bytes */
+    bytes = (r->plan.byte_count + 64 * CONVERT_BLOCK_ROWS) / 4096 * 4096;
+    bytes = bytes < block_bytes_usual ? bytes : block_bytes_usual;
+    bytes = bytes > least ? bytes : least;
+    if (count > memory_bytes_max / bytes)
+        count = memory_bytes_max / bytes;
+    return convert_writer_share(&w->writer, bytes, least, count ? (uint32_t)count : 1);
+}
+
+/* Allocates the blocks of rows that are not compressed, so that a disk that is too small is an
+ * error before the work. */
+static enum trajd_status reserve_disk(const struct work *w)
+{
+    const struct convert_plan *plan = &w->r->plan;
+    uint64_t bytes = 0;
+
+    for (uint32_t e = 0; e < plan->episode_count; e++)
+        for (uint32_t a = 0; a < plan->episodes[e].array_count; a++) {
+            const struct convert_dataset *dataset =
+                &plan->datasets[plan->episodes[e].arrays[a].dataset];
+            if (!dataset->is_compressed)
+                bytes += dataset->row_bytes * plan->episodes[e].step_count;
+        }
+    if (!bytes || !fallocate(w->fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes) ||
+        (errno != ENOSPC && errno != EDQUOT && errno != EFBIG))
+        return TRAJD_OK;
+    return trajd_error_set(w->r->error, TRAJD_ERR_IO, errno, "%s: %s", w->writer.output,
+                           strerror(errno));
+}
+
+static void note_from_helper(void *context, const char *text)
+{
+    convert_note(context, "%s", text);
+}
+
+enum trajd_status convert_write_file(struct conversion *r, int fd)
+{
+    struct work w = {
+        .r = r,
+        .writer = {.helper_path = r->options->helper_path,
+                   .output = r->options->output,
+                   .cancel = r->options->cancel,
+                   .on_note = note_from_helper,
+                   .context = (void *)r->options,
+                   .error = r->error,
+                   .socket = -1},
+        .fd = fd,
+        .cursor = {.plan = &r->plan, .group_count = r->group_count, .groups = r->groups}};
+    enum trajd_status status;
+
+    w.structure = (struct convert_structure){.writer = &w.writer, .plan = &r->plan};
+    w.sink = (struct convert_sink){.exchange = exchange, .context = &w};
+    w.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    w.remaining = trajd_memory_or_exit(calloc(r->plan.episode_count, sizeof *w.remaining));
+    for (uint32_t e = 0; e < r->plan.episode_count; e++)
+        w.remaining[e] = convert_segment_count(&r->plan, r->groups, r->group_count, e);
+    pthread_mutex_init(&w.lock, NULL);
+    pthread_cond_init(&w.changed, NULL);
+    status = convert_structure_begin(&w.structure, fd);
+    if (!status)
+        status = reserve_disk(&w);
+    if (!status)
+        status = share_memory(&w);
+    if (!status)
+        status = run_threads(&w);
+    if (!status)
+        status = convert_structure_end(&w.structure);
+    convert_writer_end(&w.writer);
+    pthread_cond_destroy(&w.changed);
+    pthread_mutex_destroy(&w.lock);
+    close(w.wake);
+    free(w.remaining);
     return status;
 }

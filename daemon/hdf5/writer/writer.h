@@ -1,5 +1,5 @@
 /* Declarations that the files of the writer, "trajd-indexer write", share. Its frames are described
- * in daemon/index/writer_protocol.h. */
+ * in daemon/index/writer_protocol.h. Functions that return false have sent FAILED. */
 #ifndef TRAJD_HDF5_WRITER_H
 #define TRAJD_HDF5_WRITER_H
 
@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "daemon/hdf5/descriptor_file.h"
+#include "daemon/hdf5/helper_socket.h"
 #include "daemon/index/writer_protocol.h"
 
 /* A frame that is read from front to back. `failed` is set where it ends early; all later values
@@ -19,7 +20,6 @@ struct trajd_writer_frame {
 };
 
 #define TRAJD_WRITER_PATH_SIZE 4096
-#define TRAJD_WRITER_RANK_MAX 8
 #define TRAJD_WRITER_REPORTED_MAX 64
 #define TRAJD_WRITER_AXES_MAX 4096
 
@@ -35,18 +35,33 @@ struct trajd_writer_dataset {
     hid_t space, creation;
 };
 
+/* An array of the output that waits for rows. */
+struct trajd_writer_array {
+    hid_t id;      /* -1: all rows are there */
+    uint64_t left; /* rows, or chunks, that are still to come */
+};
+
+struct trajd_writer_episode {
+    uint32_t array_count;
+    struct trajd_writer_array *arrays;
+};
+
 /* The axis along which a dataset that no stream names has an entry for each row. */
 struct trajd_writer_axis {
     char *path;
     int axis; /* -1: none */
 };
 
-/* The state of the writer. */
+/* The state of the writer. The process ends soon after its last frame, so nothing is freed. */
 struct trajd_writer {
     hid_t output, input;
     struct trajd_descriptor_file output_file, input_file;
+    const uint8_t *memory; /* shared with the parent */
+    uint64_t memory_bytes;
     uint32_t dataset_count;
     struct trajd_writer_dataset *datasets;
+    uint32_t episode_count, episode_capacity;
+    struct trajd_writer_episode *episodes;
     char label[TRAJD_WRITER_PATH_SIZE];  /* of the input */
     char groups[TRAJD_WRITER_PATH_SIZE]; /* the pattern of the episodes' groups */
     char filter_folder[TRAJD_WRITER_PATH_SIZE];
@@ -62,6 +77,11 @@ struct trajd_writer {
     struct trajd_writer_axis axes[TRAJD_WRITER_AXES_MAX];
 };
 
+/* ---- writer.c ---- */
+
+/* Runs the writer until the socket ends. Returns the exit status. */
+int trajd_writer_run(void);
+
 /* ---- writer_frame.c ---- */
 
 uint64_t trajd_writer_u64(struct trajd_writer_frame *frame);
@@ -69,21 +89,26 @@ uint32_t trajd_writer_u32(struct trajd_writer_frame *frame);
 uint8_t trajd_writer_u8(struct trajd_writer_frame *frame);
 /* Copies the text. One that does not fit sets `failed`. */
 void trajd_writer_text(struct trajd_writer_frame *frame, char *text, size_t size);
-
-/* Runs the writer until the socket ends. Returns the exit status. */
-int trajd_writer_run(void);
+/* Reads a list of texts. */
+char **trajd_writer_texts(struct trajd_writer_frame *frame, uint32_t *count);
 
 /* Sends a NOTE. Sends at most 200 notes. Instead of the 200th it sends one that reports that
  * further notes are left out. */
 void trajd_writer_note(struct trajd_writer *writer, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Sends FAILED with libhdf5's innermost message. Returns false. */
-bool trajd_writer_fail(const char *what);
-/* Sends FAILED for a read or write that failed, and ends the process. libhdf5 must not go on then:
- * it can crash where a write fails while objects are copied. */
-void trajd_writer_end_after_io_error(const struct trajd_descriptor_file *file);
-/* Sends FAILED for a damaged group of a file or an episode. Returns false. */
+bool trajd_writer_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Sends FAILED with an errno. */
+void trajd_writer_send_failed(uint32_t code, const char *what, const char *why);
+/* As trajd_writer_fail, for a damaged group of a file or an episode. */
 bool trajd_writer_fail_group(const char *label, const char *path, const char *problem);
+
+/* Closes an object of libhdf5; an id below 0 is fine. */
+static inline void trajd_writer_close(hid_t id)
+{
+    if (id >= 0)
+        H5Idec_ref(id);
+}
 
 /* ---- writer_attribute.c ---- */
 
@@ -94,9 +119,8 @@ struct trajd_writer_attribute {
 };
 struct trajd_writer_attribute trajd_writer_open_attribute(hid_t object, const char *name);
 void trajd_writer_close_attribute(const struct trajd_writer_attribute *attribute);
-/* Returns the text of an attribute that is one string of variable length, or NULL. The caller
- * frees. */
-char *trajd_writer_variable_text(const struct trajd_writer_attribute *attribute);
+/* Returns the text of an attribute that is one string, or NULL. The caller frees. */
+char *trajd_writer_get_text(const struct trajd_writer_attribute *attribute);
 /* Visits the attributes of an object. If libhdf5 cannot list them, sends a note instead. */
 void trajd_writer_visit_attributes(struct trajd_writer *writer, hid_t object, const char *path,
                                    H5A_operator2_t visit, void *context);
@@ -106,8 +130,10 @@ void trajd_writer_copy_attributes(struct trajd_writer *writer, hid_t from, hid_t
                                   const char *path);
 /* Sets an integer attribute where the object has it. */
 void trajd_writer_set_count(hid_t object, const char *name, uint64_t value);
-/* Sets a text attribute, in place of one that is there. `variable`: as a string of variable
- * length. */
+/* Sets an attribute, in place of one that is there. Does not send FAILED. */
+bool trajd_writer_set(hid_t object, const char *name, hid_t type, hid_t space, hid_t value_type,
+                      const void *value);
+/* Sets a text attribute. `variable`: as a string of variable length. Does not send FAILED. */
 bool trajd_writer_set_text(hid_t object, const char *name, const char *text, bool variable);
 
 /* ---- writer_copy.c ---- */
@@ -161,48 +187,32 @@ bool trajd_writer_pick_rows(const struct trajd_writer_beside *beside, hid_t sour
                             const char *name, const char *path,
                             const struct trajd_writer_pick *pick, const char **obstacle);
 
-/* Copies a dataset by its values, without its attributes. */
+/* Copies a dataset by its values, without its attributes. Does not send FAILED. */
 bool trajd_writer_copy_values(hid_t source, hid_t to, const char *name);
-
-/* ---- writer_array.c ---- */
-
-/* Reads the frame DATASETS. */
-bool trajd_writer_datasets(struct trajd_writer *writer, struct trajd_writer_frame *frame);
-/* Frees the datasets' descriptions. */
-void trajd_writer_clear_datasets(struct trajd_writer *writer);
-
-/* Where a dataset is created. */
-struct trajd_writer_place {
-    /* the source's episode: its dataset gives the attributes, and for bool the type, an enum that
-     * can only be copied */
-    hid_t from;
-    hid_t to; /* the group of the output */
-    uint64_t rows;
-    bool has_attributes;
-};
-/* Creates a dataset. *offset: where its rows go in the file; UINT64_MAX for a chunked one. */
-bool trajd_writer_make_dataset(struct trajd_writer *writer, struct trajd_writer_dataset *dataset,
-                               const struct trajd_writer_place *place, uint64_t *offset);
-/* Opens a dataset of the source; -1 where there is none. The caller closes it. */
-hid_t trajd_writer_open_source(hid_t from, const char *path);
 
 /* ---- writer_episode.c ---- */
 
-/* Handles the frame EPISODES. */
+/* Handle the frames of the same names. */
+bool trajd_writer_datasets(struct trajd_writer *writer, struct trajd_writer_frame *frame);
 bool trajd_writer_episodes(struct trajd_writer *writer, struct trajd_writer_frame *frame);
 
-/* ---- writer_finish.c ---- */
+/* ---- writer_rows.c ---- */
 
-/* Closes both files and sends DONE. */
-bool trajd_writer_close_output(struct trajd_writer *writer);
+/* Counts a new episode, and returns its arrays, all of which have their rows. */
+struct trajd_writer_array *trajd_writer_add_episode(struct trajd_writer *writer, uint32_t arrays);
 /* Handle the frames of the same names. */
+bool trajd_writer_rows(struct trajd_writer *writer, struct trajd_writer_frame *frame);
+bool trajd_writer_close_output(struct trajd_writer *writer);
+
+/* ---- writer_summary.c ---- */
+
 bool trajd_writer_masks(struct trajd_writer *writer, struct trajd_writer_frame *frame);
-bool trajd_writer_finish(struct trajd_writer *writer, struct trajd_writer_frame *frame);
-bool trajd_writer_chunks(struct trajd_writer *writer, struct trajd_writer_frame *frame, int fd);
+bool trajd_writer_summary(struct trajd_writer *writer, struct trajd_writer_frame *frame);
 
 /* ---- writer_frames.c ---- */
 
-/* Handles the rest of a frame PACK, whose input is open. */
+/* Handles COPY, whose input is open, and FRAMES. */
+bool trajd_writer_copy_file(struct trajd_writer *writer, struct trajd_writer_frame *frame);
 bool trajd_writer_frames(struct trajd_writer *writer, struct trajd_writer_frame *frame);
 
 #endif

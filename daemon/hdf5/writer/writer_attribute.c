@@ -26,22 +26,28 @@ struct trajd_writer_attribute trajd_writer_open_attribute(hid_t object, const ch
 
 void trajd_writer_close_attribute(const struct trajd_writer_attribute *attribute)
 {
-    if (attribute->space >= 0)
-        H5Sclose(attribute->space);
-    if (attribute->type >= 0)
-        H5Tclose(attribute->type);
-    if (attribute->id >= 0)
-        H5Aclose(attribute->id);
+    trajd_writer_close(attribute->space);
+    trajd_writer_close(attribute->type);
+    trajd_writer_close(attribute->id);
     H5Eclear2(H5E_DEFAULT);
 }
 
-char *trajd_writer_variable_text(const struct trajd_writer_attribute *attribute)
+char *trajd_writer_get_text(const struct trajd_writer_attribute *attribute)
 {
     char *text = NULL, *copy;
 
+    if (attribute->type < 0 || H5Tget_class(attribute->type) != H5T_STRING ||
+        H5Sget_simple_extent_npoints(attribute->space) != 1)
+        return NULL;
+    if (H5Tis_variable_str(attribute->type) <= 0) {
+        copy = calloc(1, H5Tget_size(attribute->type) + 1);
+        if (copy && H5Aread(attribute->id, attribute->type, copy) < 0)
+            *copy = '\0';
+        return copy;
+    }
     if (H5Aread(attribute->id, attribute->type, &text) < 0 || !text)
         return NULL;
-    copy = strdup(text);
+    copy = trajd_helper_memory(strdup(text));
     H5Dvlen_reclaim(attribute->type, attribute->space, H5P_DEFAULT, &text);
     return copy;
 }
@@ -78,8 +84,7 @@ static herr_t copy_attribute(hid_t object, const char *name, const H5A_info_t *i
             H5Dvlen_reclaim(attribute.type, attribute.space, H5P_DEFAULT, value);
     }
     free(value);
-    if (made >= 0)
-        H5Aclose(made);
+    trajd_writer_close(made);
     if (made >= 0 && !ok)
         H5Adelete(copy->to, name);
     if (!ok)
@@ -125,21 +130,29 @@ void trajd_writer_set_count(hid_t object, const char *name, uint64_t value)
     trajd_writer_close_attribute(&attribute);
 }
 
+bool trajd_writer_set(hid_t object, const char *name, hid_t type, hid_t space, hid_t value_type,
+                      const void *value)
+{
+    hid_t attribute;
+    bool ok;
+
+    if (H5Aexists(object, name) > 0)
+        H5Adelete(object, name);
+    attribute = H5Acreate2(object, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
+    ok = attribute >= 0 && H5Awrite(attribute, value_type, value) >= 0;
+    trajd_writer_close(attribute);
+    return ok;
+}
+
 bool trajd_writer_set_text(hid_t object, const char *name, const char *text, bool variable)
 {
     const hid_t type = H5Tcopy(H5T_C_S1), space = H5Screate(H5S_SCALAR);
-    hid_t attribute;
     bool ok;
 
     H5Tset_size(type, variable ? H5T_VARIABLE : strlen(text) + 1);
     H5Tset_cset(type, H5T_CSET_UTF8);
-    if (H5Aexists(object, name) > 0)
-        H5Adelete(object, name);
-    attribute = H5Acreate2(object, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
-    ok = attribute >= 0 && H5Awrite(attribute, type, variable ? (const void *)&text : text) >= 0;
-    if (attribute >= 0)
-        H5Aclose(attribute);
-    H5Sclose(space);
-    H5Tclose(type);
+    ok = trajd_writer_set(object, name, type, space, type, variable ? (const void *)&text : text);
+    trajd_writer_close(space);
+    trajd_writer_close(type);
     return ok;
 }

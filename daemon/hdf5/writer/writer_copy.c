@@ -53,8 +53,7 @@ static bool is_first_report(struct trajd_writer *writer, const char *path)
             return false;
     if (writer->reported_count == TRAJD_WRITER_REPORTED_MAX)
         return false;
-    writer->reported[writer->reported_count] = strdup(path);
-    writer->reported_count += writer->reported[writer->reported_count] != NULL;
+    writer->reported[writer->reported_count++] = trajd_helper_memory(strdup(path));
     return true;
 }
 
@@ -81,10 +80,8 @@ static void copy_object(const struct trajd_writer_beside *beside, hid_t from, hi
     made = ok ? H5Oopen(to, name, H5P_DEFAULT) : -1;
     if (source >= 0 && made >= 0)
         trajd_writer_copy_attributes(beside->writer, source, made, path);
-    if (source >= 0)
-        H5Oclose(source);
-    if (made >= 0)
-        H5Oclose(made);
+    trajd_writer_close(source);
+    trajd_writer_close(made);
     H5Eclear2(H5E_DEFAULT);
     if (!ok)
         trajd_writer_note(beside->writer, "%s: %s cannot be carried over", beside->label, path);
@@ -146,8 +143,7 @@ static bool copy_leaf(const struct trajd_writer_beside *beside, hid_t from, hid_
         ok = copy_dataset(beside, from, to, name, path, dataset);
     else
         copy_object(beside, from, to, name, path);
-    if (dataset >= 0)
-        H5Dclose(dataset);
+    trajd_writer_close(dataset);
     return ok;
 }
 
@@ -183,10 +179,8 @@ static bool copy_group(const struct folder *folder, hid_t from, const char *name
                    : H5Gcreate2(folder->to, name, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
     if (group >= 0 && below.to >= 0)
         ok = copy_folder(&below, group);
-    if (group >= 0)
-        H5Gclose(group);
-    if (below.to >= 0)
-        H5Gclose(below.to);
+    trajd_writer_close(group);
+    trajd_writer_close(below.to);
     return ok;
 }
 
@@ -298,9 +292,8 @@ static char *attribute_bytes(hid_t object, const char *name, size_t *size)
     char *bytes = NULL;
 
     *size = 0;
-    if (type >= 0 && H5Sget_simple_extent_npoints(attribute.space) == 1 &&
-        H5Tis_variable_str(type) > 0) {
-        bytes = trajd_writer_variable_text(&attribute);
+    if (type >= 0 && H5Tis_variable_str(type) > 0) {
+        bytes = trajd_writer_get_text(&attribute);
         *size = bytes ? strlen(bytes) : 0;
     } else if (type >= 0 && H5Tdetect_class(type, H5T_VLEN) <= 0 &&
                H5Sget_simple_extent_npoints(attribute.space) > 0) {
@@ -350,7 +343,7 @@ static bool copy_level(struct trajd_writer_beside *beside, hid_t from, const cha
     snprintf(level.path, sizeof level.path, "%s", path);
     level.to = trajd_writer_make_group(writer->output, path);
     if (level.to < 0)
-        return trajd_writer_fail(path);
+        return trajd_writer_fail("%s", path);
     comparison.to = level.to;
     if (writer->is_first)
         trajd_writer_copy_attributes(writer, from, level.to, path);
@@ -375,7 +368,7 @@ bool trajd_writer_copy_surroundings(struct trajd_writer *writer)
         return true;
     root = H5Gopen2(writer->input, "/", H5P_DEFAULT);
     if (root < 0)
-        return trajd_writer_fail(writer->label);
+        return trajd_writer_fail("%s", writer->label);
     ok = copy_level(&beside, root, "/", writer->groups + 1, 0);
     H5Gclose(root);
     return ok;

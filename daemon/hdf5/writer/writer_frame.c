@@ -1,16 +1,14 @@
 /* Reads the values of a frame; sends notes and errors. */
-#include <errno.h>
-#include <hdf5.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "daemon/hdf5/helper_socket.h"
 #include "daemon/hdf5/writer/writer.h"
 
-enum { NOTES_MAX = 200, TEXT_SIZE = 512 };
+enum { TEXTS_MAX = 1 << 20, NOTES_MAX = 200, TEXT_SIZE = 512 };
+
+/* ---- values of a frame ---- */
 
 static void take(struct trajd_writer_frame *frame, void *out, size_t size)
 {
@@ -57,6 +55,30 @@ void trajd_writer_text(struct trajd_writer_frame *frame, char *text, size_t size
     text[frame->failed ? 0 : length] = '\0';
 }
 
+char **trajd_writer_texts(struct trajd_writer_frame *frame, uint32_t *count)
+{
+    const uint32_t wanted = trajd_writer_u32(frame);
+    char text[TRAJD_WRITER_PATH_SIZE], **texts;
+
+    frame->failed = frame->failed || wanted > TEXTS_MAX;
+    texts = trajd_helper_memory(calloc(frame->failed ? 1 : (size_t)wanted + 1, sizeof *texts));
+    for (*count = 0; !frame->failed && *count < wanted; ++*count) {
+        trajd_writer_text(frame, text, sizeof text);
+        texts[*count] = trajd_helper_memory(strdup(text));
+    }
+    return texts;
+}
+
+/* ---- notes and failures ---- */
+
+/* Replaces characters that would end a line or move the cursor. */
+static void make_plain(char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f)
+            *text = '?';
+}
+
 void trajd_writer_note(struct trajd_writer *writer, const char *format, ...)
 {
     char text[TEXT_SIZE];
@@ -69,9 +91,7 @@ void trajd_writer_note(struct trajd_writer *writer, const char *format, ...)
     va_end(arguments);
     if (writer->note_count == NOTES_MAX)
         snprintf(text, sizeof text, "more objects are left out than are listed here");
-    for (char *c = text; *c; c++)
-        if ((unsigned char)*c < 0x20 || *c == 0x7f)
-            *c = '?';
+    make_plain(text);
     trajd_helper_send(TRAJD_WRITER_NOTE, text, strlen(text));
 }
 
@@ -83,42 +103,33 @@ static herr_t visit_error(unsigned depth, const H5E_error2_t *entry, void *conte
     return 0;
 }
 
-static void send_failed(uint32_t code, const char *what, const char *why)
+void trajd_writer_send_failed(uint32_t code, const char *what, const char *why)
 {
     uint8_t body[sizeof code + TEXT_SIZE + TEXT_SIZE];
     char *text = (char *)body + sizeof code;
 
     memcpy(body, &code, sizeof code);
     snprintf(text, sizeof body - sizeof code, "%s%s%s", what, *why ? ": " : "", why);
-    for (char *c = text; *c; c++)
-        if ((unsigned char)*c < 0x20)
-            *c = ' ';
+    make_plain(text);
     trajd_helper_send(TRAJD_WRITER_FAILED, body, sizeof code + strlen(text));
 }
 
-bool trajd_writer_fail(const char *what)
+bool trajd_writer_fail(const char *format, ...)
 {
-    char why[TEXT_SIZE] = "";
+    char what[TRAJD_WRITER_PATH_SIZE], why[TEXT_SIZE] = "";
+    va_list arguments;
 
+    va_start(arguments, format);
+    vsnprintf(what, sizeof what, format, arguments);
+    va_end(arguments);
     H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, visit_error, why);
-    send_failed(0, what, why);
+    trajd_writer_send_failed(0, what, why);
     return false;
-}
-
-void trajd_writer_end_after_io_error(const struct trajd_descriptor_file *file)
-{
-    if (file->error == EINVAL) /* an offset in a damaged file that no file can have */
-        return;
-    send_failed((uint32_t)file->error, file->name, strerror(file->error));
-    _exit(1);
 }
 
 bool trajd_writer_fail_group(const char *label, const char *path, const char *problem)
 {
-    char what[TEXT_SIZE];
-
-    snprintf(what, sizeof what,
-             "%.200s: the group %.100s is damaged, so objects in it may be lost: %s", label,
-             *path ? path : "of the episode", problem);
-    return trajd_writer_fail(what);
+    return trajd_writer_fail(
+        "%.200s: the group %.100s is damaged, so objects in it may be lost: %s", label,
+        *path ? path : "of the episode", problem);
 }

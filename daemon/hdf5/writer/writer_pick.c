@@ -33,41 +33,34 @@ static bool is_identity(const struct trajd_writer_beside *beside, const uint8_t 
 
 static bool is_unclear(const struct trajd_writer_beside *beside, const char *path, hsize_t extent)
 {
-    char what[TRAJD_WRITER_PATH_SIZE];
-
-    snprintf(what, sizeof what,
-             "%.400s: %.400s: %llu elements, like the rows of the episode, but it is unclear which "
-             "rows they belong to (two axes have this length, or streams of this length take "
-             "different rows). List it in the layout: under tables: if it has no entry for each "
-             "row, else under streams:",
-             beside->label, path, (unsigned long long)extent);
-    return trajd_writer_fail(what);
+    return trajd_writer_fail(
+        "%.400s: %.400s: %llu elements, like the rows of the episode, but it is unclear which "
+        "rows they belong to (two axes have this length, or streams of this length take "
+        "different rows). List it in the layout: under tables: if it has no entry for each "
+        "row, else under streams:",
+        beside->label, path, (unsigned long long)extent);
 }
 
 /* Checks that a dataset has the same axis in all episodes. */
 static bool is_as_before(const struct trajd_writer_beside *beside, const char *path, int axis)
 {
     struct trajd_writer *writer = beside->writer;
-    char what[TRAJD_WRITER_PATH_SIZE];
 
     for (uint32_t i = 0; i < writer->axis_count; i++) {
         if (strcmp(writer->axes[i].path, path))
             continue;
         if (writer->axes[i].axis == axis)
             return true;
-        snprintf(what, sizeof what,
-                 "%.400s: %.400s: in some episodes one of its axes is as long as the episode, in "
-                 "others it is not, or another axis is. List it in the layout: under tables: if it "
-                 "has no entry for each row, else under streams:",
-                 beside->label, path);
-        return trajd_writer_fail(what);
+        return trajd_writer_fail(
+            "%.400s: %.400s: in some episodes one of its axes is as long as the episode, in "
+            "others it is not, or another axis is. List it in the layout: under tables: if it "
+            "has no entry for each row, else under streams:",
+            beside->label, path);
     }
     if (writer->axis_count == TRAJD_WRITER_AXES_MAX)
         return trajd_writer_fail("too many datasets that no stream names");
-    writer->axes[writer->axis_count] = (struct trajd_writer_axis){strdup(path), axis};
-    if (!writer->axes[writer->axis_count].path)
-        return trajd_writer_fail("no memory for the paths of datasets");
-    writer->axis_count++;
+    writer->axes[writer->axis_count++] =
+        (struct trajd_writer_axis){trajd_helper_memory(strdup(path)), axis};
     return true;
 }
 
@@ -207,10 +200,8 @@ static uint64_t gather_block(const struct gathering *g, uint64_t step, uint64_t 
         ok = H5Dwrite(g->made, g->type, out_space, g->made_space, H5P_DEFAULT, g->out) >= 0;
         reclaim(g->type, in_space, g->in);
     }
-    if (in_space >= 0)
-        H5Sclose(in_space);
-    if (out_space >= 0)
-        H5Sclose(out_space);
+    trajd_writer_close(in_space);
+    trajd_writer_close(out_space);
     return ok ? count : 0;
 }
 
@@ -263,11 +254,10 @@ static bool copy_rows(const struct trajd_writer_beside *beside, hid_t source, hi
             g.inner *= shape[d];
     ok = g.made >= 0 && (!g.outer || !g.inner || gather(&g));
     if (!ok)
-        trajd_writer_fail(path);
+        trajd_writer_fail("%s", path);
     if (ok)
         trajd_writer_copy_attributes(beside->writer, source, g.made, path);
-    if (g.made >= 0)
-        H5Dclose(g.made);
+    trajd_writer_close(g.made);
     H5Sclose(g.made_space);
     H5Sclose(g.source_space);
     H5Pclose(creation);
@@ -304,8 +294,7 @@ bool trajd_writer_copy_values(hid_t source, hid_t to, const char *name)
         reclaim(type, space, values);
     }
     free(values);
-    if (made >= 0)
-        H5Dclose(made);
+    trajd_writer_close(made);
     if (made >= 0 && !ok)
         H5Ldelete(to, name, H5P_DEFAULT);
     H5Pclose(creation);

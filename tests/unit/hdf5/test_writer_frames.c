@@ -78,7 +78,7 @@ static int run(const struct frame *frames, size_t count, char *text, size_t size
     return WEXITSTATUS(status);
 }
 
-#define BEGIN FRAME(TRAJD_WRITER_OUTPUT, true, "\1\0")
+#define BEGIN FRAME(TRAJD_WRITER_OUTPUT, true, "\1")
 #define NO_DATASETS FRAME(TRAJD_WRITER_DATASETS, false, "\0\0\0\0")
 /* one dataset: its path, type and rank */
 #define ONE                                                                                        \
@@ -95,73 +95,74 @@ static void frames_out_of_order_end_the_writer(void **state)
         const char *text; /* kinds of replies, and failures */
     } cases[] = {
         {{{0}}, 0, ""},
-        {{BEGIN}, 0, "23|"},
-        {{FRAME(TRAJD_WRITER_OUTPUT, false, "\1\0")}, 1, ""},
-        {{BEGIN, BEGIN}, 1, "23|"},
-        {{FRAME(TRAJD_WRITER_OUTPUT, true, "\0\0")}, 1, "the output cannot be opened again"},
+        {{BEGIN}, 0, "28|"},
+        {{FRAME(TRAJD_WRITER_OUTPUT, false, "\1")}, 1, ""},
+        {{BEGIN, BEGIN}, 1, "28|"},
         {{FRAME(99, false, "")}, 1, ""},
         {{NO_DATASETS}, 1, ""},
         {{FRAME(TRAJD_WRITER_INPUT, true, "")}, 1, ""},
-        {{BEGIN, FRAME(TRAJD_WRITER_INPUT, false, "")}, 1, "23|"},
-        {{BEGIN, FRAME(TRAJD_WRITER_INPUT, true, "")}, 1, "23||"},
+        {{BEGIN, FRAME(TRAJD_WRITER_INPUT, false, "")}, 1, "28|"},
+        {{BEGIN, FRAME(TRAJD_WRITER_INPUT, true, "")}, 1, "28||"},
         {{FRAME(TRAJD_WRITER_EPISODES, false, "\0\0\0\0")}, 1, ""},
-        {{BEGIN, FRAME(TRAJD_WRITER_EPISODES, false, "\0\0\0\0")}, 1, "23|"},
+        {{BEGIN, FRAME(TRAJD_WRITER_EPISODES, false, "\0\0\0\0")}, 1, "28|episodes of the recipe"},
+        {{BEGIN, FRAME(TRAJD_WRITER_EPISODES, true, "\0\0\0\0")}, 1, "28|"},
         {{FRAME(TRAJD_WRITER_MASKS, false, "\0\0\0\0\0\0\0\0")}, 1, ""},
-        {{FRAME(TRAJD_WRITER_FINISH, false, "")}, 1, ""},
-        {{FRAME(TRAJD_WRITER_CHUNKS, true, "\0\0\0\0")}, 1, ""},
-        {{BEGIN, FRAME(TRAJD_WRITER_CHUNKS, false, "\0\0\0\0")}, 1, "23|"},
-        {{FRAME(TRAJD_WRITER_PACK, true, "")}, 1, ""},
-        {{BEGIN, FRAME(TRAJD_WRITER_PACK, false, "")}, 1, "23|"},
-        {{BEGIN, FRAME(TRAJD_WRITER_PACK, true, "")}, 1, "23||"},
-        {{BEGIN, FRAME(TRAJD_WRITER_CHUNKS, true, "\0\0\0\0")}, 0, "23|26|"},
-        {{BEGIN, FRAME(TRAJD_WRITER_CHUNKS, true, "\0\0\0")}, 1, "23|chunks"},
-        {{BEGIN, FRAME(TRAJD_WRITER_CHUNKS, true,
-                       "\1\0\0\0"
-                       "\1\0\0\0"
-                       "x"
-                       "\1" EIGHT)},
+        {{FRAME(TRAJD_WRITER_SUMMARY, false, "")}, 1, ""},
+        {{FRAME(TRAJD_WRITER_MEMORY, true, EIGHT)}, 1, ""},
+        {{BEGIN, FRAME(TRAJD_WRITER_MEMORY, false, EIGHT)}, 1, "28|"},
+        {{BEGIN, FRAME(TRAJD_WRITER_MEMORY, true, EIGHT)}, 0, "28|28|"},
+        {{BEGIN, FRAME(TRAJD_WRITER_MEMORY, true, "")}, 1, "28|0 bytes of rows cannot be mapped"},
+        {{BEGIN, FRAME(TRAJD_WRITER_ROWS, false, "")}, 0, "28|28|"},
+        {{BEGIN, FRAME(TRAJD_WRITER_ROWS, false, "x")}, 1, "28|rows of the recipe cannot be read"},
+        {{BEGIN, FRAME(TRAJD_WRITER_ROWS, false,
+                       EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT)},
          1,
-         "23|x: "},
-        {{BEGIN, NO_DATASETS}, 0, "23|"},
-        {{BEGIN, NO_DATASETS, NO_DATASETS}, 1, "23|the recipe's datasets cannot be read"},
-        {{BEGIN, FRAME(TRAJD_WRITER_DATASETS, false, "\0\0\0")}, 1, "23|the recipe's datasets"},
-        {{BEGIN, FRAME(TRAJD_WRITER_DATASETS, false, "\1\0\x10\0")}, 1, "23|the recipe's datasets"},
+         "28|rows of the recipe cannot be read"},
+        {{FRAME(TRAJD_WRITER_COPY, true, "")}, 1, ""},
+        {{BEGIN, FRAME(TRAJD_WRITER_COPY, false, "")}, 1, "28|"},
+        {{BEGIN, FRAME(TRAJD_WRITER_COPY, true, "")}, 1, "28||"},
+        {{BEGIN, FRAME(TRAJD_WRITER_FRAMES, false, "")}, 1, "28|frames of the recipe"},
+        {{BEGIN, FRAME(TRAJD_WRITER_CLOSE, false, "")}, 0, "28|28|"},
+        {{BEGIN, NO_DATASETS}, 0, "28|28|"},
+        {{BEGIN, NO_DATASETS, NO_DATASETS}, 1, "28|28|the recipe's datasets cannot be read"},
+        {{BEGIN, FRAME(TRAJD_WRITER_DATASETS, false, "\0\0\0")}, 1, "28|the recipe's datasets"},
+        {{BEGIN, FRAME(TRAJD_WRITER_DATASETS, false, "\1\0\x10\0")}, 1, "28|the recipe's datasets"},
         {{BEGIN, FRAME(TRAJD_WRITER_DATASETS, false, "\0\0\x10\0")},
          1,
-         "23|a dataset of the recipe"},
+         "28|a dataset of the recipe"},
         /* no rank, rank 9, no such type; rank 0 and bool without a source are accepted */
-        {{BEGIN, FRAME(TRAJD_WRITER_DATASETS, false, ONE "\4")}, 1, "23|a dataset of the recipe"},
-        {{BEGIN, FRAME(TRAJD_WRITER_DATASETS, false, ONE "\4\0")}, 0, "23|"},
+        {{BEGIN, FRAME(TRAJD_WRITER_DATASETS, false, ONE "\4")}, 1, "28|a dataset of the recipe"},
+        {{BEGIN, FRAME(TRAJD_WRITER_DATASETS, false, ONE "\4\0")}, 0, "28|28|"},
         {{BEGIN, FRAME(TRAJD_WRITER_DATASETS, false,
                        ONE "\4\11" EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT
                            EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT "\4")},
          1,
-         "23|a dataset of the recipe"},
+         "28|a dataset of the recipe"},
         {{BEGIN, FRAME(TRAJD_WRITER_DATASETS, false,
                        ONE "\4\10" EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT
                            EIGHT EIGHT EIGHT EIGHT "\4")},
          0,
-         "23|"},
-        {{BEGIN, FRAME(TRAJD_WRITER_DATASETS, false, ONE "\4\1" EIGHT "\4")}, 0, "23|"},
+         "28|28|"},
+        {{BEGIN, FRAME(TRAJD_WRITER_DATASETS, false, ONE "\4\1" EIGHT "\4")}, 0, "28|28|"},
         {{BEGIN, FRAME(TRAJD_WRITER_DATASETS, false, ONE "\4\1" EIGHT)},
          1,
-         "23|a dataset of the recipe"},
+         "28|a dataset of the recipe"},
         {{BEGIN, FRAME(TRAJD_WRITER_DATASETS, false, ONE "\77\1" EIGHT "\4")},
          1,
-         "23|a dataset of the recipe"},
-        {{BEGIN, FRAME(TRAJD_WRITER_DATASETS, false, ONE "\15\1" EIGHT "\4")}, 0, "23|"},
+         "28|a dataset of the recipe"},
+        {{BEGIN, FRAME(TRAJD_WRITER_DATASETS, false, ONE "\15\1" EIGHT "\4")}, 0, "28|28|"},
         {{BEGIN, FRAME(TRAJD_WRITER_MASKS, false,
                        "\1\0\0\0"
                        "m"
                        "\0\0\0\0")},
          0,
-         "23|"},
+         "28|28|"},
         {{BEGIN, FRAME(TRAJD_WRITER_MASKS, false,
                        "\1\0\0\0"
                        "m"
                        "\0\0\0")},
          1,
-         "23|masks"},
+         "28|masks"},
         {{BEGIN, FRAME(TRAJD_WRITER_MASKS, false,
                        "\1\0\0\0"
                        "m"
@@ -169,7 +170,7 @@ static void frames_out_of_order_end_the_writer(void **state)
                        "\1\0\0\0"
                        "k")},
          1,
-         "23|a mask of the recipe cannot be read|masks|"},
+         "28|a mask of the recipe cannot be read|masks|"},
         {{BEGIN, FRAME(TRAJD_WRITER_MASKS, false,
                        "\1\0\0\0"
                        "m"
@@ -180,28 +181,22 @@ static void frames_out_of_order_end_the_writer(void **state)
                        "\1\0\0\0"
                        "n")},
          0,
-         "23|"},
-        {{BEGIN, FRAME(TRAJD_WRITER_FINISH, false,
+         "28|28|"},
+        {{BEGIN, FRAME(TRAJD_WRITER_SUMMARY, false,
                        EIGHT EIGHT "\0\0\0\0"
                                    "\0\0\0\0")},
          0,
-         "23|26|"},
-        {{BEGIN, FRAME(TRAJD_WRITER_FINISH, false,
+         "28|28|"},
+        {{BEGIN, FRAME(TRAJD_WRITER_SUMMARY, false,
                        EIGHT EIGHT "\0\0\0\0"
                                    "\1\0\0\0")},
          1,
-         "23|the recipe's end cannot be read"},
-        {{BEGIN, FRAME(TRAJD_WRITER_FINISH, false, EIGHT EIGHT "\1\0\0\0")},
+         "28|the recipe's end cannot be read"},
+        {{BEGIN, FRAME(TRAJD_WRITER_SUMMARY, false, EIGHT EIGHT "\1\0\0\0")},
          1,
-         "23|a rate of the recipe cannot be read"},
+         "28|a rate of the recipe cannot be read"},
         /* nothing can be added to an output that is closed */
-        {{BEGIN,
-          FRAME(TRAJD_WRITER_FINISH, false,
-                EIGHT EIGHT "\0\0\0\0"
-                            "\0\0\0\0"),
-          NO_DATASETS},
-         1,
-         "23|26|"},
+        {{BEGIN, FRAME(TRAJD_WRITER_CLOSE, false, ""), NO_DATASETS}, 1, "28|28|"},
     };
 
     (void)state;

@@ -360,13 +360,6 @@ enum trajd_status convert_map_datasets(struct convert_plan *plan, struct trajd_e
 
 /* ---- chunks ---- */
 
-uint64_t convert_chunk_count(const struct convert_dataset *dataset, uint64_t step_count)
-{
-    return dataset->is_compressed
-               ? (step_count + dataset->chunk_rows - 1) / dataset->chunk_rows * dataset->tile_count
-               : 0;
-}
-
 /* Takes the input's chunk shape if there is one, so that the output compresses as well: images may
  * be in tiles that span many frames. Otherwise a chunk has whole rows. */
 void convert_choose_chunks(struct convert_plan *plan)

@@ -6,10 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/index/writer_protocol.h"
 #include "proto/plural.h"
-
-enum { ARRAY_BYTES = 32 /* bytes of an array in a frame, without its path */ };
 
 static const uint64_t steps_max = UINT64_C(1) << 40; /* of one episode */
 
@@ -38,29 +35,6 @@ static bool has_its_rows(const struct convert_dataset *dataset, const struct tra
     for (uint32_t d = 0; d < dataset->rank && dataset->lane_count && same; d++)
         same = array->shape[d + 1] == dataset->shape[d];
     return same;
-}
-
-/* Adds the episode's chunks to the size of the frame that lists all compressed chunks. Returns
- * false if they do not fit. */
-static bool add_chunks(struct convert_plan *plan, const struct convert_episode *made,
-                       const char *groups)
-{
-    for (uint32_t a = 0; a < made->array_count; a++) {
-        const struct convert_dataset *dataset = &plan->datasets[made->arrays[a].dataset];
-        const uint64_t chunk_bytes = (dataset->rank + 1 + 2) * sizeof(uint64_t);
-        uint64_t bytes;
-        if (!dataset->is_compressed)
-            continue;
-        if (__builtin_mul_overflow(convert_chunk_count(dataset, made->step_count), chunk_bytes,
-                                   &bytes) ||
-            bytes > TRAJD_WRITER_FRAME_BYTES_MAX)
-            return false;
-        plan->chunk_bytes +=
-            bytes + strlen(groups) + strlen(made->id) + strlen(dataset->path) + ARRAY_BYTES;
-        if (plan->chunk_bytes > TRAJD_WRITER_FRAME_BYTES_MAX)
-            return false;
-    }
-    return true;
 }
 
 bool convert_add_sizes(struct convert_plan *plan, const struct convert_episode *made)
@@ -124,11 +98,6 @@ static enum trajd_status add_episode(struct convert_plan *plan, const struct con
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "%s: %.3g s at this rate are %" PRIu64 " rows, which is too many",
                                made->id, (double)(end - begin) * 1e-9, steps);
-    if (!add_chunks(plan, made, plan->options->indexes[made->source]->layout->groups))
-        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                               "%s: the output has too many compressed chunks: use --compress "
-                               "none, or larger chunks in the input",
-                               made->id);
     plan->episode_count++;
     return TRAJD_OK;
 }

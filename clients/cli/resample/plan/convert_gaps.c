@@ -5,10 +5,10 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/base/json.h"
+#include "daemon/base/memory.h"
 
 static const struct trajd_episode_clock *clock_of(const struct gap_splitter *splitter, uint32_t a)
 {
@@ -129,10 +129,8 @@ char *convert_part_json(const struct convert_plan *plan, const struct convert_ep
     struct trajd_json json = {0};
 
     if (!made->part_count)
-        return strdup("");
-    json.out = open_memstream(&text, &size);
-    if (!json.out)
-        return NULL;
+        return trajd_memory_or_exit(strdup(""));
+    json.out = trajd_memory_or_exit(open_memstream(&text, &size));
     trajd_json_open_object(&json, NULL);
     trajd_json_string(&json, "episode", episode->id);
     trajd_json_u64(&json, "part", made->part);
@@ -149,8 +147,5 @@ char *convert_part_json(const struct convert_plan *plan, const struct convert_ep
     }
     trajd_json_close_object(&json);
     trajd_json_close_object(&json);
-    if (fclose(json.out) == 0)
-        return text;
-    free(text);
-    return NULL;
+    return trajd_memory_or_exit(fclose(json.out) ? NULL : text);
 }

@@ -88,9 +88,9 @@ struct trajd_convert_options {
     enum trajd_convert_backend backend;
     /* directory of a daemon; NULL: none is named, and TRAJD_CONVERT_DAEMON uses the default */
     const char *endpoint;
-    bool dry_run, force, resume;
+    bool dry_run, force;
     /* NULL, or a flag that another thread or a signal handler sets atomically. The run then ends
-     * soon with TRAJD_ERR_CLOSED and keeps the partial file. */
+     * soon with TRAJD_ERR_CLOSED, and its output is removed. */
     const bool *cancel;
 
     /* The callbacks run in the thread that called trajd_convert_file. Each may be NULL. */

@@ -4,13 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/base/digest.h"
-
-/* Changes when the same plan gives another structure of the output: a file that an older program
- * began cannot be resumed then. */
-enum { STRUCTURE_VERSION = 2 };
+#include "daemon/base/memory.h"
 
 static const size_t plan_bytes_max = (size_t)2 << 30;
+
+void *convert_alloc(struct convert_plan *plan, size_t size_bytes)
+{
+    return trajd_memory_or_exit(trajd_arena_alloc(&plan->arena, size_bytes));
+}
 
 /* ---- the output's ids ---- */
 
@@ -23,14 +24,14 @@ static int compare_ids(const void *a, const void *b)
 
 static bool ids_repeat(const struct convert_plan *plan)
 {
-    const struct convert_episode **sorted = malloc((plan->episode_count + 1) * sizeof *sorted);
-    bool repeat = !sorted; /* without memory the ids are numbered again, which is always correct */
+    const struct convert_episode **sorted =
+        trajd_memory_or_exit(malloc((plan->episode_count + 1) * sizeof *sorted));
+    bool repeat = false;
 
-    for (uint32_t e = 0; sorted && e < plan->episode_count; e++)
+    for (uint32_t e = 0; e < plan->episode_count; e++)
         sorted[e] = &plan->episodes[e];
-    if (sorted)
-        qsort(sorted, plan->episode_count, sizeof *sorted, compare_ids);
-    for (uint32_t e = 1; sorted && e < plan->episode_count && !repeat; e++)
+    qsort(sorted, plan->episode_count, sizeof *sorted, compare_ids);
+    for (uint32_t e = 1; e < plan->episode_count && !repeat; e++)
         repeat = !strcmp(sorted[e - 1]->id, sorted[e]->id);
     free(sorted);
     return repeat;
@@ -72,60 +73,13 @@ static enum trajd_status name_episodes(struct convert_plan *plan, struct trajd_e
             return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
                                    "%.100s...: a name of %d bytes is too long",
                                    plan->episodes[0].id, length);
-        plan->episodes[e].id = trajd_arena_copy(&plan->arena, id, (size_t)length);
-        if (!plan->episodes[e].id)
-            return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for names");
+        plan->episodes[e].id =
+            trajd_memory_or_exit(trajd_arena_copy(&plan->arena, id, (size_t)length));
     }
     return TRAJD_OK;
 }
 
 /* ---- the plan ---- */
-
-static uint64_t digest_plan(const struct convert_plan *plan)
-{
-    struct trajd_digest digest;
-
-    trajd_digest_init(&digest);
-    trajd_digest_add_text(&digest, TRAJD_VERSION);
-    trajd_digest_add_u64(&digest, STRUCTURE_VERSION);
-    trajd_digest_add_u64(&digest, (uint64_t)plan->options->rate.num);
-    trajd_digest_add_u64(&digest, (uint64_t)plan->options->rate.den);
-    trajd_digest_add_u64(&digest, plan->options->compress_level);
-    for (uint32_t k = 0; k < plan->options->index_count; k++) {
-        /* covers the periods of angles, the units of stamps, and the rates of clocks */
-        trajd_digest_add_u64(&digest, plan->options->indexes[k]->fingerprint);
-        for (uint32_t f = 0; f < plan->options->indexes[k]->file_count; f++) {
-            const struct trajd_index_file *file = &plan->options->indexes[k]->files[f];
-            trajd_digest_add_text(&digest, file->path);
-            trajd_digest_add_u64(&digest, file->stat.size_bytes);
-            trajd_digest_add_u64(&digest, (uint64_t)file->stat.mtime_ns);
-            trajd_digest_add_u64(&digest, (uint64_t)file->stat.ctime_ns);
-            trajd_digest_add_u64(&digest, file->stat.inode);
-        }
-    }
-    for (uint32_t d = 0; d < plan->dataset_count; d++) {
-        const struct convert_dataset *dataset = &plan->datasets[d];
-        trajd_digest_add_text(&digest, dataset->path);
-        trajd_digest_add_u64(&digest, (uint64_t)dataset->to);
-        trajd_digest_add_u64(&digest, (uint64_t)dataset->max_gap_ns);
-        trajd_digest_add_u64(&digest, dataset->is_compressed ? dataset->chunk_rows : 0);
-        for (uint32_t l = 0; l < dataset->lane_count; l++) {
-            trajd_digest_add_u64(&digest, (uint64_t)dataset->lanes[l].kind);
-            if (dataset->lanes[l].adds)
-                trajd_digest_add_text(&digest, "adds");
-            trajd_digest_add_u64(&digest, dataset->lanes[l].first_column);
-            trajd_digest_add_u64(&digest, (uint64_t)dataset->lanes[l].window_ns);
-        }
-    }
-    for (uint32_t e = 0; e < plan->episode_count; e++) {
-        trajd_digest_add_text(&digest, plan->episodes[e].id);
-        trajd_digest_add_u64(&digest, plan->episodes[e].source);
-        trajd_digest_add_u64(&digest, plan->episodes[e].episode);
-        trajd_digest_add_u64(&digest, (uint64_t)plan->episodes[e].begin_ns);
-        trajd_digest_add_u64(&digest, plan->episodes[e].step_count);
-    }
-    return trajd_digest_end(&digest);
-}
 
 static enum trajd_status check_options(const struct trajd_convert_options *options,
                                        struct trajd_error *error)
@@ -160,8 +114,6 @@ enum trajd_status convert_plan_make(const struct trajd_convert_options *options,
         status = convert_make_episodes(plan, error);
     if (!status)
         status = name_episodes(plan, error);
-    if (!status)
-        plan->digest = digest_plan(plan);
     return status;
 }
 
@@ -176,7 +128,6 @@ void convert_plan_select(struct convert_plan *plan, uint32_t episode)
     plan->episode_count = 1;
     plan->step_count = plan->byte_count = plan->duration_ns = 0;
     convert_add_sizes(plan, &plan->episodes[0]); /* fits, because the sum over all episodes did */
-    plan->digest = digest_plan(plan);
 }
 
 void convert_plan_clear(struct convert_plan *plan)

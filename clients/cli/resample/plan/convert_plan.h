@@ -53,7 +53,6 @@ struct convert_array {
     uint32_t dataset;
     int64_t rows;      /* of the source, as its clock counts them */
     int64_t first_row; /* earlier rows lie before a gap and are not used */
-    uint64_t offset;   /* in the output, if not compressed; set from the structure */
 };
 
 struct convert_episode {
@@ -82,9 +81,6 @@ struct convert_plan {
     struct convert_episode *episodes;
     uint64_t left_out, cut_count;                 /* episodes of the inputs */
     uint64_t step_count, byte_count, duration_ns; /* sum over all episodes */
-    uint64_t chunk_bytes; /* of the frame that lists all compressed chunks (writer_protocol.h) */
-    /* of everything but the inputs' rows that decides the bytes of the output */
-    uint64_t digest;
     /* The arithmetic was begun on a GPU, and the output says so: its values may differ from the
      * CPU's. */
     bool is_on_gpu;
@@ -101,6 +97,9 @@ bool convert_plan_is_of_files(const struct convert_plan *plan);
 /* Reduces the plan to one of its episodes. */
 void convert_plan_select(struct convert_plan *plan, uint32_t episode);
 
+/* Returns zeroed memory of the plan's arena. */
+void *convert_alloc(struct convert_plan *plan, size_t size_bytes);
+
 /* Returns the offset of a step from the begin of the grid. */
 static inline int64_t convert_step_ns(const struct convert_plan *plan, uint64_t step)
 {
@@ -113,10 +112,6 @@ static inline int64_t convert_row_ns(const struct trajd_episode_clock *clock, in
     return clock->stamps_ns ? clock->stamps_ns[row]
                             : clock->start_ns + trajd_rate_row_ns(clock->rate, row);
 }
-
-/* Returns the number of chunks of an episode's dataset, 0 if it is not compressed. Chunks are
- * row-major over blocks of rows and the tiles of each block. */
-uint64_t convert_chunk_count(const struct convert_dataset *dataset, uint64_t step_count);
 
 /* Returns the last of `rows` rows at or before x, or -1. */
 int64_t convert_row_at(const struct trajd_episode_clock *clock, int64_t rows, int64_t x);
@@ -146,7 +141,7 @@ void gap_splitter_begin(struct gap_splitter *splitter, int64_t begin_ns, int64_t
  * that the span uses. Returns false after the last span. */
 bool gap_splitter_next(struct gap_splitter *splitter, int64_t *begin_ns, int64_t *end_ns);
 /* Describes a part as JSON: its episode, its number, and the rows of each clock. The caller frees
- * the text. It is "" for an episode that is not split. Returns NULL without memory. */
+ * the text. It is "" for an episode that is not split. */
 char *convert_part_json(const struct convert_plan *plan, const struct convert_episode *made);
 
 #endif

@@ -13,21 +13,17 @@ static bool is_small(const struct convert_dataset *dataset)
            dataset->row_bytes <= SMALL_ROW_BYTES && dataset->source_bytes <= SMALL_ROW_BYTES;
 }
 
-enum trajd_status convert_groups_make(struct convert_plan *plan, struct convert_group **groups,
-                                      uint32_t *count, struct trajd_error *error)
+void convert_groups_make(struct convert_plan *plan, struct convert_group **groups, uint32_t *count)
 {
-    bool *taken = trajd_arena_alloc(&plan->arena, plan->dataset_count + 1);
+    bool *taken = convert_alloc(plan, plan->dataset_count);
 
     *count = 0;
-    *groups = trajd_arena_alloc(&plan->arena, (plan->dataset_count + 1) * sizeof **groups);
-    for (uint32_t d = 0; taken && *groups && d < plan->dataset_count; d++) {
+    *groups = convert_alloc(plan, plan->dataset_count * sizeof **groups);
+    for (uint32_t d = 0; d < plan->dataset_count; d++) {
         struct convert_group *group = &(*groups)[*count];
         if (taken[d] || plan->datasets[d].is_encoded)
             continue;
-        group->datasets =
-            trajd_arena_alloc(&plan->arena, plan->dataset_count * sizeof *group->datasets);
-        if (!group->datasets)
-            return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the plan");
+        group->datasets = convert_alloc(plan, plan->dataset_count * sizeof *group->datasets);
         for (uint32_t other = d; other < plan->dataset_count; other++) {
             const bool joins =
                 other == d || (is_small(&plan->datasets[d]) && is_small(&plan->datasets[other]) &&
@@ -37,10 +33,8 @@ enum trajd_status convert_groups_make(struct convert_plan *plan, struct convert_
             group->datasets[group->dataset_count++] = other;
             taken[other] = true;
         }
-        (*count)++;
+        ++*count;
     }
-    return taken && *groups ? TRAJD_OK
-                            : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the plan");
 }
 
 /* Returns the steps of a segment: the same for all segments of a group, and a multiple of a chunk
@@ -57,6 +51,28 @@ static uint64_t segment_steps(const struct convert_plan *plan, const struct conv
     return first->is_compressed
                ? (steps + first->chunk_rows - 1) / first->chunk_rows * first->chunk_rows
                : steps;
+}
+
+uint64_t convert_segment_bytes(const struct convert_plan *plan, const struct convert_group *group)
+{
+    uint64_t steps = 1, bytes = 0;
+
+    for (uint32_t e = 0; e < plan->episode_count; e++)
+        steps = plan->episodes[e].step_count > steps ? plan->episodes[e].step_count : steps;
+    if (segment_steps(plan, group) < steps)
+        steps = segment_steps(plan, group);
+    for (uint32_t i = 0; i < group->dataset_count; i++) {
+        const struct convert_dataset *dataset = &plan->datasets[group->datasets[i]];
+        uint64_t rows = steps, row_bytes = dataset->row_bytes;
+        if (dataset->is_compressed) {
+            row_bytes = trajd_dtype_size(dataset->to);
+            for (uint32_t d = 0; d < dataset->rank; d++)
+                row_bytes *= dataset->chunk_shape[d];
+            rows = dataset->chunk_rows;
+        }
+        bytes += (rows * row_bytes + 63) / 64 * 64;
+    }
+    return bytes;
 }
 
 static bool has_any(const struct convert_episode *episode, const struct convert_group *group)
@@ -87,8 +103,7 @@ bool convert_cursor_next(struct convert_cursor *cursor, struct convert_segment *
 
     while (cursor->episode < plan->episode_count) {
         const struct convert_episode *episode = &plan->episodes[cursor->episode];
-        const bool skip = cursor->done && cursor->done[cursor->episode];
-        if (skip || cursor->group == cursor->group_count) {
+        if (cursor->group == cursor->group_count) {
             cursor->episode++;
             cursor->group = 0;
             cursor->step = 0;

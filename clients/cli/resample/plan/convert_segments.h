@@ -21,14 +21,15 @@ struct convert_cursor {
     const struct convert_plan *plan;
     uint32_t group_count;
     const struct convert_group *groups;
-    const bool *done; /* [episode_count]: episodes to skip; or NULL */
     uint32_t episode, group;
     uint64_t step;
 };
 
-enum trajd_status convert_groups_make(struct convert_plan *plan, struct convert_group **groups,
-                                      uint32_t *count, struct trajd_error *error);
+void convert_groups_make(struct convert_plan *plan, struct convert_group **groups, uint32_t *count);
 bool convert_cursor_next(struct convert_cursor *cursor, struct convert_segment *segment);
+/* Returns the most room that the rows of a segment of the group need, each dataset aligned to 64
+ * bytes; of a compressed dataset, the room of one chunk before it is compressed. */
+uint64_t convert_segment_bytes(const struct convert_plan *plan, const struct convert_group *group);
 /* Returns the number of segments of an episode. */
 uint64_t convert_segment_count(const struct convert_plan *plan, const struct convert_group *groups,
                                uint32_t group_count, uint32_t episode);

@@ -118,7 +118,7 @@ static void json_progress(const struct trajd_convert_progress *progress)
     begin_event(&json, "progress");
     trajd_json_string(&json, "phase", phases[progress->phase]);
     trajd_json_u64(&json, "episodes_done", progress->episodes_done);
-    trajd_json_u64(&json, "episodes_safe", progress->episodes_safe);
+    trajd_json_u64(&json, "episodes_safe", 0); /* of the time when runs could be resumed */
     trajd_json_u64(&json, "episodes", progress->episode_count);
     trajd_json_u64(&json, "bytes_done", progress->bytes_done);
     trajd_json_u64(&json, "bytes", progress->byte_count);
@@ -156,7 +156,7 @@ static void json_report(const char *output, const struct trajd_convert_report *r
         trajd_json_string(&json, NULL, file_of(output, report, part, path, sizeof path));
     trajd_json_close_array(&json);
     trajd_json_u64(&json, "episodes_written", report->episodes_written);
-    trajd_json_u64(&json, "episodes_resumed", report->episodes_resumed);
+    trajd_json_u64(&json, "episodes_resumed", 0); /* as above */
     trajd_json_u64(&json, "left_out", report->episodes_left_out);
     trajd_json_u64(&json, "bytes_read", report->bytes_read);
     trajd_json_u64(&json, "bytes_written", report->bytes_written);
@@ -189,9 +189,6 @@ void resample_print_report(const struct resample_printer *printer,
     if (report->part_count)
         printf(" to %s",
                file_of(printer->output, report, report->part_count - 1, path, sizeof path));
-    printf(": %" PRIu64 " episode%s", report->episodes_written + report->episodes_resumed,
-           trajd_plural(report->episodes_written + report->episodes_resumed));
-    if (report->episodes_resumed)
-        printf(", %" PRIu64 " of them from an earlier run", report->episodes_resumed);
-    printf("\n");
+    printf(": %" PRIu64 " episode%s\n", report->episodes_written,
+           trajd_plural(report->episodes_written));
 }

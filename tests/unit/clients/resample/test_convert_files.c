@@ -134,10 +134,8 @@ static void put_report(FILE *out, const char *title, const struct trajd_convert_
             report->part_count, (unsigned long long)report->byte_count,
             (unsigned long long)report->steps, (unsigned long long)report->duration_ns,
             report->backend_text);
-    fprintf(out,
-            "  %llu written, %llu resumed, rows %llu to %llu, bytes %llu to %llu, %llu segments\n",
-            (unsigned long long)report->episodes_written,
-            (unsigned long long)report->episodes_resumed, (unsigned long long)report->rows_read,
+    fprintf(out, "  %llu written, rows %llu to %llu, bytes %llu to %llu, %llu segments\n",
+            (unsigned long long)report->episodes_written, (unsigned long long)report->rows_read,
             (unsigned long long)report->rows_written, (unsigned long long)report->bytes_read,
             (unsigned long long)report->bytes_written, (unsigned long long)report->segments);
     for (uint32_t s = 0; s < report->stream_count; s++) {

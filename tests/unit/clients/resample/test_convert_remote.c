@@ -55,7 +55,8 @@ static enum trajd_status convert(const char *input, const char *name,
     options.index_count = 1;
     options.output = output;
     options.helper_path = TRAJD_BINARY_DIR "/daemon/hdf5/trajd-indexer";
-    options.thread_count = 2;
+    options.thread_count =
+        1; /* the order of compressed chunks in the file is that of their making */
     status = trajd_convert_file(&options, report, error);
     trajd_index_destroy(&index);
     return status;

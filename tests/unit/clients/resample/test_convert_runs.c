@@ -1,5 +1,4 @@
-/* Conversions that are cut short and resumed, places where no output may go, and storage that
- * fails. */
+/* Conversions that are cut short, places where no output may go, and storage that fails. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,9 +27,8 @@ struct watch {
     char notes[4096];
     struct trajd_convert_progress last;
     struct trajd_index *indexes[2];
-    int changing;            /* which input; negative: none */
-    uint64_t after_episodes; /* it changes when so many episodes, each in a file, are made */
-    bool *cancel;            /* set with the plan; NULL: none */
+    int changing; /* which input; negative: none */
+    bool *cancel; /* set with the plan; NULL: none */
 };
 
 static void on_note(void *context, const char *text)
@@ -50,14 +48,12 @@ static void on_plan(void *context, const struct trajd_convert_report *plan)
         __atomic_store_n(watch->cancel, true, __ATOMIC_RELAXED);
 }
 
-/* Changes the index in place of the input: a run that resumes must find the input as it was. */
 static void on_progress(void *context, const struct trajd_convert_progress *progress)
 {
     struct watch *watch = context;
 
     watch->last = *progress;
-    if (progress->phase == TRAJD_CONVERT_PLANNED && watch->changing >= 0 &&
-        progress->episodes_done == watch->after_episodes)
+    if (progress->phase == TRAJD_CONVERT_PLANNED && watch->changing >= 0)
         ((struct trajd_index_file *)watch->indexes[watch->changing]->files)->stat.mtime_ns++;
 }
 
@@ -100,176 +96,55 @@ static void name_output(const char *name)
     snprintf(output, sizeof output, "%s/out/%s", index_folder, name);
 }
 
-/* Checks that the output holds what that of another test's run holds, if not in the same bytes. */
-static void check_same_as(const char *name)
-{
-    char text[2][300], command[1000];
-
-    snprintf(command, sizeof command, "cmp -s %s/out/%s %s", index_folder, name, output);
-    if (!system(command))
-        return;
-
-    snprintf(text[0], sizeof text[0], "%s/expected.txt", index_folder);
-    snprintf(text[1], sizeof text[1], "%s/found.txt", index_folder);
-    shell("rm -f %s %s", text[0], text[1]);
-    convert_print_outputs(name, text[0]);
-    convert_print_outputs(strrchr(output, '/') + 1, text[1]);
-    shell("sed -i '1d' %s %s && diff %s %s", text[0], text[1], text[0], text[1]);
-}
-
-/* ---- cut and resumed ---- */
-
 static const char *const two[] = {"first", "second"};
 
-/* Cuts a run between the episodes of two files: 3 of 5 are made. */
-static void cut(const struct trajd_convert_options *options)
-{
-    struct watch watch = {.changing = 1};
-    struct trajd_convert_report report;
-    struct trajd_error error;
+/* ---- cut ---- */
 
-    assert_int_equal(convert(two, NULL, *options, &watch, &report, &error), TRAJD_ERR_DATA);
-    assert_non_null(strstr(error.message, "second.hdf5: changed since it was indexed"));
-    assert_non_null(strstr(watch.notes, ".partial is kept with 3 of 5 episodes: --resume"));
-    assert_int_equal(report.episodes_written, 3);
-    assert_true(has_file(".partial") && has_file(".partial.journal") && !has_file(""));
-    assert_int_equal(has_file(".partial.chunks"), options->compress == TRAJD_CONVERT_DEFLATE);
-}
-
-static void check_no_hdf5(const char *ending)
-{
-    char path[500];
-    uint64_t signature = 1;
-    int fd;
-
-    snprintf(path, sizeof path, "%s%s", output, ending);
-    fd = open(path, O_RDONLY);
-    assert_int_equal(read(fd, &signature, sizeof signature), sizeof signature);
-    assert_int_equal(signature, 0);
-    close(fd);
-}
-
-static void check_resumed(const struct trajd_convert_options *given, uint64_t resumed,
-                          const char *note)
-{
-    struct trajd_convert_options options = *given;
-    struct watch watch = {.changing = -1};
-    struct trajd_convert_report report;
-    struct trajd_error error;
-
-    options.resume = true;
-    if (convert(two, NULL, options, &watch, &report, &error))
-        fail_msg("%s", error.message);
-    assert_int_equal(report.episodes_resumed, resumed);
-    assert_int_equal(report.episodes_written, 5 - resumed);
-    assert_int_equal(watch.last.phase, TRAJD_CONVERT_DONE);
-    assert_int_equal(watch.last.episodes_done, 5);
-    assert_true(watch.last.episodes_safe >= resumed);
-    assert_int_equal(watch.last.bytes_done, watch.last.byte_count);
-    assert_non_null(strstr(watch.notes, note));
-    assert_null(strstr(watch.notes, "is overwritten"));
-    assert_false(has_file(".partial") || has_file(".partial.journal") ||
-                 has_file(".partial.chunks"));
-    check_same_as("whole.hdf5");
-    assert_int_equal(unlink(output), 0);
-}
-
-static void a_cut_run_is_resumed(void **state)
+/* An input that changes meanwhile is found, and nothing is left. */
+static void a_cut_run_leaves_nothing(void **state)
 {
     static const enum trajd_convert_compress kinds[] = {TRAJD_CONVERT_NONE, TRAJD_CONVERT_KEEP,
                                                         TRAJD_CONVERT_DEFLATE};
-    struct trajd_convert_report report;
-    struct trajd_error error;
 
     (void)state;
+    name_output("cut.hdf5");
     for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
-        struct trajd_convert_options options = {.rate = {25, 1}, .compress = kinds[k]};
-        struct watch watch = {.changing = -1};
-        name_output("whole.hdf5");
-        options.force = true;
-        assert_int_equal(convert(two, NULL, options, &watch, &report, &error), TRAJD_OK);
-        assert_null(strstr(watch.notes, "partial"));
-        options.force = false;
-        name_output("resumed.hdf5");
-        if (kinds[k] == TRAJD_CONVERT_KEEP) { /* of both kinds */
-            watch = (struct watch){.changing = 1};
-            assert_int_equal(convert(two, NULL, options, &watch, &report, &error), TRAJD_ERR_DATA);
-            assert_true(has_file(".partial.chunks"));
-        } else {
-            cut(&options);
-        }
-        if (kinds[k] != TRAJD_CONVERT_DEFLATE)
-            check_no_hdf5(".partial");
-        check_resumed(&options, 3, "");
+        const struct trajd_convert_options options = {.rate = {25, 1}, .compress = kinds[k]};
+        struct watch watch = {.changing = 1};
+        struct trajd_convert_report report;
+        struct trajd_error error;
+        assert_int_equal(convert(two, NULL, options, &watch, &report, &error), TRAJD_ERR_DATA);
+        assert_non_null(strstr(error.message, "second.hdf5: changed since it was indexed"));
+        assert_false(has_file("") || has_file(".partial"));
     }
 }
 
-/* Without --resume the files are made again, and with it they must be of the same run. */
-static void another_run_does_not_resume(void **state)
+/* A killed run leaves a partial file, of any size and content. */
+static void the_next_run_replaces_what_a_killed_one_left(void **state)
 {
-    struct trajd_convert_options options = {.rate = {25, 1}, .compress = TRAJD_CONVERT_NONE};
-    struct watch watch = {.changing = -1};
+    const struct trajd_convert_options options = {.rate = {25, 1}};
     struct trajd_convert_report report;
+    struct watch watch = {.changing = -1};
     struct trajd_error error;
 
     (void)state;
-    name_output("other.hdf5");
-    cut(&options);
-    options.rate.num = 26;
-    options.resume = true;
-    assert_int_equal(convert(two, NULL, options, &watch, &report, &error), TRAJD_ERR_ARGUMENT);
-    assert_non_null(strstr(error.message, "other.hdf5.partial cannot be resumed"));
-    assert_true(has_file(".partial") && has_file(".partial.journal"));
-    options.resume = false;
+    name_output("whole.hdf5");
     assert_int_equal(convert(two, NULL, options, &watch, &report, &error), TRAJD_OK);
-    assert_non_null(strstr(watch.notes, "of an earlier run is overwritten (--resume would"));
-    assert_int_equal(report.episodes_resumed, 0);
+    assert_null(strstr(watch.notes, "partial"));
+    shell("head -c 3000000 /dev/urandom > %s/out/again.hdf5.partial", index_folder);
+    name_output("again.hdf5");
+    assert_int_equal(convert(two, NULL, options, &watch, &report, &error), TRAJD_OK);
+    assert_non_null(strstr(watch.notes, "again.hdf5.partial of an earlier run is replaced"));
     assert_int_equal(report.episodes_written, 5);
-    assert_false(has_file(".partial") || has_file(".partial.journal"));
-}
-
-/* Rows that are not certain are made again. */
-static void damaged_journals_resume_less(void **state)
-{
-    static const struct {
-        const char *damage; /* a command over the folder and the name */
-        enum trajd_convert_compress compress;
-        uint64_t resumed;
-        const char *note;
-    } cases[] = {
-        {"truncate -s -1 %s/out/%s.partial.journal", TRAJD_CONVERT_NONE, 2, ""},
-        {"truncate -s -1 %s/out/%s.partial.journal", TRAJD_CONVERT_DEFLATE, 2, ""},
-        {"printf x >> %s/out/%s.partial.journal", TRAJD_CONVERT_NONE, 3, ""},
-        {"truncate -s 20 %s/out/%s.partial.journal", TRAJD_CONVERT_NONE, 0, "nothing to resume: "},
-        {"truncate -s 0 %s/out/%s.partial.journal", TRAJD_CONVERT_DEFLATE, 0,
-         "nothing to resume: "},
-        {"truncate -s -1 %s/out/%s.partial", TRAJD_CONVERT_NONE, 0,
-         "nothing to resume: the file does not have the size in its journal"},
-        /* all rows are in the spool, so the file itself is made again */
-        {"truncate -s -1 %s/out/%s.partial", TRAJD_CONVERT_DEFLATE, 3, ""},
-        {"truncate -s 0 %s/out/%s.partial", TRAJD_CONVERT_DEFLATE, 3, ""},
-        {"truncate -s 0 %s/out/%s.partial.chunks", TRAJD_CONVERT_DEFLATE, 0, ""},
-    };
-
-    (void)state;
-    for (size_t k = 0; k < ARRAY_LEN(cases); k++) {
-        struct trajd_convert_options options = {
-            .rate = {25, 1}, .compress = cases[k].compress, .force = true};
-        struct trajd_convert_report report;
-        struct watch watch = {.changing = -1};
-        struct trajd_error error;
-        name_output("whole.hdf5");
-        assert_int_equal(convert(two, NULL, options, &watch, &report, &error), TRAJD_OK);
-        options.force = false;
-        name_output("damaged.hdf5");
-        cut(&options);
-        shell(cases[k].damage, index_folder, "damaged.hdf5");
-        check_resumed(&options, cases[k].resumed, cases[k].note);
-    }
+    assert_int_equal(watch.last.phase, TRAJD_CONVERT_DONE);
+    assert_int_equal(watch.last.bytes_done, watch.last.byte_count);
+    assert_false(has_file(".partial"));
+    shell("cd %s/out && test $(stat -c %%s again.hdf5) -eq $(stat -c %%s whole.hdf5)",
+          index_folder);
 }
 
 /* Each part is a file. All get their names when the last one is finished. */
-static void parts_are_resumed(void **state)
+static void parts_are_named_together(void **state)
 {
     static const char *const inputs[2] = {"one"};
     struct trajd_convert_options options = {.rate = {25, 1}, .force = true};
@@ -284,26 +159,16 @@ static void parts_are_resumed(void **state)
     assert_int_equal(watch.last.episodes_done, 3);
     assert_int_equal(watch.last.episode_count, 3);
     assert_int_equal(watch.last.bytes_done, watch.last.byte_count);
-    options.force = false;
+    shell("mkfifo %s/out/some_part2.hdf5.partial", index_folder);
     name_output("some.hdf5");
-    watch = (struct watch){.changing = 0, .after_episodes = 1};
-    assert_int_equal(convert(inputs, "one", options, &watch, &report, &error), TRAJD_ERR_DATA);
-    name_output("some_part0.hdf5");
-    assert_true(has_file(".partial") && has_file(".partial.journal") && !has_file(""));
-    name_output("some.hdf5");
-    watch = (struct watch){.changing = -1};
-    options.resume = true;
-    assert_int_equal(convert(inputs, "one", options, &watch, &report, &error), TRAJD_OK);
-    assert_int_equal(report.episodes_resumed, 1);
-    assert_int_equal(report.episodes_written, 2);
-    for (int part = 0; part < 3; part++) {
+    assert_int_equal(convert(inputs, "one", options, &watch, &report, &error), TRAJD_ERR_ARGUMENT);
+    for (int part = 0; part < 2; part++) {
         char name[64];
         snprintf(name, sizeof name, "some_part%d.hdf5", part);
         name_output(name);
-        assert_false(has_file(".partial") || has_file(".partial.journal"));
-        snprintf(name, sizeof name, "all_part%d.hdf5", part);
-        check_same_as(name);
+        assert_false(has_file("") || has_file(".partial"));
     }
+    options.force = false;
     /* a part that another run left would be taken for one of this run */
     shell("cp %s/out/all_part0.hdf5 %s/out/more_part3.hdf5", index_folder, index_folder);
     name_output("more.hdf5");
@@ -326,8 +191,7 @@ static void a_cancelled_run_leaves_nothing(void **state)
     name_output("cancelled.hdf5");
     assert_int_equal(convert(two, NULL, options, &watch, &report, &error), TRAJD_ERR_CLOSED);
     assert_string_equal(error.message, "interrupted");
-    assert_false(has_file("") || has_file(".partial") || has_file(".partial.journal") ||
-                 has_file(".partial.chunks"));
+    assert_false(has_file("") || has_file(".partial"));
 }
 
 /* ---- places ---- */
@@ -355,8 +219,6 @@ static void places_are_checked(void **state)
         {"touch h.hdf5.partial; ln h.hdf5.partial h2", "h.hdf5", false, TRAJD_ERR_ARGUMENT,
          "is not a regular file of this user with a single name"},
         {"mkfifo f.hdf5.partial", "f.hdf5", false, TRAJD_ERR_ARGUMENT, "is not a regular file"},
-        {"mkfifo j.hdf5.partial.journal", "j.hdf5", false, TRAJD_ERR_ARGUMENT, "j.hdf5.partial.jo"},
-        {"mkfifo c.hdf5.partial.chunks", "c.hdf5", false, TRAJD_ERR_ARGUMENT, "c.hdf5.partial.ch"},
         {"touch there.hdf5", "there.hdf5", true, TRAJD_OK, NULL},
     };
     const struct trajd_convert_options options = {.rate = {25, 1}};
@@ -417,7 +279,6 @@ static void two_runs_do_not_write_one_file(void **state)
 
 /* ---- failures ---- */
 
-/* The structure is written by the child, the rows by this process. */
 static void a_file_that_is_too_large_is_removed(void **state)
 {
     static const rlim_t limits[] = {1 << 10, 300 << 10, 1200 << 10};
@@ -447,9 +308,7 @@ static void a_file_that_is_too_large_is_removed(void **state)
         }
         assert_int_equal(status, TRAJD_ERR_IO);
         assert_int_equal(error.foreign_code, EFBIG);
-        assert_false(has_file("") || has_file(".partial") || has_file(".partial.journal") ||
-                     has_file(".partial.chunks"));
-        assert_null(strstr(watch.notes, "is kept"));
+        assert_false(has_file("") || has_file(".partial"));
     }
 }
 
@@ -508,7 +367,7 @@ static void a_helper_that_does_not_start_is_an_error(void **state)
         struct trajd_error error;
         assert_int_equal(convert(two, NULL, options, &watch, &report, &error), TRAJD_ERR_SYSTEM);
         assert_non_null(strstr(error.message, cases[k].word));
-        assert_false(has_file("") || has_file(".partial") || has_file(".partial.journal"));
+        assert_false(has_file("") || has_file(".partial"));
     }
 }
 
@@ -549,10 +408,9 @@ static void backends_that_do_not_exist_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_cut_run_is_resumed),
-        cmocka_unit_test(another_run_does_not_resume),
-        cmocka_unit_test(damaged_journals_resume_less),
-        cmocka_unit_test(parts_are_resumed),
+        cmocka_unit_test(a_cut_run_leaves_nothing),
+        cmocka_unit_test(the_next_run_replaces_what_a_killed_one_left),
+        cmocka_unit_test(parts_are_named_together),
         cmocka_unit_test(a_cancelled_run_leaves_nothing),
         cmocka_unit_test(places_are_checked),
         cmocka_unit_test(two_runs_do_not_write_one_file),
