@@ -8,7 +8,7 @@
  * The manifest is written last, so a manifest proves that its output is complete. A file is done if
  * its manifest has the same source (size and time of modification; if only the time differs, the
  * content decides) and the same recipe, and the output is unchanged. A killed run leaves a free
- * lock and a staged file, which the next run resumes. The sources of published files stay in the
+ * lock and a staged file, which the next run replaces. The sources of published files stay in the
  * inbox. */
 #ifndef TRAJD_CLI_PREPROCESS_PREP_FILE_H
 #define TRAJD_CLI_PREPROCESS_PREP_FILE_H

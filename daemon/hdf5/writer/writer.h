@@ -37,8 +37,11 @@ struct trajd_writer_dataset {
 
 /* An array of the output that waits for rows. */
 struct trajd_writer_array {
-    hid_t id;      /* -1: all rows are there */
-    uint64_t left; /* rows, or chunks, that are still to come */
+    hid_t id;       /* -1: all rows are there */
+    hid_t type;     /* of the rows in memory */
+    hid_t own_type; /* the same where no other array has it; else -1 */
+    uint64_t left;  /* rows, or chunks, that are still to come */
+    uint64_t rows, row_bytes;
 };
 
 struct trajd_writer_episode {

@@ -161,16 +161,20 @@ static bool make_array(struct episode *episode, struct trajd_writer_dataset *dat
 {
     const bool needs_source = has_attributes || dataset->type < 0;
     const hid_t source = needs_source ? open_source(episode->from, dataset->path) : -1;
-    const hid_t own_type = dataset->type < 0 && source >= 0 ? H5Dget_type(source) : -1;
-    const hid_t type = dataset->type < 0 ? own_type : dataset->type;
 
-    if (type >= 0 && set_rows(dataset, episode->steps))
-        array->id = H5Dcreate2(to, name_of(dataset->path), type, dataset->space, H5P_DEFAULT,
+    array->type = dataset->type;
+    if (dataset->type < 0 && source >= 0)
+        array->type = array->own_type = H5Dget_type(source);
+    if (array->type >= 0 && set_rows(dataset, episode->steps))
+        array->id = H5Dcreate2(to, name_of(dataset->path), array->type, dataset->space, H5P_DEFAULT,
                                dataset->creation, H5P_DEFAULT);
     array->left = count_pieces(dataset);
+    array->rows = episode->steps;
+    array->row_bytes = H5Tget_size(array->type);
+    for (uint8_t d = 1; d < dataset->rank; d++)
+        array->row_bytes *= dataset->shape[d];
     if (array->id >= 0 && source >= 0 && has_attributes)
         trajd_writer_copy_attributes(episode->writer, source, array->id, dataset->path);
-    trajd_writer_close(own_type);
     trajd_writer_close(source);
     return array->id >= 0 || trajd_writer_fail("%s", dataset->path);
 }

@@ -141,7 +141,9 @@ static bool make_piece(hid_t group, const char *name, hid_t type, hsize_t count,
     H5Pset_alloc_time(creation, H5D_ALLOC_TIME_EARLY);
     H5Pset_fill_time(creation, H5D_FILL_TIME_NEVER);
     array->id = H5Dcreate2(group, name, type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
-    array->left = count;
+    array->type = type;
+    array->left = array->rows = count;
+    array->row_bytes = H5Tget_size(type);
     trajd_writer_close(space);
     trajd_writer_close(creation);
     return array->id >= 0;

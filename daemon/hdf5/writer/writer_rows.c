@@ -17,7 +17,7 @@ struct trajd_writer_array *trajd_writer_add_episode(struct trajd_writer *writer,
     episode->array_count = arrays;
     episode->arrays = trajd_helper_memory(malloc(((size_t)arrays + 1) * sizeof *episode->arrays));
     for (uint32_t a = 0; a < arrays; a++)
-        episode->arrays[a] = (struct trajd_writer_array){.id = -1};
+        episode->arrays[a] = (struct trajd_writer_array){.id = -1, .own_type = -1};
     return episode->arrays;
 }
 
@@ -35,31 +35,35 @@ static struct trajd_writer_array *find_array(const struct trajd_writer *writer,
     return array->id >= 0 && rows->rows <= array->left ? array : NULL;
 }
 
-/* Writes whole rows. libhdf5 converts nothing, because memory and file have the same type. */
-static bool write_rows(hid_t id, const struct trajd_writer_rows *rows, const void *data)
+/* Writes some of an array's rows. */
+static bool write_some(const struct trajd_writer_array *array, const struct trajd_writer_rows *rows,
+                       const void *data)
 {
-    const hid_t type = H5Dget_type(id), file_space = H5Dget_space(id);
+    const hid_t file_space = H5Dget_space(array->id);
     hsize_t extent[TRAJD_WRITER_RANK_MAX], start[TRAJD_WRITER_RANK_MAX] = {rows->place[0]};
     const int rank = H5Sget_simple_extent_dims(file_space, extent, NULL);
-    const bool is_whole = extent[0] == rows->rows;
-    uint64_t size = H5Tget_size(type);
-    hid_t space = H5S_ALL;
+    hid_t space;
     bool ok;
 
     extent[0] = rows->rows;
-    for (int d = 0; d < rank; d++)
-        size *= extent[d];
-    if (!is_whole)
-        space = H5Screate_simple(rank, extent, NULL);
-    ok = size == rows->size &&
-         (is_whole ||
-          H5Sselect_hyperslab(file_space, H5S_SELECT_SET, start, NULL, extent, NULL) >= 0) &&
-         H5Dwrite(id, type, space, is_whole ? H5S_ALL : file_space, H5P_DEFAULT, data) >= 0;
-    if (!is_whole)
-        trajd_writer_close(space);
+    space = H5Screate_simple(rank, extent, NULL);
+    ok = H5Sselect_hyperslab(file_space, H5S_SELECT_SET, start, NULL, extent, NULL) >= 0 &&
+         H5Dwrite(array->id, array->type, space, file_space, H5P_DEFAULT, data) >= 0;
+    trajd_writer_close(space);
     trajd_writer_close(file_space);
-    trajd_writer_close(type);
     return ok;
+}
+
+/* Writes whole rows. libhdf5 converts nothing, because memory and file have the same type. All rows
+ * of a short episode come at once, which needs no dataspaces: they take as long as the write. */
+static bool write_rows(const struct trajd_writer_array *array, const struct trajd_writer_rows *rows,
+                       const void *data)
+{
+    if (rows->size / array->row_bytes != rows->rows || rows->size % array->row_bytes)
+        return false;
+    return rows->rows == array->rows
+               ? H5Dwrite(array->id, array->type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0
+               : write_some(array, rows, data);
 }
 
 /* Writes rows or one chunk, and closes an array that is complete. */
@@ -71,7 +75,7 @@ static bool write_one(struct trajd_writer *writer, const struct trajd_writer_row
 
     if (!array)
         return trajd_writer_fail("rows of the recipe cannot be read");
-    ok = rows->rows ? write_rows(array->id, rows, data)
+    ok = rows->rows ? write_rows(array, rows, data)
                     : H5Dwrite_chunk(array->id, H5P_DEFAULT, 0, (const hsize_t *)rows->place,
                                      rows->size, data) >= 0;
     if (!ok)
@@ -79,6 +83,7 @@ static bool write_one(struct trajd_writer *writer, const struct trajd_writer_row
     array->left -= rows->rows ? rows->rows : 1;
     if (!array->left) {
         H5Dclose(array->id);
+        trajd_writer_close(array->own_type);
         array->id = -1;
     }
     return true;

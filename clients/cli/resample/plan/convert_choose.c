@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/base/memory.h"
 #include "daemon/base/yaml.h"
 #include "daemon/window/window_report.h"
 
@@ -269,15 +270,12 @@ static enum trajd_status compare(const struct convert_plan *plan,
 }
 
 /* Copies the converted streams to the plan, and changes the lanes' stream numbers to match. */
-static enum trajd_status keep_streams(struct convert_plan *plan, const struct trajd_index *index,
-                                      const struct convert_choice *choices,
-                                      struct trajd_error *error)
+static void keep_streams(struct convert_plan *plan, const struct trajd_index *index,
+                         const struct convert_choice *choices)
 {
-    uint32_t *places = trajd_arena_alloc(&plan->arena, index->stream_count * sizeof *places);
+    uint32_t *places = convert_alloc(plan, index->stream_count * sizeof *places);
 
-    plan->streams = calloc(index->stream_count ? index->stream_count : 1, sizeof *plan->streams);
-    if (!places || !plan->streams)
-        return convert_no_memory_for_plan(error);
+    plan->streams = trajd_memory_or_exit(calloc(index->stream_count + 1, sizeof *plan->streams));
     for (uint32_t i = 0; i < index->stream_count; i++)
         if (choices[i].comes_along && convert_first_array(index, index->streams[i].array_index)) {
             places[i] = plan->stream_count;
@@ -287,7 +285,6 @@ static enum trajd_status keep_streams(struct convert_plan *plan, const struct tr
         for (uint32_t l = 0; l < plan->datasets[d].lane_count; l++)
             if (plan->datasets[d].lanes[l].stream != UINT32_MAX)
                 plan->datasets[d].lanes[l].stream = places[plan->datasets[d].lanes[l].stream];
-    return TRAJD_OK;
 }
 
 /* Notes texts that the output does not have: their JSON files stand beside the inputs. */
@@ -321,16 +318,13 @@ enum trajd_status convert_choose_streams(struct convert_plan *plan, struct trajd
 {
     const struct trajd_convert_options *options = plan->options;
     const struct trajd_index *index = options->indexes[0];
-    struct convert_choice *choices =
-        calloc(index->stream_count ? index->stream_count : 1, sizeof *choices);
-    enum trajd_status status =
-        choices ? check_names(index, error) : convert_no_memory_for_plan(error);
+    struct convert_choice *choices = convert_alloc(plan, index->stream_count * sizeof *choices);
+    enum trajd_status status = check_names(index, error);
 
-    if (!status)
-        note_texts(options, index);
-    if (!status)
-        status = choose(options, index, choices, error);
-
+    if (status)
+        return status;
+    note_texts(options, index);
+    status = choose(options, index, choices, error);
     for (uint32_t i = 0; i < index->stream_count && !status; i++)
         start_choice(index, &index->streams[i], &choices[i]);
     if (!status)
@@ -345,12 +339,10 @@ enum trajd_status convert_choose_streams(struct convert_plan *plan, struct trajd
             status = find_rates(options, &index->streams[i], &choices[i].made, error);
     if (!status)
         status = convert_add_datasets(plan, index, choices, error);
-    if (!status)
-        status = convert_map_datasets(plan, error);
-    if (!status)
-        status = keep_streams(plan, index, choices, error);
-    if (!status)
-        note_missing(options, index, choices);
-    free(choices);
-    return status;
+    if (status)
+        return status;
+    convert_map_datasets(plan);
+    keep_streams(plan, index, choices);
+    note_missing(options, index, choices);
+    return TRAJD_OK;
 }

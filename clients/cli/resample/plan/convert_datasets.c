@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/base/memory.h"
+
 enum { CHUNK_BYTES = 64 << 10, CHUNK_BLOCK_BYTES_MAX = 64 << 20 };
 
 static struct convert_dataset *add_dataset(struct convert_plan *plan,
@@ -86,10 +88,7 @@ static enum trajd_status add_lanes(struct convert_plan *plan, struct convert_dat
                                    const struct trajd_index *index, const uint32_t *numbers,
                                    struct trajd_error *error)
 {
-    dataset->lanes =
-        trajd_arena_alloc(&plan->arena, (index->stream_count * 2 + 1) * sizeof *dataset->lanes);
-    if (!dataset->lanes)
-        return convert_no_memory_for_plan(error);
+    dataset->lanes = convert_alloc(plan, (index->stream_count * 2 + 1) * sizeof *dataset->lanes);
     for (uint64_t c = 0, end; c < dataset->elements; c = end) {
         const uint32_t owner = owners ? owners[c] : numbers[0];
         struct convert_lane lane = {
@@ -140,18 +139,16 @@ static enum trajd_status share_columns(struct convert_plan *plan, struct convert
             slices++;
     }
     if (slices) {
-        owners = malloc(dataset->elements * sizeof *owners);
-        for (uint64_t c = 0; owners && c < dataset->elements; c++)
+        owners = trajd_memory_or_exit(malloc(dataset->elements * sizeof *owners));
+        for (uint64_t c = 0; c < dataset->elements; c++)
             owners[c] = full_stream;
-        for (uint32_t i = 0; owners && i < index->stream_count; i++) {
+        for (uint32_t i = 0; i < index->stream_count; i++) {
             const struct trajd_index_stream *stream = &index->streams[i];
             if (stream->array_index == dataset->index_dataset &&
                 stream->feature_count != dataset->elements)
                 for (uint64_t c = 0; c < stream->feature_count; c++)
                     owners[stream->first_column + c] = i;
         }
-        if (!owners)
-            return convert_no_memory_for_plan(error);
     }
     status = add_lanes(plan, dataset, owners, choices, index, &full_stream, error);
     free(owners);
@@ -264,22 +261,17 @@ static enum trajd_status check_stamps(const struct convert_plan *plan,
 }
 
 /* Plans a dataset of encoded frames, whose rows are picked. */
-static enum trajd_status add_encoded(struct convert_plan *plan, struct convert_dataset *dataset,
-                                     const struct trajd_index *index,
-                                     const struct convert_choice *choices,
-                                     struct trajd_error *error)
+static void add_encoded(struct convert_plan *plan, struct convert_dataset *dataset,
+                        const struct trajd_index *index, const struct convert_choice *choices)
 {
     dataset->is_encoded = true;
     dataset->from = dataset->to = TRAJD_U8;
     dataset->tile_count = 1;
-    dataset->lanes = trajd_arena_alloc(&plan->arena, sizeof *dataset->lanes);
-    if (!dataset->lanes)
-        return convert_no_memory_for_plan(error);
+    dataset->lanes = convert_alloc(plan, sizeof *dataset->lanes);
     for (uint32_t i = 0; i < index->stream_count && !dataset->lane_count; i++)
         if (index->streams[i].array_index == dataset->index_dataset && choices[i].comes_along)
             dataset->lanes[dataset->lane_count++] =
                 (struct convert_lane){.stream = i, .kind = choices[i].made.kind};
-    return TRAJD_OK;
 }
 
 /* Plans a dataset whose rows are resampled. */
@@ -310,10 +302,8 @@ enum trajd_status convert_add_datasets(struct convert_plan *plan, const struct t
 {
     enum trajd_status status = TRAJD_OK;
 
-    plan->datasets = trajd_arena_alloc(&plan->arena, (index->stream_count + index->clock_count) *
-                                                         sizeof *plan->datasets);
-    if (!plan->datasets)
-        return convert_no_memory_for_plan(error);
+    plan->datasets =
+        convert_alloc(plan, (index->stream_count + index->clock_count) * sizeof *plan->datasets);
     for (uint32_t i = 0; i < index->stream_count; i++) {
         const struct trajd_index_stream *stream = &index->streams[i];
         struct convert_dataset *dataset = find_made(plan, stream->array_index);
@@ -333,29 +323,27 @@ enum trajd_status convert_add_datasets(struct convert_plan *plan, const struct t
     add_stamps(plan, index);
     for (uint32_t d = 0; d < plan->dataset_count && !status; d++) {
         struct convert_dataset *dataset = &plan->datasets[d];
-        status = trajd_array_is_encoded(convert_first_array(index, dataset->index_dataset))
-                     ? add_encoded(plan, dataset, index, choices, error)
-                     : add_plain(plan, dataset, index, choices, error);
+        if (trajd_array_is_encoded(convert_first_array(index, dataset->index_dataset)))
+            add_encoded(plan, dataset, index, choices);
+        else
+            status = add_plain(plan, dataset, index, choices, error);
     }
     return status;
 }
 
-enum trajd_status convert_map_datasets(struct convert_plan *plan, struct trajd_error *error)
+void convert_map_datasets(struct convert_plan *plan)
 {
     const uint32_t count = plan->options->index_count;
-    uint32_t **maps = trajd_arena_alloc(&plan->arena, count * sizeof *maps);
+    uint32_t **maps = convert_alloc(plan, count * sizeof *maps);
 
-    for (uint32_t k = 0; maps && k < count; k++) {
-        maps[k] = trajd_arena_alloc(&plan->arena, (plan->dataset_count + 1) * sizeof **maps);
-        if (!maps[k])
-            return convert_no_memory_for_plan(error);
+    for (uint32_t k = 0; k < count; k++) {
+        maps[k] = convert_alloc(plan, plan->dataset_count * sizeof **maps);
         for (uint32_t d = 0; d < plan->dataset_count; d++) {
             const int64_t found = find_dataset(plan->options->indexes[k], plan->datasets[d].path);
             maps[k][d] = found < 0 ? UINT32_MAX : (uint32_t)found;
         }
     }
     plan->source_datasets = maps;
-    return maps ? TRAJD_OK : convert_no_memory_for_plan(error);
 }
 
 /* ---- chunks ---- */

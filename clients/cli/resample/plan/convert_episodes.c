@@ -59,9 +59,7 @@ static struct convert_episode *next_episode(struct convert_plan *plan)
     /* Only where episodes are split. The old array stays in the arena. */
     if (plan->episode_count == plan->episode_capacity) {
         const uint32_t capacity = plan->episode_capacity + plan->episode_capacity / 2 + 16;
-        struct convert_episode *grown = trajd_arena_alloc(&plan->arena, capacity * sizeof *grown);
-        if (!grown)
-            return NULL;
+        struct convert_episode *grown = convert_alloc(plan, capacity * sizeof *grown);
         memcpy(grown, plan->episodes, plan->episode_count * sizeof *grown);
         plan->episodes = grown;
         plan->episode_capacity = capacity;
@@ -75,21 +73,15 @@ static enum trajd_status add_episode(struct convert_plan *plan, const struct con
                                      int64_t end, uint64_t steps, struct trajd_error *error)
 {
     struct convert_episode *made = next_episode(plan);
-    const size_t size = (uncut->array_count + 1) * sizeof *uncut->arrays;
+    const size_t size = uncut->array_count * sizeof *uncut->arrays;
     const bool is_uncut = begin == uncut->begin_ns && end == uncut->end_ns;
 
-    if (!made)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
-                               "no memory for a plan of so many episodes");
     *made = *uncut;
     made->begin_ns = begin;
     made->end_ns = end;
     made->step_count = steps;
     if (!is_uncut) {
-        made->arrays = trajd_arena_alloc(&plan->arena, size);
-        if (!made->arrays)
-            return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
-                                   "no memory for a plan of so many episodes");
+        made->arrays = convert_alloc(plan, size);
         memcpy(made->arrays, uncut->arrays, size);
     }
     for (uint32_t a = 0; a < made->array_count; a++)
@@ -157,11 +149,7 @@ static enum trajd_status add_parts(struct convert_plan *plan, const struct conve
     int64_t begin, end;
     enum trajd_status status = TRAJD_OK;
 
-    splitter.gaps =
-        trajd_arena_alloc(&plan->arena, (uncut->array_count + 1) * sizeof *splitter.gaps);
-    if (!splitter.gaps)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
-                               "no memory for a plan of so many episodes");
+    splitter.gaps = convert_alloc(plan, uncut->array_count * sizeof *splitter.gaps);
     gap_splitter_begin(&splitter, uncut->begin_ns, uncut->end_ns);
     while (!status && gap_splitter_next(&splitter, &begin, &end)) {
         const uint64_t steps = (uint64_t)trajd_rate_row_at(plan->options->rate, end - begin) + 1;
@@ -198,11 +186,7 @@ static enum trajd_status make_episode(struct convert_plan *plan, uint32_t source
     const char *latest = "", *earliest = "";
     char why[400];
 
-    made->arrays =
-        trajd_arena_alloc(&plan->arena, (plan->dataset_count + 1) * sizeof *made->arrays);
-    if (!made->arrays)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
-                               "no memory for a plan of so many episodes");
+    made->arrays = convert_alloc(plan, plan->dataset_count * sizeof *made->arrays);
     for (uint32_t d = 0; d < plan->dataset_count; d++) {
         const uint32_t mapped = plan->source_datasets[source][d];
         const struct trajd_episode_clock *clock = &episode->clocks[plan->datasets[d].clock];
@@ -261,10 +245,8 @@ enum trajd_status convert_make_episodes(struct convert_plan *plan, struct trajd_
 
     for (uint32_t k = 0; k < options->index_count; k++)
         count += options->indexes[k]->episode_count;
-    plan->episodes = trajd_arena_alloc(&plan->arena, count * sizeof *plan->episodes);
+    plan->episodes = convert_alloc(plan, count * sizeof *plan->episodes);
     plan->episode_capacity = (uint32_t)count;
-    if (!plan->episodes)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for %zu episodes", count);
     for (uint32_t k = 0; k < options->index_count; k++)
         for (uint32_t e = 0; e < options->indexes[k]->episode_count && !status; e++) {
             const struct trajd_episode *episode = &options->indexes[k]->episodes[e];

@@ -15,11 +15,6 @@ struct convert_choice {
     bool has_kind; /* a rule sets `kind` */
 };
 
-static inline enum trajd_status convert_no_memory_for_plan(struct trajd_error *error)
-{
-    return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the plan");
-}
-
 static inline bool convert_is_floating(enum trajd_dtype dtype)
 {
     return dtype == TRAJD_F16 || dtype == TRAJD_F32 || dtype == TRAJD_F64;
@@ -52,7 +47,7 @@ const struct trajd_array *convert_first_array(const struct trajd_index *index, u
 enum trajd_status convert_add_datasets(struct convert_plan *plan, const struct trajd_index *index,
                                        struct convert_choice *choices, struct trajd_error *error);
 /* Finds each dataset of the plan in each index. */
-enum trajd_status convert_map_datasets(struct convert_plan *plan, struct trajd_error *error);
+void convert_map_datasets(struct convert_plan *plan);
 /* Chooses the chunk shapes of the compressed datasets. */
 void convert_choose_chunks(struct convert_plan *plan);
 
