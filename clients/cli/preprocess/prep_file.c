@@ -121,12 +121,10 @@ static enum trajd_status lock(struct prep_job *p, bool *taken)
     return TRAJD_OK;
 }
 
-/* Removes staged files of this name with other contents or recipes; with `all`, those of this one,
- * too. */
-static void clear_staging(const struct prep_job *p, bool all)
+/* Removes the staged files of this name, which a killed run may have left. */
+static void clear_staging(const struct prep_job *p)
 {
     char folder[PREP_PATH_SIZE], path[PREP_PATH_SIZE];
-    const char *own = strrchr(p->staged, '/') + 1; /* without its ending, also that of its parts */
     DIR *entries;
 
     if (prep_path(folder, p->run->config->outbox, PREP_STAGING, "", NULL) ||
@@ -134,9 +132,7 @@ static void clear_staging(const struct prep_job *p, bool all)
         return;
     for (const struct dirent *entry; (entry = readdir(entries));)
         if (strncmp(entry->d_name, p->id, PREP_ID_CHARACTERS) == 0 &&
-            strstr(entry->d_name, ".staged") &&
-            (all || strncmp(entry->d_name, own, strcspn(own, ".")) != 0) &&
-            !prep_path(path, folder, entry->d_name, "", NULL))
+            strstr(entry->d_name, ".staged") && !prep_path(path, folder, entry->d_name, "", NULL))
             unlink(path);
     closedir(entries);
 }
@@ -268,7 +264,7 @@ static enum trajd_status work(struct prep_job *p, enum prep_outcome *outcome)
     struct trajd_index *index = NULL;
     enum trajd_status status;
 
-    clear_staging(p, false);
+    clear_staging(p);
     status = prep_check_place(p);
     if (!status)
         status = examine(p, &index);
@@ -278,12 +274,12 @@ static enum trajd_status work(struct prep_job *p, enum prep_outcome *outcome)
         status = resample(p, index);
     if (has_changed(p)) {
         LOG(p->run->log, INFO, "%s: changed while it was read", p->name);
-        clear_staging(p, true);
+        clear_staging(p);
         *outcome = PREP_CHANGED;
         status = TRAJD_OK;
     } else if (!status && *p->reason) {
         status = prep_quarantine(p, outcome);
-        clear_staging(p, true);
+        clear_staging(p);
     } else if (!status) {
         *outcome = PREP_PUBLISHED;
         status = prep_publish_job(p);
@@ -297,36 +293,21 @@ static enum trajd_status work(struct prep_job *p, enum prep_outcome *outcome)
 static enum trajd_status name_paths(struct prep_job *p)
 {
     const struct prep_config *config = p->run->config;
-    char digest[PREP_DIGEST_SIZE];
+    char digest[PREP_DIGEST_SIZE], staging[64];
     enum trajd_status status;
 
     prep_digest_bytes(p->name, strlen(p->name), digest);
     memcpy(p->id, digest, PREP_ID_CHARACTERS);
+    snprintf(staging, sizeof staging, PREP_STAGING "/%s", p->id);
     if ((status = prep_path(p->source, config->inbox, p->name, "", p->error)) ||
         (status =
              prep_path(p->manifest, config->outbox, p->name, PREP_MANIFEST_SUFFIX, p->error)) ||
         (status =
              prep_path(p->report, config->quarantine, p->name, PREP_REPORT_SUFFIX, p->error)) ||
-        (status = prep_path(p->aside, config->quarantine, p->name, "", p->error)))
+        (status = prep_path(p->aside, config->quarantine, p->name, "", p->error)) ||
+        (status = prep_path(p->staged, config->outbox, staging, ".staged", p->error)))
         return status;
-    return prep_path(p->lock_path, config->outbox, PREP_STAGING, "/", p->error);
-}
-
-static enum trajd_status name_staged(struct prep_job *p)
-{
-    char text[256], digest[PREP_DIGEST_SIZE], staging[64], name[2 * PREP_ID_CHARACTERS + 32];
-    const int length =
-        snprintf(text, sizeof text, "%s %lld %lld %lld %llu", p->run->config->recipe,
-                 (long long)p->stat.st_size, (long long)prep_mtime_ns(&p->stat),
-                 (long long)prep_ctime_ns(&p->stat), (unsigned long long)p->stat.st_ino);
-    enum trajd_status status;
-
-    prep_digest_bytes(text, (size_t)length, digest);
-    snprintf(name, sizeof name, PREP_STAGING "/%s-%.*s", p->id, PREP_ID_CHARACTERS, digest);
-    snprintf(staging, sizeof staging, PREP_STAGING "/%s", p->id);
-    status = prep_path(p->staged, p->run->config->outbox, name, ".staged", p->error);
-    return status ? status
-                  : prep_path(p->lock_path, p->run->config->outbox, staging, ".lock", p->error);
+    return prep_path(p->lock_path, config->outbox, staging, ".lock", p->error);
 }
 
 static enum trajd_status open_source(struct prep_job *p)
@@ -354,8 +335,6 @@ static enum trajd_status run_job(struct prep_job *p, enum prep_outcome *outcome)
         status = prep_make_parents(p->lock_path, p->error);
     if (!status)
         status = open_source(p);
-    if (!status)
-        status = name_staged(p);
     if (!status)
         status = lock(p, &taken);
     if (!status && taken)

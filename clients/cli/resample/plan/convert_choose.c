@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/base/memory.h"
 #include "daemon/base/yaml.h"
 #include "daemon/window/window_report.h"
 

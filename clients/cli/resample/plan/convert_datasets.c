@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/base/memory.h"
-
 enum { CHUNK_BYTES = 64 << 10, CHUNK_BLOCK_BYTES_MAX = 64 << 20 };
 
 static struct convert_dataset *add_dataset(struct convert_plan *plan,

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "daemon/base/json.h"
-#include "daemon/base/memory.h"
 
 static const struct trajd_episode_clock *clock_of(const struct gap_splitter *splitter, uint32_t a)
 {

@@ -4,14 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/base/memory.h"
-
 static const size_t plan_bytes_max = (size_t)2 << 30;
-
-void *convert_alloc(struct convert_plan *plan, size_t size_bytes)
-{
-    return trajd_memory_or_exit(trajd_arena_alloc(&plan->arena, size_bytes));
-}
 
 /* ---- the output's ids ---- */
 

@@ -4,6 +4,7 @@
 #define TRAJD_CLI_RESAMPLE_PLAN_CONVERT_PLAN_H
 
 #include "daemon/base/arena.h"
+#include "daemon/base/memory.h"
 #include "clients/cli/resample/plan/convert_options.h"
 
 #define CONVERT_NO_COLUMN UINT64_MAX
@@ -98,7 +99,10 @@ bool convert_plan_is_of_files(const struct convert_plan *plan);
 void convert_plan_select(struct convert_plan *plan, uint32_t episode);
 
 /* Returns zeroed memory of the plan's arena. */
-void *convert_alloc(struct convert_plan *plan, size_t size_bytes);
+static inline void *convert_alloc(struct convert_plan *plan, size_t size_bytes)
+{
+    return trajd_memory_or_exit(trajd_arena_alloc(&plan->arena, size_bytes));
+}
 
 /* Returns the offset of a step from the begin of the grid. */
 static inline int64_t convert_step_ns(const struct convert_plan *plan, uint64_t step)
