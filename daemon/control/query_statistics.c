@@ -135,7 +135,8 @@ static void write_output(const struct trajd_producer *producer, uint32_t o, stru
     trajd_json_open_object(json, NULL);
     trajd_json_string(json, "name", plan->outputs[o].name);
     trajd_json_u64(json, "features", trajd_plan_feature_count(plan, o));
-    trajd_json_bool(json, "picture", trajd_plan_is_image(plan, o));
+    trajd_json_bool(json, "picture",
+                    trajd_plan_is_image(plan, o) || trajd_plan_has_frames(plan, o));
     if (plan->spec->outputs[o].picture.has_norm)
         write_picture_norm(&plan->spec->outputs[o].picture, json);
     else

@@ -195,9 +195,7 @@ static uint32_t unseen_outputs(const struct trajd_window_plan *plan, uint32_t *o
     uint32_t count = 0;
 
     for (uint32_t o = 0; o < plan->visible_count; o++)
-        if (!trajd_window_norm_is_open(plan, o) && !trajd_plan_is_image(plan, o) &&
-            !trajd_window_plan_lacks(plan, o) &&
-            trajd_plan_feature_count(plan, o) <= TRAJD_STATISTICS_MAX_FEATURES)
+        if (!trajd_window_norm_is_open(plan, o) && trajd_statistics_are_cheap(plan, o))
             outputs[count++] = o;
     return count;
 }

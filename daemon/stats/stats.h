@@ -59,6 +59,13 @@ uint64_t trajd_statistics_output_fingerprint(const struct trajd_window_plan *pla
 uint64_t trajd_statistics_stream_fingerprint(const struct trajd_window_plan *plan,
                                              uint32_t stream_index);
 
+/* Refuses an output that has no statistics: the dataset lacks a stream of it, it has too many
+ * features, or its frames are decoded or resized, so that no rows of it are in the cache. */
+enum trajd_status trajd_statistics_check_output(const struct trajd_window_plan *plan,
+                                                uint32_t output_index, struct trajd_error *error);
+/* Returns whether an output's statistics may be computed without being asked for: it has some, and
+ * is not an image, which takes long to read. */
+bool trajd_statistics_are_cheap(const struct trajd_window_plan *plan, uint32_t output_index);
 /* Computes the statistics of outputs[i] into results[i], all in the same sweeps. Caller frees each
  * with free(). On failure `results` has NULLs. Rows that cannot be read are an error, unless the
  * feed keeps bad rows. */

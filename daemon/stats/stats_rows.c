@@ -132,6 +132,9 @@ enum trajd_status trajd_statistics_of_stream(const struct trajd_statistics_reque
     enum trajd_status status;
 
     *result = NULL;
+    if (stream->form != TRAJD_ROWS_PLAIN)
+        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                               "stream %s: no statistics of encoded images", stream->name);
     if (columns > TRAJD_STATISTICS_MAX_FEATURES || !lane.row_stride_bytes)
         return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
                                "stream %s: no statistics of %llu features in rows of %llu bytes "

@@ -191,9 +191,7 @@ static enum trajd_status compute_outputs(struct trajd_stats_service *stats_servi
     enum trajd_status status;
 
     for (uint32_t o = 0; o < job->plan->visible_count; o++) {
-        if (o != job->index &&
-            (trajd_plan_is_image(job->plan, o) || trajd_window_plan_lacks(job->plan, o) ||
-             trajd_plan_feature_count(job->plan, o) > TRAJD_STATISTICS_MAX_FEATURES))
+        if (o != job->index && !trajd_statistics_are_cheap(job->plan, o))
             continue;
         results[count] = look_up(stats_service, trajd_statistics_output_fingerprint(job->plan, o));
         outputs[count++] = o;

@@ -25,6 +25,36 @@ static enum trajd_status no_memory(struct trajd_error *error)
 
 /* ---- outputs and their forms ---- */
 
+enum trajd_status trajd_statistics_check_output(const struct trajd_window_plan *plan,
+                                                uint32_t output_index, struct trajd_error *error)
+{
+    const struct trajd_plan_output *output = &plan->outputs[output_index];
+
+    if (trajd_window_plan_lacks(plan, output_index))
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
+                               "outputs.%s: dataset %s lacks a stream of this output, so it has no "
+                               "statistics",
+                               output->name, plan->dataset->name);
+    if (trajd_plan_has_frames(plan, output_index))
+        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                               "outputs.%s: no statistics of images that are decoded or resized "
+                               "(only of uint8 images that are delivered as they are recorded)",
+                               output->name);
+    if (trajd_plan_norm_count(output) > TRAJD_STATISTICS_MAX_FEATURES &&
+        !trajd_plan_is_image(plan, output_index))
+        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                               "outputs.%s: no statistics of %llu features (at most %d)",
+                               output->name, (unsigned long long)trajd_plan_norm_count(output),
+                               TRAJD_STATISTICS_MAX_FEATURES);
+    return TRAJD_OK;
+}
+
+bool trajd_statistics_are_cheap(const struct trajd_window_plan *plan, uint32_t output_index)
+{
+    return !trajd_plan_is_image(plan, output_index) &&
+           !trajd_statistics_check_output(plan, output_index, NULL);
+}
+
 static bool adds_steps(const struct trajd_window_plan *plan, uint32_t output_index)
 {
     for (uint32_t t = 0; t < plan->target_count; t++)
@@ -209,19 +239,9 @@ static enum trajd_status make_items(struct windows_walk *walk, enum trajd_norm_o
 
     for (uint32_t i = 0; i < sweep->item_count && !status; i++) {
         struct item_view *view = &walk->views[i];
-        if (trajd_window_plan_lacks(plan, outputs[i]))
-            return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
-                                   "outputs.%s: dataset %s lacks a stream of this output, so it "
-                                   "has no statistics",
-                                   plan->outputs[outputs[i]].name, plan->dataset->name);
-        if (trajd_plan_norm_count(&plan->outputs[outputs[i]]) > TRAJD_STATISTICS_MAX_FEATURES &&
-            !trajd_plan_is_image(plan, outputs[i]))
-            return trajd_error_set(
-                error, TRAJD_ERR_UNSUPPORTED, 0,
-                "outputs.%s: no statistics of %llu features (at most %d)",
-                plan->outputs[outputs[i]].name,
-                (unsigned long long)trajd_plan_norm_count(&plan->outputs[outputs[i]]),
-                TRAJD_STATISTICS_MAX_FEATURES);
+        status = trajd_statistics_check_output(plan, outputs[i], error);
+        if (status)
+            return status;
         for (uint32_t t = 0; t < plan->target_count; t++)
             if (plan->targets[t].output_index == outputs[i]) {
                 view->first_target = view->target_count++ ? view->first_target : t;

@@ -223,9 +223,13 @@ enum trajd_status trajd_window_plan_create_again(const struct trajd_window_plan 
 
 bool trajd_window_plan_lacks(const struct trajd_window_plan *plan, uint32_t output_index)
 {
+    const struct trajd_plan_output *output = &plan->outputs[output_index];
+    const bool has_state = output->transform && output->transform->reference_count;
+
     for (uint32_t t = 0; t < plan->target_count; t++)
-        if (plan->targets[t].output_index == output_index &&
-            plan->targets[t].stream_index == TRAJD_PLAN_ABSENT)
+        if (plan->targets[t].stream_index == TRAJD_PLAN_ABSENT &&
+            (plan->targets[t].output_index == output_index ||
+             (has_state && plan->targets[t].output_index == output->reference_output)))
             return true;
     return false;
 }

@@ -196,7 +196,7 @@ enum trajd_status trajd_window_plan_create_again(const struct trajd_window_plan 
                                                  struct trajd_window_plan **again,
                                                  struct trajd_error *error);
 
-/* Returns whether the dataset lacks a stream of the output. */
+/* Returns whether the dataset lacks a stream of the output, or of the state that it is relative to. */
 bool trajd_window_plan_lacks(const struct trajd_window_plan *plan, uint32_t output_index);
 
 /* Copies from another plan of the same outputs the choice which float64 arrays are cached as
@@ -282,6 +282,9 @@ bool trajd_plan_adds(const struct trajd_window_plan *plan, const struct trajd_pl
 enum trajd_dtype trajd_plan_byte_type(const struct trajd_window_plan *plan, uint32_t output_index);
 /* Whether an output is an image: unchanged uint8 elements of rank 2 or 3. */
 bool trajd_plan_is_image(const struct trajd_window_plan *plan, uint32_t output_index);
+/* Returns whether an output has frames that are decoded, resized or written in another order of
+ * channels: the kernels do not read them, so the plan selects no rows for them. */
+bool trajd_plan_has_frames(const struct trajd_window_plan *plan, uint32_t output_index);
 /* Returns how many features the statistics of an output have: the channels of an image, else the
  * output's features. */
 uint32_t trajd_plan_feature_count(const struct trajd_window_plan *plan, uint32_t output_index);

@@ -90,6 +90,14 @@ bool trajd_plan_is_image(const struct trajd_window_plan *plan, uint32_t output_i
            (output->rank == 2 || output->rank == 3);
 }
 
+bool trajd_plan_has_frames(const struct trajd_window_plan *plan, uint32_t output_index)
+{
+    for (uint32_t t = plan->row_target_count; t < plan->target_count; t++)
+        if (plan->targets[t].output_index == output_index)
+            return true;
+    return false;
+}
+
 uint64_t trajd_plan_norm_count(const struct trajd_plan_output *output)
 {
     return output->feature_count * output->norm_step_count;

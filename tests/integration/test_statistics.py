@@ -2,6 +2,7 @@
 normalisation, and on the file."""
 import json
 import re
+import subprocess
 import time
 
 import h5py
@@ -10,6 +11,8 @@ import pytest
 
 from daemons import Daemon
 from datasets import write_robomimic
+from families import T, pixels, png, random, variable
+from paths import TRAJCTL
 
 QUANTILES = {"q01": 0.01, "q10": 0.1, "q50": 0.5, "q90": 0.9, "q99": 0.99}
 
@@ -400,4 +403,62 @@ feeds:
         client.ask("statistics", "actions", window=2)
     values = np.concatenate([arrays["actions"] for _, arrays in client.epoch()])
     assert np.abs(values).max() < 6
+    client.close()
+
+
+FRAMES = """
+datasets: {{d: {{path: {path}, layout: robomind, color: rgb}}}}
+feeds:
+  frames:
+    dataset: d
+    global_batch: 4
+    anchor: {{clock: steps}}
+    outputs:
+      joints:  {{from: puppet/joint_position, at: 0}}
+      depth:   {{from: observations/depth_images/png, at: 0}}
+      resized: {{from: observations/depth_images/raw, at: 0, image: {{resize: [12, 16]}}}}
+      planes:  {{from: observations/rgb_images/raw, at: 0, layout: chw}}
+"""
+
+
+def test_frames_that_are_decoded_or_resized_have_no_statistics(daemon, tmp_path):
+    (tmp_path / "data").mkdir()
+    with h5py.File(tmp_path / "data/trajectory.hdf5", "w") as file:
+        file["puppet/joint_position"] = file["master/joint_position"] = random((T, 8))
+        variable(file.require_group("observations/depth_images"), "png", [png(24, 32, 100 + i) for i in range(T)])
+        file["observations/depth_images/raw"] = pixels((T, 24, 32, 1)).astype("u2")
+        file["observations/rgb_images/raw"] = pixels((T, 24, 32, 3))
+    one = daemon(FRAMES.format(path=tmp_path / "data"))
+    assert subprocess.run([TRAJCTL, "check", one.config], capture_output=True, timeout=60).returncode == 0
+    client = one.client()
+    client.open("frames")
+    assert [output["name"] for output in client.ask("statistics")["outputs"] if not output["picture"]] == ["joints"]
+    for name in ("depth", "resized", "planes"):
+        with pytest.raises(Exception, match=f"outputs.{name}: no statistics of images that are decoded or resized"):
+            ask(client, name)
+    with pytest.raises(Exception, match="stream observations/depth_images/png: no statistics of encoded images"):
+        ask(client, "stream:observations/depth_images/png")
+    assert ask(client, "joints")["rows"] == T
+    client.close()
+
+
+def test_an_output_whose_state_a_dataset_lacks_has_none_there(daemon, tmp_path):
+    for name, state in (("a", "obs/arm"), ("b", "obs/other")):
+        write_robomimic(tmp_path / f"{name}.hdf5", {"demo_0": {"actions": random((20, 3)), state: random((20, 3), seed=5)}})
+    one = daemon(f"""
+datasets: {{a: {{path: {tmp_path}/a.hdf5, layout: robomimic}}, b: {{path: {tmp_path}/b.hdf5, layout: robomimic}}}}
+feeds:
+  both:
+    mix: {{a: 1, b: 1}}
+    global_batch: 8
+    anchor: {{clock: actions}}
+    outputs: {{actions: {{at: 0..3, role: action, relative_to: obs/arm, missing: zero, norm: mean_std}}}}
+""")
+    assert subprocess.run([TRAJCTL, "check", one.config], capture_output=True, timeout=60).returncode == 0
+    client = one.client()
+    client.open("both")
+    assert client.ask("statistics")["outputs"][0]["lacking"] == [1]
+    assert ask(client, "actions")["windows"] == 20
+    with pytest.raises(Exception, match="dataset b lacks a stream of output actions"):
+        client.ask("statistics", "actions", window=1)
     client.close()
