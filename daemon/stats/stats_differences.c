@@ -1,9 +1,7 @@
-#include "daemon/stats/stats_differences.h"
-
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "daemon/stats/stats_walk.h"
 #include "kernels/clones.h"
 #include "kernels/element_convert.h"
 
@@ -11,17 +9,40 @@
 #define BLOCK 1024 /* anchors, and steps, whose numbers of one column are taken from the rows */
 #define NO_TARGET UINT32_MAX
 
-static inline int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
+enum difference_flag {
+    DIFFERENCE_GOOD = 0,
+    DIFFERENCE_DROPPED = 1, /* a NaN: the steps that use it are masked */
+    DIFFERENCE_INFINITE = 2 /* a difference of infinite numbers may be NaN */
+};
 
-static inline int64_t greatest(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
+/* Windows with adjacent anchors in one episode. */
+struct difference_run {
+    int64_t first_anchor, anchor_count;
+    int64_t row_count, state_count; /* of the episode */
+    int64_t first_row;              /* the first row that is a step of one of the windows */
+    const void *const *rows;        /* [entries of the plan] */
+    uint8_t *row_flags;             /* [rows from first_row on]: enum difference_flag */
+    uint8_t *state_flags;           /* [anchor_count] */
+    bool is_clean;                  /* all flags are 0 */
+};
+
+/* Where a column of an output comes from. */
+struct difference_column {
+    uint32_t target, column;             /* of the target's stream */
+    uint32_t state_target, state_column; /* state_target UINT32_MAX: the row itself */
+};
 
 /* ---- which outputs ---- */
+
+bool statistics_takes_rows(const struct trajd_window_plan *plan, uint32_t target)
+{
+    const struct trajd_plan_bracket *bracket = &plan->brackets[plan->targets[target].bracket_index];
+    const struct trajd_plan_grid *grid = &plan->grids[bracket->grid_index];
+
+    return grid->rule == TRAJD_TARGET_ROWS && !plan->streams[target].total &&
+           !(bracket->clipped &&
+             (bracket->lookahead_ns || grid->from + (int64_t)grid->step_count - 1 > 0));
+}
 
 /* Returns whether the kernels copy rows of the anchor's clock without a change of value or type. Steps
  * after the last row must be invalid; with `holds`, they must repeat the last row at any age.
@@ -35,18 +56,15 @@ static bool copies_rows(const struct trajd_window_plan *plan, uint32_t output_in
     for (uint32_t t = 0; t < plan->target_count; t++) {
         const struct trajd_plan_target *target = &plan->targets[t];
         const struct trajd_stream *stream = &plan->streams[t];
-        const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
-        const struct trajd_plan_grid *grid = &plan->grids[bracket->grid_index];
         if (target->output_index != output_index)
             continue;
-        if (target->entry == TRAJD_PLAN_ABSENT || grid->rule != TRAJD_TARGET_ROWS ||
-            grid->per_window || (found && target->bracket_index != *bracket_index) ||
+        if (!statistics_takes_rows(plan, t) ||
+            plan->grids[plan->brackets[target->bracket_index].grid_index].per_window ||
+            (found && target->bracket_index != *bracket_index) ||
             (stream->kind != TRAJD_KIND_PREVIOUS && stream->kind != TRAJD_KIND_NEAREST &&
              stream->kind != TRAJD_KIND_LINEAR) ||
-            stream->total || stream->max_age_ns != (holds ? INT64_MAX : -1) ||
-            stream->source_type != dtype || (dtype != TRAJD_F32 && dtype != TRAJD_F64) ||
-            (bracket->clipped &&
-             (bracket->lookahead_ns || grid->from + (int64_t)grid->step_count - 1 > 0)))
+            stream->max_age_ns != (holds ? INT64_MAX : -1) || stream->source_type != dtype ||
+            (dtype != TRAJD_F32 && dtype != TRAJD_F64))
             return false;
         *bracket_index = target->bracket_index;
         found = true;
@@ -108,27 +126,17 @@ static void find_columns(const struct trajd_window_plan *plan, uint32_t output_i
     }
 }
 
-enum trajd_status statistics_differences_allocate(struct windows_walk *walk, uint32_t item,
-                                                  uint32_t windows)
+void statistics_differences_allocate(struct windows_walk *walk, uint32_t item, uint32_t windows)
 {
     struct item_view *view = &walk->views[item];
     const uint32_t o = walk->sweep->items[item].index;
     const struct trajd_plan_output *output = &walk->plan->outputs[o];
 
-    view->columns = calloc(output->feature_count, sizeof *view->columns);
-    view->runs = calloc(windows, sizeof *view->runs);
-    view->flags = calloc((size_t)windows * (output->step_count + 1), 1);
-    if (!view->columns || !view->runs || !view->flags)
-        return TRAJD_ERR_MEMORY;
-    find_columns(walk->plan, o, view->columns);
-    return TRAJD_OK;
-}
-
-void statistics_differences_free(struct item_view *view)
-{
-    free(view->columns);
-    free(view->runs);
-    free(view->flags);
+    view->columns = trajd_arena_alloc(&walk->arena, output->feature_count * sizeof *view->columns);
+    view->runs = trajd_arena_alloc(&walk->arena, windows * sizeof *view->runs);
+    view->flags = trajd_arena_alloc(&walk->arena, (size_t)windows * (output->step_count + 1));
+    if (view->columns)
+        find_columns(walk->plan, o, view->columns);
 }
 
 /* ---- runs ---- */
@@ -223,12 +231,8 @@ static uint64_t count_valid(const struct windows_walk *walk, uint32_t item,
 static bool are_readable(const struct windows_walk *walk, uint32_t output_index,
                          const void *const *rows)
 {
-    const struct trajd_plan_output *output = &walk->plan->outputs[output_index];
-
     for (uint32_t t = 0; t < walk->plan->target_count; t++)
-        if ((walk->plan->targets[t].output_index == output_index ||
-             (output->transform->reference_count &&
-              walk->plan->targets[t].output_index == output->reference_output)) &&
+        if (trajd_window_plan_uses(walk->plan, output_index, t) &&
             !rows[walk->plan->targets[t].entry])
             return false;
     return true;

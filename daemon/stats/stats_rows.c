@@ -2,20 +2,16 @@
  * has windows. */
 #include <stdlib.h>
 
-#include "daemon/stats/stats_sweep.h"
+#include "daemon/stats/stats_walk.h"
 
 /* of rows at once: they stay in the processor's cache while their columns are counted */
 #define CHUNK_BYTES (UINT64_C(1) << 20)
-#define AHEAD_EPISODES 8
 
 struct rows_walk {
     const struct trajd_window_plan *plan;
     const struct trajd_index_stream *stream;
     struct trajd_selection selection;
     uint32_t array_index;
-    uint32_t prefetched;
-    uint64_t when;
-    bool may_miss; /* bad_rows: keep */
     struct statistics_run run;
 };
 
@@ -44,15 +40,12 @@ static enum trajd_status count_episode(struct statistics_sweep *sweep, struct ro
     const void *base = NULL;
     enum trajd_status status;
 
-    do {
-        status = trajd_cache_pin(plan->dataset->cache, &walk->selection, plan->episodes[place],
-                                 &base, error);
-    } while (status == TRAJD_ERR_MEMORY &&
-             statistics_wait_for_others(sweep, plan->dataset->cache, &walk->selection,
-                                        plan->episodes[place], error));
+    status = statistics_pin(sweep, plan->dataset->cache, &walk->selection, plan->episodes[place],
+                            true, &base, error);
     if (status)
-        return status != TRAJD_ERR_MEMORY && status != TRAJD_ERR_CLOSED && walk->may_miss ? TRAJD_OK
-                                                                                          : status;
+        return status != TRAJD_ERR_MEMORY && status != TRAJD_ERR_CLOSED && plan->spec->keep_bad_rows
+                   ? TRAJD_OK
+                   : status;
     for (uint64_t row = 0; row < rows && base && !status; row += step) {
         const uint64_t count = rows - row < step ? rows - row : step;
         walk->run = (struct statistics_run){(const char *)base + row * lane->row_stride_bytes +
@@ -75,12 +68,8 @@ static enum trajd_status walk_rows(struct statistics_sweep *sweep, void *context
     const struct trajd_window_plan *plan = walk->plan;
     enum trajd_status status = TRAJD_OK;
 
-    walk->prefetched = 0;
     for (uint32_t e = 0; e < plan->episode_count && !status; e++) {
-        for (; walk->prefetched < plan->episode_count && walk->prefetched <= e + AHEAD_EPISODES;
-             walk->prefetched++)
-            trajd_cache_prefetch(plan->dataset->cache, &walk->selection,
-                                 &plan->episodes[walk->prefetched], 1, walk->when++);
+        statistics_prefetch(sweep, plan, &walk->selection, e + 1);
         status = count_episode(sweep, walk, e, error);
     }
     return status;
@@ -109,10 +98,8 @@ enum trajd_status trajd_statistics_of_stream(const struct trajd_statistics_reque
     const uint64_t columns = !is_image           ? stream->feature_count
                              : stream->rank == 3 ? stream->shape[2]
                                                  : 1;
-    struct rows_walk walk = {.plan = request->plan,
-                             .stream = stream,
-                             .array_index = stream->array_index,
-                             .may_miss = request->plan->spec->keep_bad_rows};
+    struct rows_walk walk = {
+        .plan = request->plan, .stream = stream, .array_index = stream->array_index};
     struct statistics_item item = {.index = stream_index,
                                    .column_count = (uint32_t)columns,
                                    .key_bits = trajd_histogram_key_bits(stream->dtype)};
@@ -144,7 +131,7 @@ enum trajd_status trajd_statistics_of_stream(const struct trajd_statistics_reque
                                TRAJD_STATISTICS_MAX_FEATURES);
     item.result = trajd_statistics_new(TRAJD_STATISTICS_ROWS, item.column_count);
     if (!item.result)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for statistics");
+        return statistics_no_memory(error);
     walk.selection = (struct trajd_selection){.array_indexes = &walk.array_index, .array_count = 1};
     status = statistics_run_sweeps(&sweep, walk_rows, &walk, error);
     item.result->step_count = item.result->valid_count = item.result->item_count;

@@ -1,4 +1,4 @@
-#include "daemon/stats/stats_sweep.h"
+#include "daemon/stats/stats_walk.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -13,12 +13,53 @@
 #define BLOCK_ROWS TRAJD_HISTOGRAM_TILE
 #define SLICES_PER_THREAD 2
 #define PAUSE_NS 1000000
+#define AHEAD_EPISODES 8
 
-/* Shared by the pool's slices. */
-struct counting {
-    struct statistics_sweep *sweep;
-    uint32_t slice_count;
-};
+/* ---- episodes ---- */
+
+enum trajd_status statistics_no_memory(struct trajd_error *error)
+{
+    return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for statistics");
+}
+
+void statistics_prefetch(struct statistics_sweep *sweep, const struct trajd_window_plan *plan,
+                         const struct trajd_selection *selection, uint32_t next)
+{
+    if (sweep->prefetched < next)
+        sweep->prefetched = next;
+    for (; sweep->prefetched < plan->episode_count && sweep->prefetched < next + AHEAD_EPISODES;
+         sweep->prefetched++)
+        trajd_cache_prefetch(plan->dataset->cache, selection, &plan->episodes[sweep->prefetched], 1,
+                             sweep->when++);
+}
+
+/* Returns whether pausing may help: pins of others leave no room now, but will. */
+static bool may_pause(const struct statistics_sweep *sweep, const struct trajd_cache *cache,
+                      const struct trajd_selection *selection, uint32_t episode_index,
+                      const struct trajd_error *error)
+{
+    return !(error && error->foreign_code == ENOMEM) && !trajd_heartbeat_is_cancelled() &&
+           !(sweep->heartbeat && __atomic_load_n(&sweep->heartbeat->cancel, __ATOMIC_RELAXED)) &&
+           trajd_cache_will_have_room(cache, selection, episode_index);
+}
+
+enum trajd_status statistics_pin(const struct statistics_sweep *sweep, struct trajd_cache *cache,
+                                 const struct trajd_selection *selection, uint32_t episode_index,
+                                 bool may_wait, const void **rows, struct trajd_error *error)
+{
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    enum trajd_status status;
+
+    while ((status = trajd_cache_pin(cache, selection, episode_index, rows, error)) ==
+               TRAJD_ERR_MEMORY &&
+           may_wait) {
+        trajd_heartbeat_turn();
+        if (!may_pause(sweep, cache, selection, episode_index, error))
+            break;
+        nanosleep(&pause, NULL);
+    }
+    return status;
+}
 
 /* ---- one chunk ---- */
 
@@ -65,12 +106,11 @@ static void count_lane(struct statistics_sweep *sweep, const struct statistics_l
 /* Counts one slice's columns. Each column belongs to one slice, which adds the runs in order. */
 static void count_slice(void *context, uint32_t slice)
 {
-    const struct counting *counting = context;
-    struct statistics_sweep *sweep = counting->sweep;
+    struct statistics_sweep *sweep = context;
     const uint64_t columns = sweep->group_end - sweep->group_begin;
-    const uint32_t begin = sweep->group_begin + (uint32_t)(columns * slice / counting->slice_count);
+    const uint32_t begin = sweep->group_begin + (uint32_t)(columns * slice / sweep->slice_count);
     const uint32_t end =
-        sweep->group_begin + (uint32_t)(columns * (slice + 1) / counting->slice_count);
+        sweep->group_begin + (uint32_t)(columns * (slice + 1) / sweep->slice_count);
 
     for (uint32_t l = 0; l < sweep->lane_count; l++)
         count_lane(sweep, &sweep->lanes[l], begin, end);
@@ -82,9 +122,9 @@ void statistics_count(struct statistics_sweep *sweep)
 {
     const uint32_t columns = sweep->group_end - sweep->group_begin;
     const uint32_t wanted = trajd_pool_thread_count(sweep->pool) * SLICES_PER_THREAD;
-    struct counting counting = {sweep, columns < wanted ? columns : wanted};
 
-    trajd_pool_run(sweep->pool, counting.slice_count, count_slice, &counting);
+    sweep->slice_count = columns < wanted ? columns : wanted;
+    trajd_pool_run(sweep->pool, sweep->slice_count, count_slice, sweep);
 }
 
 enum trajd_status statistics_report_progress(struct statistics_sweep *sweep, const char *unit,
@@ -160,6 +200,7 @@ static enum trajd_status run_group(struct statistics_sweep *sweep, statistics_wa
                                        item_of(sweep, c)->key_bits, sweep->level_bits, error);
     }
     while (!status && mark_active(sweep)) {
+        sweep->prefetched = 0;
         status = walk(sweep, context, error);
         if (!status)
             status = end_level(sweep, error);
@@ -225,20 +266,4 @@ enum trajd_status statistics_run_sweeps(struct statistics_sweep *sweep, statisti
     free(sweep->histograms);
     free(sweep->done);
     return status;
-}
-
-bool statistics_wait_for_others(const struct statistics_sweep *sweep,
-                                const struct trajd_cache *cache,
-                                const struct trajd_selection *selection, uint32_t episode_index,
-                                const struct trajd_error *error)
-{
-    const struct timespec pause = {.tv_nsec = PAUSE_NS};
-
-    trajd_heartbeat_turn();
-    if ((error && error->foreign_code == ENOMEM) || trajd_heartbeat_is_cancelled() ||
-        (sweep->heartbeat && __atomic_load_n(&sweep->heartbeat->cancel, __ATOMIC_RELAXED)) ||
-        !trajd_cache_will_have_room(cache, selection, episode_index))
-        return false;
-    nanosleep(&pause, NULL);
-    return true;
 }

@@ -2,12 +2,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "daemon/stats/stats_differences.h"
-#include "daemon/stats/stats_windows.h"
+#include "daemon/stats/stats_walk.h"
 #include "kernels/element_convert.h"
 #include "kernels/dispatch/plan.h"
-
-#define AHEAD_EPISODES 8
 
 /* ---- rows ---- */
 
@@ -30,12 +27,8 @@ static enum trajd_status pin_episode(struct windows_walk *walk, uint32_t episode
     const void **rows = walk->rows + (size_t)place * entries;
     enum trajd_status status;
 
-    do {
-        status = trajd_cache_pin(walk->plan->dataset->cache, &walk->selection, episode,
-                                 walk->row_room, error);
-    } while (status == TRAJD_ERR_MEMORY && place == 0 &&
-             statistics_wait_for_others(walk->sweep, walk->plan->dataset->cache, &walk->selection,
-                                        episode, error));
+    status = statistics_pin(walk->sweep, walk->plan->dataset->cache, &walk->selection, episode,
+                            place == 0, walk->row_room, error);
     if (status &&
         (status == TRAJD_ERR_MEMORY || status == TRAJD_ERR_CLOSED || !walk->spec.keep_bad_rows))
         return status;
@@ -64,13 +57,7 @@ static void prefetch(struct windows_walk *walk, uint32_t last_episode)
     while (walk->next_episode < plan->episode_count &&
            plan->episodes[walk->next_episode] <= last_episode)
         walk->next_episode++;
-    walk->prefetched =
-        walk->prefetched > walk->next_episode ? walk->prefetched : walk->next_episode;
-    for (; walk->prefetched < plan->episode_count &&
-           walk->prefetched < walk->next_episode + AHEAD_EPISODES;
-         walk->prefetched++)
-        trajd_cache_prefetch(plan->dataset->cache, &walk->selection,
-                             &plan->episodes[walk->prefetched], 1, walk->when++);
+    statistics_prefetch(walk->sweep, plan, &walk->selection, walk->next_episode);
 }
 
 /* Pins the episodes of the windows that were looked up. *count is reduced to those that fit the
@@ -96,16 +83,6 @@ static enum trajd_status pin_chunk(struct windows_walk *walk, uint32_t *count,
 }
 
 /* ---- direct items ---- */
-
-static inline int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static inline int64_t greatest(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
 
 /* Computes how often each row is a step of the windows with anchors [j0, j1): row r for every step
  * k with j0 <= r - k < j1. Where the last row is held, it also counts for all steps after it.
@@ -227,22 +204,17 @@ static void drop_nan_rows(void *context, uint32_t slice)
 
 /* ---- one chunk ---- */
 
-/* Returns whether an item needs the rows of an output: its own, and those of its state. */
-static bool needs_output(const struct windows_walk *walk, uint32_t i, uint32_t output_index)
+/* Returns whether an item that is counted now needs the rows of a target. */
+static bool needs_rows(const struct windows_walk *walk, uint32_t i, uint32_t target)
 {
-    const uint32_t own = walk->sweep->items[i].index;
-    const struct trajd_plan_output *output = &walk->plan->outputs[own];
-
     return walk->sweep->items[i].active &&
-           (own == output_index || (output->transform && output->transform->reference_count &&
-                                    output->reference_output == output_index));
+           trajd_window_plan_uses(walk->plan, walk->sweep->items[i].index, target);
 }
 
-static bool needs_resampling(const struct windows_walk *walk, uint32_t output_index)
+static bool needs_resampling(const struct windows_walk *walk, uint32_t target)
 {
     for (uint32_t i = 0; i < walk->sweep->item_count; i++)
-        if (!walk->views[i].direct && !walk->views[i].is_difference &&
-            needs_output(walk, i, output_index))
+        if (!walk->views[i].direct && !walk->views[i].is_difference && needs_rows(walk, i, target))
             return true;
     return false;
 }
@@ -265,7 +237,7 @@ static enum trajd_status resample(struct windows_walk *walk, uint32_t count,
     walk->at = 0;
     trajd_window_batch_bind(walk->batch, 0, count, walk->slot, rows_of, walk);
     for (uint32_t t = 0; t < plan->target_count; t++)
-        if (needs_resampling(walk, plan->targets[t].output_index))
+        if (needs_resampling(walk, t))
             walk->streams[s++] = walk->batch->request_streams[t];
     request = walk->batch->request;
     request.streams = walk->streams;
@@ -353,13 +325,13 @@ static enum trajd_status prepare_walk(struct windows_walk *walk, struct trajd_er
     struct trajd_resample_request shape = walk->batch->request;
     bool needed[TRAJD_SPEC_MAX_OUTPUTS * TRAJD_SPEC_MAX_SOURCES] = {false};
 
-    walk->stream_count = walk->selection.array_count = walk->next_episode = walk->prefetched = 0;
+    walk->stream_count = walk->selection.array_count = walk->next_episode = 0;
     for (uint32_t t = 0; t < plan->target_count; t++)
         for (uint32_t i = 0; i < walk->sweep->item_count; i++)
-            if (needs_output(walk, i, plan->targets[t].output_index))
+            if (needs_rows(walk, i, t))
                 needed[plan->targets[t].entry] = true;
     for (uint32_t t = 0; t < plan->target_count; t++)
-        if (needs_resampling(walk, plan->targets[t].output_index))
+        if (needs_resampling(walk, t))
             walk->streams[walk->stream_count++] = walk->batch->request_streams[t];
     for (uint32_t p = 0; p < plan->selection.array_count; p++)
         if (needed[p]) {

@@ -4,24 +4,18 @@
  *
  * An output is direct if its steps are rows of one clock, passed on unchanged. It needs no
  * resampling: each row is counted with the number of windows and steps that contain it. Nor does one
- * whose steps are differences of such rows (stats_differences.h). All other outputs go through the
+ * whose steps are differences of such rows (stats_differences.c). All other outputs go through the
  * same kernels as the feed's batches. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/stats/stats_differences.h"
-#include "daemon/stats/stats_windows.h"
+#include "daemon/stats/stats_walk.h"
 #include "kernels/dispatch/plan.h"
 #include "proto/array_len.h"
 
 #define CHUNK_WINDOWS 4096
 #define CHUNK_BYTES (UINT64_C(32) << 20)
 #define ALIGNMENT 64
-
-static enum trajd_status no_memory(struct trajd_error *error)
-{
-    return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for statistics");
-}
 
 /* ---- outputs and their forms ---- */
 
@@ -116,87 +110,54 @@ static uint32_t chunk_windows(const struct trajd_window_plan *feed, enum trajd_n
     return windows < 1 ? 1 : windows > CHUNK_WINDOWS ? CHUNK_WINDOWS : (uint32_t)windows;
 }
 
-/* Returns whether an item is direct: all its sources use one bracket of rows of the anchor's clock,
- * the kinds copy rows there, and no step lies after the anchor where that is hidden. */
+/* Returns whether an item is direct: all its sources use one bracket, and the kinds copy rows. */
 static bool is_direct(const struct trajd_window_plan *plan, const struct item_view *view)
 {
-    if (plan->outputs[plan->targets[view->first_target].output_index].transform)
+    const struct trajd_plan_target *first = &plan->targets[view->first_target];
+
+    if (plan->outputs[first->output_index].transform)
         return false;
-    for (uint32_t t = view->first_target; t < view->first_target + view->target_count; t++) {
-        const struct trajd_plan_target *target = &plan->targets[t];
-        const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
-        const struct trajd_plan_grid *grid = &plan->grids[bracket->grid_index];
-        const enum trajd_kind kind = plan->streams[t].kind;
-        if (target->bracket_index != plan->targets[view->first_target].bracket_index ||
-            grid->rule != TRAJD_TARGET_ROWS ||
-            (kind != TRAJD_KIND_PREVIOUS && kind != TRAJD_KIND_NEAREST) || plan->streams[t].total ||
-            (bracket->clipped &&
-             (bracket->lookahead_ns || grid->from + (int64_t)grid->step_count - 1 > 0)))
+    for (uint32_t t = view->first_target; t < view->first_target + view->target_count; t++)
+        if (plan->targets[t].bracket_index != first->bracket_index ||
+            !statistics_takes_rows(plan, t) ||
+            (plan->streams[t].kind != TRAJD_KIND_PREVIOUS &&
+             plan->streams[t].kind != TRAJD_KIND_NEAREST))
             return false;
-    }
     return true;
 }
 
-static enum trajd_status add_lane(struct statistics_sweep *sweep, uint32_t item,
-                                  uint32_t first_column, uint32_t columns, uint32_t room,
-                                  struct trajd_error *error)
-{
-    struct statistics_lane *lane = &sweep->lanes[sweep->lane_count++];
-
-    *lane = (struct statistics_lane){
-        .item = item, .first_column = first_column, .column_count = columns};
-    lane->runs = calloc(room, sizeof *lane->runs);
-    return lane->runs ? TRAJD_OK : no_memory(error);
-}
-
-/* Makes the lanes of an output with a transform: one, or one for each step. */
-static enum trajd_status make_transformed_lanes(struct windows_walk *walk, uint32_t i,
-                                                struct trajd_error *error)
-{
-    struct statistics_sweep *sweep = walk->sweep;
-    const struct trajd_plan_output *output = &walk->plan->outputs[sweep->items[i].index];
-    const uint32_t columns = (uint32_t)output->feature_count;
-    enum trajd_status status = TRAJD_OK;
-
-    walk->views[i].first_lane = sweep->lane_count;
-    for (uint32_t t = 0; t < output->norm_step_count && !status; t++) {
-        struct statistics_lane *lane = &sweep->lanes[sweep->lane_count];
-        status = add_lane(sweep, i, t * columns, columns, 1, error);
-        lane->dtype = output->dtype;
-        lane->row_stride_bytes = columns * trajd_dtype_size(output->dtype) *
-                                 (output->norm_step_count > 1 ? (uint64_t)output->step_count : 1);
-        lane->group = 1;
-    }
-    return status;
-}
-
-static enum trajd_status make_lanes(struct windows_walk *walk, uint32_t i,
-                                    struct trajd_error *error)
+/* Makes the lanes of an item: one for each source of a direct one, else one for the resampled
+ * steps, or for each step that has figures of its own. */
+static void make_lanes(struct windows_walk *walk, uint32_t i)
 {
     const struct trajd_window_plan *plan = walk->plan;
     struct statistics_sweep *sweep = walk->sweep;
     struct item_view *view = &walk->views[i];
     const struct trajd_plan_output *output = &plan->outputs[sweep->items[i].index];
-    const bool picture = trajd_plan_is_image(plan, sweep->items[i].index);
-    const uint32_t columns = sweep->items[i].column_count,
-                   room = view->direct ? walk->spec.global_batch : 1;
+    const bool direct = view->direct, picture = trajd_plan_is_image(plan, sweep->items[i].index);
+    const uint32_t lanes = direct ? view->target_count : output->norm_step_count,
+                   room = direct ? walk->spec.global_batch : 1;
+    const uint64_t step_bytes = output->feature_count * trajd_dtype_size(output->dtype);
     uint32_t column = 0;
-    enum trajd_status status = TRAJD_OK;
 
     view->first_lane = sweep->lane_count;
-    for (uint32_t t = 0; t < (view->direct ? view->target_count : 1) && !status; t++) {
-        const struct trajd_stream *stream = &plan->streams[view->first_target + t];
-        const uint32_t own = view->direct && !picture ? stream->feature_count : columns;
-        struct statistics_lane *lane;
-        status = add_lane(sweep, i, column, own, room, error);
-        lane = &sweep->lanes[sweep->lane_count - 1];
-        lane->dtype = view->direct ? stream->source_type : output->dtype;
-        lane->row_stride_bytes =
-            view->direct ? stream->row_stride_bytes : stream->step_stride_bytes;
-        lane->group = picture ? (uint32_t)(output->feature_count / columns) : 1;
+    for (uint32_t l = 0; l < lanes; l++) {
+        const struct trajd_stream *stream = &plan->streams[view->first_target + (direct ? l : 0)];
+        const uint32_t own = picture  ? sweep->items[i].column_count
+                             : direct ? stream->feature_count
+                                      : (uint32_t)output->feature_count;
+        sweep->lanes[sweep->lane_count++] = (struct statistics_lane){
+            .item = i,
+            .first_column = column,
+            .column_count = own,
+            .dtype = direct ? stream->source_type : output->dtype,
+            .row_stride_bytes = direct      ? stream->row_stride_bytes
+                                : lanes > 1 ? step_bytes * output->step_count
+                                            : step_bytes,
+            .group = picture ? (uint32_t)(output->feature_count / own) : 1,
+            .runs = trajd_arena_alloc(&walk->arena, room * sizeof *sweep->lanes->runs)};
         column += own;
     }
-    return status;
 }
 
 /* ---- computing ---- */
@@ -210,12 +171,10 @@ static enum trajd_status place_outputs(struct windows_walk *walk, struct trajd_e
         const uint32_t o = walk->sweep->items[i].index;
         const struct trajd_plan_output *output = &walk->plan->outputs[o];
         const uint64_t steps = windows * output->step_count;
-        walk->views[i].weights = calloc(steps, sizeof *walk->views[i].weights);
-        if (!walk->views[i].weights)
-            return no_memory(error);
-        if (walk->views[i].is_difference &&
-            statistics_differences_allocate(walk, i, walk->spec.global_batch))
-            return no_memory(error);
+        walk->views[i].weights =
+            trajd_arena_alloc(&walk->arena, steps * sizeof *walk->views[i].weights);
+        if (walk->views[i].is_difference)
+            statistics_differences_allocate(walk, i, walk->spec.global_batch);
         if (walk->views[i].direct || walk->views[i].is_difference)
             continue;
         walk->batch->outputs[o].offset_bytes = size;
@@ -225,7 +184,7 @@ static enum trajd_status place_outputs(struct windows_walk *walk, struct trajd_e
         size += (steps + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     }
     walk->slot = aligned_alloc(ALIGNMENT, size ? size : ALIGNMENT);
-    return walk->slot ? TRAJD_OK : no_memory(error);
+    return walk->slot && !walk->arena.is_starved ? TRAJD_OK : statistics_no_memory(error);
 }
 
 static enum trajd_status make_items(struct windows_walk *walk, enum trajd_norm_over over,
@@ -235,11 +194,10 @@ static enum trajd_status make_items(struct windows_walk *walk, enum trajd_norm_o
         over == TRAJD_NORM_OVER_ROWS ? TRAJD_STATISTICS_ROWS : TRAJD_STATISTICS_WINDOWS;
     const struct trajd_window_plan *plan = walk->plan;
     struct statistics_sweep *sweep = walk->sweep;
-    enum trajd_status status = TRAJD_OK;
 
-    for (uint32_t i = 0; i < sweep->item_count && !status; i++) {
+    for (uint32_t i = 0; i < sweep->item_count; i++) {
         struct item_view *view = &walk->views[i];
-        status = trajd_statistics_check_output(plan, outputs[i], error);
+        const enum trajd_status status = trajd_statistics_check_output(plan, outputs[i], error);
         if (status)
             return status;
         for (uint32_t t = 0; t < plan->target_count; t++)
@@ -253,12 +211,11 @@ static enum trajd_status make_items(struct windows_walk *walk, enum trajd_norm_o
         sweep->items[i].key_bits = trajd_histogram_key_bits(plan->outputs[outputs[i]].dtype);
         sweep->items[i].result = trajd_statistics_new(source, sweep->items[i].column_count);
         if (!sweep->items[i].result)
-            return no_memory(error);
+            return statistics_no_memory(error);
         if (!view->is_difference)
-            status = plan->outputs[outputs[i]].transform ? make_transformed_lanes(walk, i, error)
-                                                         : make_lanes(walk, i, error);
+            make_lanes(walk, i);
     }
-    return status;
+    return TRAJD_OK;
 }
 
 static enum trajd_status allocate(struct windows_walk *walk, struct trajd_error *error)
@@ -267,51 +224,33 @@ static enum trajd_status allocate(struct windows_walk *walk, struct trajd_error 
     const size_t entries = walk->plan->selection.array_count;
     size_t lanes = targets + walk->sweep->item_count;
     struct statistics_sweep *sweep = walk->sweep;
+    struct trajd_arena *arena = &walk->arena;
 
     for (uint32_t o = 0; o < walk->plan->output_count; o++)
         lanes += walk->plan->outputs[o].norm_step_count;
-    sweep->items = calloc(sweep->item_count, sizeof *sweep->items);
-    sweep->lanes = calloc(lanes, sizeof *sweep->lanes);
-    walk->views = calloc(sweep->item_count, sizeof *walk->views);
-    walk->streams = calloc(targets, sizeof *walk->streams);
-    walk->array_indexes = calloc(entries, sizeof *walk->array_indexes);
-    walk->entries = calloc(entries, sizeof *walk->entries);
-    walk->forms = calloc(entries, sizeof *walk->forms);
-    walk->row_room = calloc(entries, sizeof *walk->row_room);
-    walk->episodes = calloc(windows, sizeof *walk->episodes);
-    walk->pinned = calloc(windows, sizeof *walk->pinned);
-    walk->rows = calloc(windows * entries, sizeof *walk->rows);
-    return sweep->items && sweep->lanes && walk->views && walk->streams && walk->array_indexes &&
-                   walk->entries && walk->forms && walk->row_room && walk->episodes &&
-                   walk->pinned && walk->rows
-               ? TRAJD_OK
-               : no_memory(error);
+    walk->arena.limit_bytes = SIZE_MAX;
+    sweep->items = trajd_arena_alloc(arena, sweep->item_count * sizeof *sweep->items);
+    sweep->lanes = trajd_arena_alloc(arena, lanes * sizeof *sweep->lanes);
+    walk->views = trajd_arena_alloc(arena, sweep->item_count * sizeof *walk->views);
+    walk->streams = trajd_arena_alloc(arena, targets * sizeof *walk->streams);
+    walk->array_indexes = trajd_arena_alloc(arena, entries * sizeof *walk->array_indexes);
+    walk->entries = trajd_arena_alloc(arena, entries * sizeof *walk->entries);
+    walk->forms = trajd_arena_alloc(arena, entries * sizeof *walk->forms);
+    walk->row_room = trajd_arena_alloc(arena, entries * sizeof *walk->row_room);
+    walk->episodes = trajd_arena_alloc(arena, windows * sizeof *walk->episodes);
+    walk->pinned = trajd_arena_alloc(arena, windows * sizeof *walk->pinned);
+    walk->rows = trajd_arena_alloc(arena, windows * entries * sizeof *walk->rows);
+    return arena->is_starved ? statistics_no_memory(error) : TRAJD_OK;
 }
 
 static void free_walk(struct windows_walk *walk)
 {
-    struct statistics_sweep *sweep = walk->sweep;
-
-    for (uint32_t l = 0; l < sweep->lane_count; l++)
-        free(sweep->lanes[l].runs);
-    for (uint32_t i = 0; walk->views && i < sweep->item_count; i++) {
-        free(walk->views[i].weights);
-        statistics_differences_free(&walk->views[i]);
-    }
     trajd_plan_destroy(&walk->kernels);
     trajd_window_batch_destroy(&walk->batch);
     trajd_window_plan_destroy(&walk->plan);
+    trajd_arena_free(&walk->arena);
     free(walk->slot);
-    free(walk->views);
-    free(walk->streams);
-    free(walk->array_indexes);
-    free(walk->entries);
-    free(walk->forms);
-    free(walk->row_room);
-    free(walk->episodes);
-    free(walk->pinned);
-    free(walk->rows);
-    free(sweep->lanes);
+    free(walk);
 }
 
 /* Computes the statistics of outputs that all weigh rows, or all windows. */
@@ -327,7 +266,7 @@ static enum trajd_status compute(const struct trajd_statistics_request *request,
     enum trajd_status status;
 
     if (!walk)
-        return no_memory(error);
+        return statistics_no_memory(error);
     walk->sweep = &sweep;
     sweep.count_context = walk;
     derive_spec(request->plan, over, &walk->spec);
@@ -354,8 +293,6 @@ static enum trajd_status compute(const struct trajd_statistics_request *request,
         results[i] = status ? NULL : result;
     }
     free_walk(walk);
-    free(sweep.items);
-    free(walk);
     return status;
 }
 

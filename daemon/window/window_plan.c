@@ -221,15 +221,21 @@ enum trajd_status trajd_window_plan_create_again(const struct trajd_window_plan 
     return create(&alone, plan->peers, plan->peer_count, false, again, error);
 }
 
-bool trajd_window_plan_lacks(const struct trajd_window_plan *plan, uint32_t output_index)
+bool trajd_window_plan_uses(const struct trajd_window_plan *plan, uint32_t output_index,
+                            uint32_t target)
 {
     const struct trajd_plan_output *output = &plan->outputs[output_index];
-    const bool has_state = output->transform && output->transform->reference_count;
+    const uint32_t own = plan->targets[target].output_index;
 
+    return own == output_index || (output->transform && output->transform->reference_count &&
+                                   own == output->reference_output);
+}
+
+bool trajd_window_plan_lacks(const struct trajd_window_plan *plan, uint32_t output_index)
+{
     for (uint32_t t = 0; t < plan->target_count; t++)
         if (plan->targets[t].stream_index == TRAJD_PLAN_ABSENT &&
-            (plan->targets[t].output_index == output_index ||
-             (has_state && plan->targets[t].output_index == output->reference_output)))
+            trajd_window_plan_uses(plan, output_index, t))
             return true;
     return false;
 }

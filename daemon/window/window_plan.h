@@ -196,7 +196,10 @@ enum trajd_status trajd_window_plan_create_again(const struct trajd_window_plan 
                                                  struct trajd_window_plan **again,
                                                  struct trajd_error *error);
 
-/* Returns whether the dataset lacks a stream of the output, or of the state that it is relative to. */
+/* Returns whether a target's rows make steps of the output, or the state that it is relative to. */
+bool trajd_window_plan_uses(const struct trajd_window_plan *plan, uint32_t output_index,
+                            uint32_t target);
+/* Returns whether the dataset lacks a stream that the output uses. */
 bool trajd_window_plan_lacks(const struct trajd_window_plan *plan, uint32_t output_index);
 
 /* Copies from another plan of the same outputs the choice which float64 arrays are cached as

@@ -13,7 +13,7 @@
 
 #include "daemon/stats/histogram.h"
 #include "daemon/stats/stats.h"
-#include "daemon/stats/stats_differences.h"
+#include "daemon/stats/stats_walk.h"
 #include "proto/array_len.h"
 #include "unit/stats/difference_fixture.h"
 
