@@ -77,7 +77,7 @@ class Build:
         """Returns a configuration with sizes, threads, folders and GPU."""
         count = self.threads or 0
         whole = {"version": 1, "runtime": "run", "cache": str(self.work / "cache"), "state": "state",
-                 "memory": {"store": "256MiB", "rings": "512MiB", "reserve": 0}, "limits": {"feeds": 200},
+                 "memory": {"store": "6GiB", "rings": "512MiB", "reserve": 0}, "limits": {"feeds": 200},
                  "threads": {"readers": count or 2, "resample": count, "decoders": count}}
         if self.device == "cuda":
             whole["gpu"] = {"devices": "all", "rows": "2GiB", "rings": "4GiB", "fall_back": False}

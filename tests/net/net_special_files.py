@@ -214,7 +214,7 @@ def write_raw_cameras(demo, draw, rows):
     demo["zeros"] = zeros
     demo["depth16"] = draw.integers(0, 5000, *shape, 1).astype("u2")
     demo["depth32"] = draw.uniform(*shape, 1, high=4).astype("f4")
-    demo["big"] = draw.images(rows, 96, 128)
+    demo["big"] = draw.images(rows, 250, 330)
     demo["plain"] = draw.images(rows, 12, 16)
 
 
