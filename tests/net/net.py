@@ -92,8 +92,8 @@ def record(options):
     work.mkdir(parents=True, exist_ok=True)
     out, artefacts = options.out.resolve(), options.artefacts and options.artefacts.resolve()
     build = Build(options.build.resolve(), work.resolve(), options.device, options.threads, artefacts)
-    items = Items([(str(build.work), "<work>"), (str(build.folder), "<build>"), (str(HERE.parents[1]), "<tree>")])
-    data = options.data.resolve() if options.data else work.resolve() / "data_of_net"
+    data = (options.data or work / "data_of_net").resolve()
+    items = Items([(str(data), "<data>"), (str(build.work), "<work>"), (str(build.folder), "<build>"), (str(HERE.parents[1]), "<tree>")])
     try:
         write_data(data)
         os.chdir(work)
