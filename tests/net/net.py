@@ -6,6 +6,7 @@
 
 README.md in this folder says what is covered."""
 import argparse
+import importlib.util
 import os
 import pathlib
 import shutil
@@ -62,8 +63,9 @@ def record_part(part, items, build, only):
 
 
 def find_parts(options):
-    """Returns the parts to record. A machine with a GPU records what depends on it."""
-    only = options.only or list(PARTS if options.device == "numpy" else ("feeds", "arrays", "resample"))
+    """Returns the parts to record. On a GPU these are the parts with arithmetic; the files of one need h5py."""
+    on_gpu = ("feeds", "arrays", *(["resample"] if importlib.util.find_spec("h5py") else []))
+    only = options.only or list(on_gpu if options.device == "cuda" else PARTS)
     unknown = [name for name in only if name.split("/")[0] not in PARTS]
     if unknown:
         sys.exit(f"net.py: no part is called {unknown[0]} (there are: {', '.join(PARTS)})")
@@ -76,8 +78,6 @@ def write_data(folder):
     if not (folder / "complete").exists():
         folder.mkdir(parents=True, exist_ok=True)
         net_data.write(folder)
-        if RECORDINGS.is_dir():
-            shutil.copytree(RECORDINGS, folder / "recordings")
         (folder / "complete").touch()
 
 
@@ -97,11 +97,12 @@ def record(options):
     try:
         write_data(data)
         os.chdir(work)
-        build.prepare(data)
+        build.prepare(data, RECORDINGS)
         for part in parts:
             record_part(part, items, build, only)
         items.write(out, parts)
         print(f"{len(items.items)} items, of which {items.error_count} say that a case failed: {out}")
+        return 1 if items.error_count else 0
     finally:
         os.chdir("/")
         if not options.work:

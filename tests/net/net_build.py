@@ -27,14 +27,15 @@ class Build:
             if not program.exists():
                 sys.exit(f"net.py: {program} is missing: build it, or give another --build")
 
-    def prepare(self, data):
+    def prepare(self, data, recordings):
         """Makes this process one that uses the build: its package, and an environment without settings of trajd."""
         for name in UNSET:
             os.environ.pop(name, None)
         os.environ.update(LC_ALL="C.UTF-8", TRAJD_JOB="net", TRAJD_RUNTIME_DIR=str(self.work / "private"), TERM="dumb")
         (self.work / "private").mkdir(mode=0o700, exist_ok=True)
-        if not os.path.lexists("data"):
-            os.symlink(data, "data")
+        for name, folder in {"data": data, "recordings": recordings}.items():
+            if folder.is_dir() and not os.path.lexists(name):
+                os.symlink(folder, name)
         sys.path.insert(0, str(self.package))
         import trajd
         assert pathlib.Path(trajd.__file__).is_relative_to(self.package), trajd.__file__

@@ -11,7 +11,9 @@ from net_items import Chain
 BATCHES_MAX = 2000  # of a family
 EPOCHS = 2
 BLOCK = 100  # batches with a digest of their own
+# Several connections of one process get copies: a process maps the memory of a GPU once
 OPTIONS = {"numpy": {}, "cpu": {"device": "cpu"}, "cuda": {"device": "cuda", "zero_copy": True}}
+SEVERAL = {**OPTIONS, "cuda": {"device": "cuda"}}
 META = {"lab": ("language", "place", "robot"), "policy": ("language",), "folder": ("language",)}
 BEFORE = {"before": "any", "after": "any", "with": "edge"}
 
@@ -205,7 +207,7 @@ def read_ranks(part, build, endpoint, name, feed_name, world):
 
     def work(rank):
         with trajd.connect(endpoint, feed=feed_name, timeout=120, mode="shard", rank=rank, world_size=world, job=name,
-                           **OPTIONS[build.device]) as feed:
+                           **SEVERAL[build.device]) as feed:
             for epoch in range(EPOCHS):
                 for batch in feed.epoch(epoch):
                     readings[rank].take(batch)
@@ -223,7 +225,7 @@ def read_queue(part, build, endpoint, name, feed_name):
     found, lock = {}, threading.Lock()
 
     def work(_):
-        with trajd.connect(endpoint, feed=feed_name, timeout=120, mode="queue", job=name, credit=2, **OPTIONS[build.device]) as feed:
+        with trajd.connect(endpoint, feed=feed_name, timeout=120, mode="queue", job=name, credit=2, **SEVERAL[build.device]) as feed:
             for batch in feed.epoch(1):
                 reading = Reading()
                 reading.take(batch)
@@ -240,7 +242,7 @@ def read_resumed(part, build, endpoint, name, feed_name):
     """An epoch that goes on after its fifth batch, in a new job, with one worker, and with two ranks."""
     import trajd
     with part.case(name):
-        connect = {"feed": feed_name, "timeout": 120, **OPTIONS[build.device]}
+        connect = {"feed": feed_name, "timeout": 120, **SEVERAL[build.device]}
         with trajd.connect(endpoint, mode="queue", job=name, **connect) as feed:
             for count, batch in enumerate(feed.epoch(1)):
                 batch.release()
@@ -275,7 +277,7 @@ def read_both(part, build, endpoint):
     readings = [Reading(), Reading()]
 
     def work(number):
-        with trajd.connect(endpoint, feed="shared", timeout=120, mode="queue", job=f"shared {number}", **OPTIONS[build.device]) as feed:
+        with trajd.connect(endpoint, feed="shared", timeout=120, mode="queue", job=f"shared {number}", **SEVERAL[build.device]) as feed:
             for batch in feed.epoch(0):
                 readings[number].take(batch)
                 batch.release()
@@ -299,7 +301,7 @@ def read_private(part, build, datasets):
     del config["runtime"], config["state"]
     with part.case("jobs/private"):
         reading = Reading()
-        with trajd.open(config, feed="policy", overrides={"global_batch": 17, "tail": "short"}, timeout=120, **OPTIONS[build.device]) as feed:
+        with trajd.open(config, feed="policy", overrides={"global_batch": 17, "tail": "short"}, timeout=120, **SEVERAL[build.device]) as feed:
             part.json("jobs/private/info", info_of(feed))
             for batch in feed.epoch(0):
                 reading.take(batch)

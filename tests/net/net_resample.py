@@ -78,10 +78,10 @@ def record(part, build):
     folder.mkdir(exist_ok=True)
     if build.device == "cuda":
         return record_gpu(part, build, folder)
-    recorded = {f"recorded/{name}": (f"data/recordings/{name}.hdf5", "--rate", 30) for name in RECORDED}
-    recorded |= {f"recorded/{name}": (f"data/recordings/images/{name}{suffix_of(name)}", "--layout", layout, "--rate", 12,
+    recorded = {f"recorded/{name}": (f"recordings/{name}.hdf5", "--rate", 30) for name in RECORDED}
+    recorded |= {f"recorded/{name}": (f"recordings/images/{name}{suffix_of(name)}", "--layout", layout, "--rate", 12,
                                       "--assume-rate") for name, layout in IMAGES.items()}
-    if not pathlib.Path("data/recordings").is_dir():
+    if not pathlib.Path("recordings").is_dir():
         print("resample: the recordings are missing: skipped", flush=True)
         recorded = {}
     for name, arguments in {**CASES, **recorded}.items():

@@ -11,6 +11,7 @@
 #   fill        rows to the GPU against a pinned copy
 #   gate        is this build slower than that of gpu_bundle.sh --base COMMIT? On the CPU, and on the GPU (9 minutes);
 #               gpu_run.sh gate/tests/bench/gate.py --help has more, such as the proofs
+#   net         a record of digests of all feeds, arrays and files as the GPU makes them (tests/net)
 # Each measurement has a time limit (GPU_LIMIT_S, 540 seconds; each program of suite and sanitizer 300): a hang is a
 # failure. The output also goes to OUT/PART.log, and the JSON of a measurement to OUT/PART.json. OUT is the folder in
 # $OUT, or this one. The exit status is the number of parts that failed.
@@ -65,12 +66,14 @@ gate() {
 run_part() { # in a subshell, so that the limit is the part's
     case $1 in
     suite | sanitizer | gate) "$1" ;;
+    net) GPU_LIMIT_S=${GPU_LIMIT_S:-540} run_program net/net.py record --device cuda --build "$bundle/python" \
+        --data "$bundle/net/data" --out "$out/net.json" ${GPU_ARGUMENTS:-} ;;
     *) GPU_LIMIT_S=${GPU_LIMIT_S:-540} run_program bench_device_feed.py "$1" --out "$out/$1.json" ${GPU_ARGUMENTS:-} ;;
     esac
 }
 
 case ${1:-} in
-suite | sanitizer | feed | workers | targets | rivals | train | fill | gate) ;;
+suite | sanitizer | feed | workers | targets | rivals | train | fill | gate | net) ;;
 '' | -h | --help)
     sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0"
     exit 0 ;;
@@ -81,7 +84,7 @@ esac
 out=${OUT:-$bundle}
 failed=0
 for part; do
-    case $part in suite | sanitizer | feed | workers | targets | rivals | train | fill | gate) ;; *) echo "no part is called $part" >&2; exit 2 ;; esac
+    case $part in suite | sanitizer | feed | workers | targets | rivals | train | fill | gate | net) ;; *) echo "no part is called $part" >&2; exit 2 ;; esac
 done
 for part; do
     begin=$(date +%s)
