@@ -19,9 +19,10 @@ FILES = {"lab": LAB, "cameras": CAMERAS, "policy": ("data/policy.hdf5",), "folde
 STYLES = ("act", "diffusion_policy", "lerobot", "openpi", "robomimic")
 # what depends on the machine and on time in the text of a plan, and in a status
 WORK = (r", \d+ threads?, \d+ us of work, [^\n\"]*", ", <threads>")
+STATISTICS = (r'"fingerprint":"[0-9a-f]+"', '"fingerprint":0')  # those of statistics contain inodes and times of files
 SECONDS = (r"in \d+\.\d+ s\b", "in <seconds>")
 STABLE = ("version", "name", "layout", "files", "episodes", "found", "kept", "quarantined", "refused_files", "fingerprint", "episodes_found",
-          "episodes_kept", "episodes_quarantined", "episodes_used", "norm_digest", "values_digest", "weight", "of", "windows", "datasets",
+          "episodes_kept", "episodes_quarantined", "episodes_used", "norm_digest", "values_digest", "weight", "of", "datasets",
           "producers", "feeds", "global_batch", "seed", "epoch_length", "window_count")
 
 
@@ -129,7 +130,7 @@ def record_feed(part, build, item, name, keys, at):
 
 def record_statistics(part, build, item, name, at):
     """Statistics as text, as JSON, and as files for other projects."""
-    say(part, build, f"{item}/stats", "stats", name, "--json", *at)
+    say(part, build, f"{item}/stats", "stats", name, "--json", *at, patterns=(STATISTICS,))
     say(part, build, f"{item}/stats_text", "stats", name, *at)
     for form in ("openpi", "lerobot"):
         path = pathlib.Path(f"stats_of_{form}.json")
@@ -169,7 +170,7 @@ def record_two_daemons(part, build):
             say(part, build, f"diff/{name}", "diff", one, other, name)
             say(part, build, f"diff/{name}_same", "diff", one, one, name)
         for word in ("stream:states", "actions"):
-            say(part, build, f"stats/{word}", "stats", "scaled", "--output", word, "--json", "--endpoint", one)
+            say(part, build, f"stats/{word}", "stats", "scaled", "--output", word, "--json", "--endpoint", one, patterns=(STATISTICS,))
         say(part, build, "explain/part", "explain", "train", "--window", 100, "--output", "actions", "--first", 3, "--count", 5, "--endpoint", one)
     config = write_config("doctor.yaml", build.complete({"datasets": net_image_families.DATASETS, "feeds": {"one": net_image_families.feed(
         {"qpos": {"at": 0}})}}))

@@ -147,7 +147,6 @@ def record_packed(part, build, folder):
     cases = {f"pack/{name}": arguments for name, arguments in PACKED.items()}
     cases["pack/prepared"] = (*CAMERAS, "--prepare", "prepare.yaml:train")
     cases["pack/preset_openpi"] = (*CAMERAS, "--prepare", "openpi")
-    cases["pack/preset_octo"] = (*CAMERAS, "--prepare", "octo")
     for name, arguments in cases.items():
         if part.has(name):
             with part.case(name):
