@@ -44,6 +44,16 @@ def rotations(name, seed, dtype="float32"):
     return values.astype(dtype), times, targets
 
 
+def exact(name, seed):
+    """Rows each 10 ms, and targets on them, between them, and at the end: limits of 10 and 20 ms are met exactly."""
+    import numpy as np
+    values, times, targets = (rotations if name.startswith("slerp") else problem)("usual", seed)
+    times = np.broadcast_to(np.arange(times.shape[1]) * 10_000_000, times.shape).copy()
+    times[:, 20:] += 10_000_000
+    steps = np.arange(targets.shape[1]) * 5_000_000 + np.arange(len(targets))[:, None] * 60_000_000
+    return values, times, steps + 80_000_000
+
+
 class Device:
     """Where a call runs: numpy arrays, or tensors of torch on the CPU or the GPU."""
 
@@ -95,6 +105,9 @@ def record_kinds(part, device):
         for shape in SHAPES:
             for limit, more in LIMITS.items():
                 call(part, f"kinds/{label}/{shape}/{limit}", device, *make(shape, seed), **options, **more)
+        for limit in ("10ms", "9999999ns", "20ms"):
+            more = {"width": limit} if options["kind"] == "mean" else {}
+            call(part, f"exact/{label}/{limit}", device, *exact(label, seed), **{**options, **more}, max_gap=limit, max_age=limit)
         for dtype in TYPES:
             if device.device == "numpy" or has_tensors_of(dtype):
                 call(part, f"types/{label}/{dtype}", device, *make("usual", seed, dtype), **options)

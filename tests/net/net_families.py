@@ -53,6 +53,14 @@ WINDOWS = {
     "everything": policy({name: {"at": "-1..1", "role": "action"} for name in (
         "actions", "actions_abs", "rewards", "dones", "action_dict/gripper", "states", "obs/object", "obs/robot0_joint_pos",
         "next_obs/robot0_eef_pos")}),
+    # regular rows on twice their rate: gaps, ages, widths and middles that are exactly at their limits
+    "exact_kinds": policy({kind: {"from": POS, "at": "-6..0", "kind": kind, "max_gap": "50ms", "lookahead": "25ms"}
+                           for kind in ("linear", "nearest", "previous", "mean")}, rate=40, anchor={"rate": 40}),
+    "exact_limits": policy({"gap": {"from": POS, "at": "-6..0", "max_gap": "50ms"}, "less": {"from": POS, "at": "-6..0", "max_gap": "49ms"},
+                            "age": {"from": GRIP, "at": "-6..0", "max_age": "25ms"}, "old": {"from": GRIP, "at": "-6..0", "max_age": "24ms"}, "later": {"from": GRIP, "at": "0..4", "role": "action", "max_age": "50ms"},
+                            "ahead": {"from": POS, "at": "-1..2", "lookahead": "50ms"}, "quat": {"from": QUAT, "at": "-3..0", "max_gap": "50ms"},
+                            "mean": {"from": POS, "at": "-6..0", "kind": "mean", "width": "100ms"}, "short": {"from": POS, "at": "-6..0", "kind": "mean", "width": "50ms"}},
+                           rate=40, anchor={"rate": 40}),
     "large": policy(global_batch=1, outputs={POS: {"at": "-1..0"}, "actions": {"at": "0..3"}}),
     **{f"cut_{kind}": {"dataset": kind, "global_batch": 7, "anchor": {"clock": "steps"}, "tail": "short",
                        "outputs": {"pos": {"at": "-2..0"}, "actions": {"at": "0..3"}}} for kind in ("flags", "lengths", "ends", "starts", "faster")},
@@ -101,6 +109,8 @@ CLOCKS = {
                    "slow": {"from": "move", "at": "0..2 @ 5", "role": "action"},
                    "fast": {"from": "move", "at": "0..9 @ 90", "role": "action", "max_gap": "20ms"},
                    "scaled": {"from": "delta", "at": "0..4", "role": "action", "norm": "mean_std"}}, rate=20),
+    "deltas_exact": lab({"move": {"at": "0..5", "role": "action"}, "gap": {"from": "move", "at": "0..5", "role": "action", "max_gap": "33366666ns"}},
+                        clock="steps", rate="10000/1001"),
     "deltas_nan": lab({"move": {"at": "0..9", "role": "action", "dtype": "float64"}}, rate=13,
                       pad={"before": "any", "after": "any", "with": "nan"}),
     **{f"missing_{what}": lab({"pos": {"at": "-1..0"}, "touch": {"at": "-1..0", "missing": what},

@@ -37,7 +37,7 @@ FEEDS = {
         "frame": {"at": "-2..0"},
         "pos": {"at": "-3..0"}}},
     "cameras": net_image_families.feed({
-        "qpos": {"at": "-1..0"}, "raw": net_image_families.image("raw", resize=[20, 30]), "jpeg": net_image_families.image("jpeg", crop=[40, 50]),
+        "qpos": {"at": "-1..0"}, "exact": {"from": "qpos", "at": "-100ms..0ms @ 40", "max_gap": "50ms", "max_age": "25ms"}, "raw": net_image_families.image("raw", resize=[20, 30]), "jpeg": net_image_families.image("jpeg", crop=[40, 50]),
         "png": net_image_families.image("png_180", resize=24, fit="pad", more={"norm": "imagenet", "layout": "chw"}),
         "text": net_image_families.augmented({"crop": [40, 56]}, {"hue": 0.1}, stream="jpeg_text"), "gray": net_image_families.image("jpeg_gray"),
         "depth": net_image_families.image("depth16", resize=[24, 32], filter="nearest")}),
