@@ -2,28 +2,19 @@
 #ifndef TRAJD_CLI_CLI_FEED_H
 #define TRAJD_CLI_CLI_FEED_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "clients/c/trajd.h"
+#include "clients/cli/cli.h"
 
-struct cli_feed_arguments {
+struct cli_connection {
     const char *endpoint; /* NULL: $TRAJD_ENDPOINT, else the service, else a private daemon */
     const char *key_file, *server_key; /* for a tcp:// endpoint */
-    const char *feed, *job, *output;
-    const char *out, *format; /* a file to write, and its format */
-    uint64_t count, seconds, workers, credit, epoch, next, rank, world, window, position;
-    bool json, watch;
 };
 
-/* Reads the options of argv, which begins with the subcommand, into `arguments`, which holds the
- * defaults. `known` lists the options that the subcommand takes, NULL-terminated. Returns false after
- * it printed an error. */
-bool cli_parse_feed(int argc, char **argv, const char *const *known,
-                    struct cli_feed_arguments *arguments);
-/* Returns whether an option or the environment names the daemon. */
-bool cli_has_endpoint(const struct cli_feed_arguments *arguments);
+/* The options that name a daemon, of struct cli_connection. */
+extern const struct cli_option cli_daemon_options[];
 
+/* Returns whether an option or the environment names the daemon. */
+bool cli_has_endpoint(const struct cli_connection *connection);
 /* Returns whether a daemon has, or has had, a socket at CLI_SERVICE_ENDPOINT (private_daemons.h). */
 bool cli_service_runs(void);
 struct private_daemons;
@@ -33,8 +24,9 @@ int cli_fail_without_daemon(const struct private_daemons *found);
 /* Connects to the daemon. If none is named and no service runs, it is the private daemon of this
  * user, or of several alike the newest, which a line on stderr says. Returns NULL after it printed
  * an error. */
-struct trajd_client *cli_connect(const struct cli_feed_arguments *arguments, bool reconnect);
-enum trajd_status cli_open(struct trajd_client *client, const struct cli_feed_arguments *arguments,
+struct trajd_client *cli_connect(const struct cli_connection *connection);
+/* Opens the feed: in mode shard if a world is named. */
+enum trajd_status cli_open(struct trajd_client *client, struct trajd_open_options options,
                            struct trajd_error *error);
 
 #endif

@@ -4,14 +4,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "clients/cli/cli.h"
 #include "clients/cli/cli_feed.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/json.h"
 #include "proto/plural.h"
 
-#define MAX_WORKERS 64u
 #define LATENCY_SAMPLES 65536u /* the latest ones of a worker */
+
+struct benching {
+    struct cli_connection connection;
+    struct trajd_open_options open;
+    uint64_t seconds, workers;
+    bool json;
+};
 
 /* In memory that the worker processes share with their parent. */
 struct worker_result {
@@ -31,16 +36,16 @@ static void note_batch(struct worker_result *result, struct trajd_batch **batch,
     trajd_batch_release(batch);
 }
 
-static bool work(struct cli_feed_arguments arguments, struct worker_result *result)
+static bool work(struct benching benching, struct worker_result *result)
 {
-    struct trajd_client *client = cli_connect(&arguments, false);
+    struct trajd_client *client = cli_connect(&benching.connection);
     struct trajd_batch *batch;
     struct trajd_error error;
     if (!client)
         return false;
-    enum trajd_status status = cli_open(client, &arguments, &error);
+    enum trajd_status status = cli_open(client, benching.open, &error);
     const uint64_t begin_ns = (uint64_t)trajd_now_ns();
-    const uint64_t end_ns = begin_ns + arguments.seconds * UINT64_C(1000000000);
+    const uint64_t end_ns = begin_ns + benching.seconds * UINT64_C(1000000000);
     uint64_t at_ns = begin_ns;
     while (!status && at_ns < end_ns) {
         status = trajd_client_next(client, 1000, &batch, &error);
@@ -49,8 +54,8 @@ static bool work(struct cli_feed_arguments arguments, struct worker_result *resu
         if (!status) {
             note_batch(result, &batch, returned_ns);
         } else if (status == TRAJD_END_OF_EPOCH) {
-            arguments.epoch++;
-            status = cli_open(client, &arguments, &error);
+            benching.open.epoch++;
+            status = cli_open(client, benching.open, &error);
         } else if (status == TRAJD_ERR_DATA || status == TRAJD_ERR_TIMEOUT) {
             result->failed += status == TRAJD_ERR_DATA;
             status = TRAJD_OK;
@@ -103,14 +108,14 @@ static struct summary summarise(const struct worker_result *results, uint64_t wo
     return summary;
 }
 
-static void print_json(const struct summary *summary, const struct cli_feed_arguments *arguments)
+static void print_json(const struct summary *summary, const struct benching *benching)
 {
     struct trajd_json json = {.out = stdout};
 
     trajd_json_open_object(&json, NULL);
-    trajd_json_string(&json, "feed", arguments->feed);
-    trajd_json_u64(&json, "workers", arguments->workers);
-    trajd_json_u64(&json, "seconds", arguments->seconds);
+    trajd_json_string(&json, "feed", benching->open.feed);
+    trajd_json_u64(&json, "workers", benching->workers);
+    trajd_json_u64(&json, "seconds", benching->seconds);
     trajd_json_u64(&json, "batches", summary->batches);
     trajd_json_u64(&json, "failed", summary->failed);
     trajd_json_number(&json, "batches_per_second", "%.1f", summary->batches_per_second);
@@ -124,15 +129,15 @@ static void print_json(const struct summary *summary, const struct cli_feed_argu
     putchar('\n');
 }
 
-static void print_summary(const struct summary *summary, const struct cli_feed_arguments *arguments)
+static void print_summary(const struct summary *summary, const struct benching *benching)
 {
-    if (arguments->json) {
-        print_json(summary, arguments);
+    if (benching->json) {
+        print_json(summary, benching);
         return;
     }
     printf("%s: %" PRIu64 " worker%s, %" PRIu64 " s, %" PRIu64 " batches, %" PRIu64 " failed\n",
-           arguments->feed, arguments->workers, trajd_plural(arguments->workers),
-           arguments->seconds, summary->batches, summary->failed);
+           benching->open.feed, benching->workers, trajd_plural(benching->workers),
+           benching->seconds, summary->batches, summary->failed);
     printf("  rate        %.1f batches/s, %.1f windows/s\n", summary->batches_per_second,
            summary->windows_per_second);
     printf("  latency     p50 %.1f us, p99 %.1f us (from READY until next returns, including time "
@@ -141,38 +146,47 @@ static void print_summary(const struct summary *summary, const struct cli_feed_a
     printf("  stall       %.1f %% of the time in next\n", 100 * summary->stall_share);
 }
 
+const struct cli_option cli_bench_options[] = {
+    {"--seconds", "N", "how long it reads (5)", CLI_U64, offsetof(struct benching, seconds)},
+    {"--workers", "N", "processes that read (1)", CLI_U64, offsetof(struct benching, workers),
+     .least = 1, .most = 64},
+    {"--credit", "N", "batches that a worker may hold (8)", CLI_U32,
+     offsetof(struct benching, open.credit)},
+    {"--json", NULL, "print one JSON document", CLI_FLAG, offsetof(struct benching, json)},
+    {NULL, NULL, NULL, CLI_TABLE, offsetof(struct benching, connection),
+     .table = cli_daemon_options},
+    {0}};
+
 int cli_bench(int argc, char **argv)
 {
-    static const char *const known[] = {"FEED",     "--endpoint", "--seconds", "--workers",
-                                        "--credit", "--json",     NULL};
     char job[32];
-    struct cli_feed_arguments arguments = {.seconds = 5, .workers = 1, .credit = 8};
-    if (!cli_parse_feed(argc, argv, known, &arguments) || arguments.workers < 1 ||
-        arguments.workers > MAX_WORKERS)
-        return cli_usage("bench");
+    struct benching benching = {.open.credit = 8, .seconds = 5, .workers = 1};
+
+    cli_parse(argc, argv, &benching);
+    benching.open.feed = argv[1];
     snprintf(job, sizeof job, "bench-%ld", (long)getpid());
-    arguments.job = job;
-    struct worker_result *results = mmap(NULL, arguments.workers * sizeof *results,
+    benching.open.job = job;
+    struct worker_result *results = mmap(NULL, benching.workers * sizeof *results,
                                          PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (results == MAP_FAILED)
         return cli_fail("bench: out of memory");
-    for (uint64_t i = 0; i < arguments.workers; i++) {
+    for (uint64_t i = 0; i < benching.workers; i++) {
         pid_t child = fork();
         if (child < 0)
             return cli_fail("bench: cannot start a process");
         if (child == 0) {
-            results[i].good = work(arguments, &results[i]);
+            results[i].good = work(benching, &results[i]);
             _exit(0);
         }
     }
     while (wait(NULL) > 0)
         continue;
     bool good = true;
-    for (uint64_t i = 0; i < arguments.workers; i++)
+    for (uint64_t i = 0; i < benching.workers; i++)
         good = good && results[i].good;
-    const struct summary summary = summarise(results, arguments.workers);
+    const struct summary summary = summarise(results, benching.workers);
     if (good)
-        print_summary(&summary, &arguments);
-    munmap(results, arguments.workers * sizeof *results);
+        print_summary(&summary, &benching);
+    munmap(results, benching.workers * sizeof *results);
     return good ? CLI_OK : CLI_FAILED;
 }

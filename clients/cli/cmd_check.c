@@ -1,5 +1,4 @@
 /* trajctl check: runs the daemon with --check, so that both give the same result. */
-#include <string.h>
 #include <unistd.h>
 
 #include "clients/cli/cli.h"
@@ -10,8 +9,7 @@ int cli_check(int argc, char **argv)
 {
     char daemon[CLI_PATH_SIZE];
 
-    if (argc != 2 || argv[1][0] == '-')
-        return cli_usage("check");
+    cli_parse(argc, argv, NULL);
     if (!trajd_paths_daemon(daemon, sizeof daemon))
         return cli_fail("trajd was found neither beside this program nor in its installation");
     execl(daemon, "trajd", "--config", argv[1], "--check", (char *)NULL);

@@ -6,7 +6,6 @@
 
 #include "clients/cli/cli.h"
 #include "clients/cli/cli_query.h"
-#include "clients/cli/cli_feed.h"
 #include "daemon/layout/glob.h"
 #include "proto/plural.h"
 
@@ -158,20 +157,19 @@ static int compare_feeds(struct side *a, struct side *b, const char *feed)
     return CLI_FAILED;
 }
 
+const struct cli_option cli_diff_options[] = {
+    {"--key", "FILE", "the worker's key, for each endpoint that is tcp://HOST:PORT", CLI_TEXT,
+     offsetof(struct side, key_file)},
+    {0}};
+
 int cli_diff(int argc, char **argv)
 {
     struct side a = {0}, b = {0};
     struct trajd_error error;
     int result = CLI_FAILED;
 
-    if (argc == 6 && strcmp(argv[4], "--key") == 0) { /* used for each tcp:// endpoint */
-        a.key_file = b.key_file = argv[5];
-        argc = 4;
-    }
-    if (argc != 4 || argv[1][0] == '-' || argv[2][0] == '-' || argv[3][0] == '-') {
-        cli_fail("name two endpoints and a feed");
-        return cli_usage("diff");
-    }
+    cli_parse(argc, argv, &a);
+    b.key_file = a.key_file;
     a.endpoint = argv[1];
     b.endpoint = argv[2];
     if (open_side(&a, argv[3], &error) && open_side(&b, argv[3], &error))

@@ -1,27 +1,28 @@
 /* trajctl doctor: reads its options; clients/cli/doctor has the checks. */
-#include "clients/cli/cli.h"
 #include "clients/cli/cli_feed.h"
 #include "clients/cli/doctor/doctor.h"
 
-#define SECONDS_MAX 3600u
+struct doctoring {
+    struct cli_connection connection;
+    struct doctor_options doctor;
+};
+
+const struct cli_option cli_doctor_options[] = {
+    {"--seconds", "N", "how long it reads a feed of its own (10; 0: not at all)", CLI_U64,
+     offsetof(struct doctoring, doctor.seconds), .most = 3600},
+    {"--json", NULL, "print one JSON document", CLI_FLAG, offsetof(struct doctoring, doctor.json)},
+    {NULL, NULL, NULL, CLI_TABLE, offsetof(struct doctoring, connection),
+     .table = cli_daemon_options},
+    {0}};
 
 int cli_doctor(int argc, char **argv)
 {
-    static const char *const known[] = {"--endpoint", "--seconds", "--json", NULL};
-    const int has_config = argc > 1 && argv[1][0] != '-';
-    const char *config = has_config ? argv[1] : NULL;
-    struct cli_feed_arguments arguments = {.seconds = 10};
+    struct doctoring doctoring = {.doctor.seconds = 10};
+    const int count = cli_parse(argc, argv, &doctoring);
 
-    argv[has_config] = argv[0];
-    if (!cli_parse_feed(argc - has_config, argv + has_config, known, &arguments) ||
-        arguments.seconds > SECONDS_MAX)
-        return cli_usage("doctor");
-    return doctor_run(&(struct doctor_options){.config = config,
-                                               .endpoint = arguments.endpoint,
-                                               .key_file = arguments.key_file,
-                                               .server_key = arguments.server_key,
-                                               .seconds = arguments.seconds,
-                                               .json = arguments.json})
-               ? CLI_OK
-               : CLI_FAILED;
+    doctoring.doctor.config = count ? argv[1] : NULL;
+    doctoring.doctor.endpoint = doctoring.connection.endpoint;
+    doctoring.doctor.key_file = doctoring.connection.key_file;
+    doctoring.doctor.server_key = doctoring.connection.server_key;
+    return doctor_run(&doctoring.doctor) ? CLI_OK : CLI_FAILED;
 }

@@ -4,21 +4,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clients/cli/cli.h"
 #include "clients/cli/cli_query.h"
 #include "clients/cli/cli_feed.h"
 #include "proto/plural.h"
 
 #define NOT_GIVEN UINT64_MAX
 
+struct explaining {
+    struct cli_connection connection;
+    const char *output;
+    uint64_t window, position, epoch, first, count;
+    bool json;
+};
+
 /* Finds the window at --position of --epoch, and the pass that it belongs to. */
 static bool find_window(struct trajd_client *client, uint32_t feed_id,
-                        struct cli_feed_arguments *arguments, uint64_t *pass)
+                        struct explaining *explaining, uint64_t *pass)
 {
     const struct trajd_question question = {.what = "position",
                                             .feed_id = feed_id,
-                                            .window = arguments->epoch,
-                                            .first = arguments->position,
+                                            .window = explaining->epoch,
+                                            .first = explaining->position,
                                             .count = 1};
     const struct trajd_yaml_node *item;
     struct trajd_yaml *yaml;
@@ -29,7 +35,7 @@ static bool find_window(struct trajd_client *client, uint32_t feed_id,
         return false;
     item = cli_first(trajd_yaml_root(yaml), "items");
     if (item) {
-        arguments->window = strtoull(cli_text(item, "window_id"), NULL, 10);
+        explaining->window = strtoull(cli_text(item, "window_id"), NULL, 10);
         *pass = strtoull(cli_text(item, "pass"), NULL, 10);
     }
     trajd_yaml_destroy(&yaml);
@@ -177,15 +183,15 @@ static void print_head(const struct trajd_yaml_node *root)
 
 /* Prints page by page, up to the last step or to --count steps. */
 static int explain(struct trajd_client *client, uint32_t feed_id,
-                   const struct cli_feed_arguments *arguments, uint64_t pass)
+                   const struct explaining *explaining, uint64_t pass)
 {
     struct trajd_question question = {.what = "explain",
-                                      .name = arguments->output,
+                                      .name = explaining->output,
                                       .feed_id = feed_id,
-                                      .window = arguments->window,
+                                      .window = explaining->window,
                                       .pass = pass,
-                                      .first = arguments->next};
-    uint64_t remaining = arguments->count;
+                                      .first = explaining->first};
+    uint64_t remaining = explaining->count;
 
     for (bool first = true, more = true; more; first = false) {
         const struct trajd_yaml_node *root;
@@ -198,12 +204,12 @@ static int explain(struct trajd_client *client, uint32_t feed_id,
         if (!yaml)
             return CLI_FAILED;
         root = trajd_yaml_root(yaml);
-        if (arguments->json)
+        if (explaining->json)
             puts(json);
         else if (first)
             print_head(root);
         for (const struct trajd_yaml_node *output = cli_first(root, "outputs");
-             output && !arguments->json; output = output->next)
+             output && !explaining->json; output = output->next)
             print_output(output, cli_number(root, "anchor_ns"));
         more = cli_next_page(root, &question.first);
         if (more && remaining != NOT_GIVEN) {
@@ -216,32 +222,38 @@ static int explain(struct trajd_client *client, uint32_t feed_id,
     return CLI_OK;
 }
 
+const struct cli_option cli_explain_options[] = {
+    {"--window", "ID", "the window", CLI_U64, offsetof(struct explaining, window)},
+    {"--position", "P", "the window at this position of the epoch", CLI_U64,
+     offsetof(struct explaining, position)},
+    {"--epoch", "E", "the epoch of the position (0)", CLI_U64, offsetof(struct explaining, epoch)},
+    {"--output", "NAME", "one output (all)", CLI_TEXT, offsetof(struct explaining, output)},
+    {"--first", "STEP", "the first step to show (0)", CLI_U64, offsetof(struct explaining, first)},
+    {"--count", "N", "steps to show (all)", CLI_U64, offsetof(struct explaining, count),
+     .least = 1},
+    {"--json", NULL, "print JSON documents, one a line", CLI_FLAG,
+     offsetof(struct explaining, json)},
+    {NULL, NULL, NULL, CLI_TABLE, offsetof(struct explaining, connection),
+     .table = cli_daemon_options},
+    {0}};
+
 int cli_explain(int argc, char **argv)
 {
-    static const char *const known[] = {"FEED",    "--window", "--position", "--epoch", "--output",
-                                        "--first", "--count",  "--endpoint", "--json",  NULL};
-    struct cli_feed_arguments arguments = {
-        .window = NOT_GIVEN, .position = NOT_GIVEN, .count = NOT_GIVEN};
+    struct explaining explaining = {.window = NOT_GIVEN, .position = NOT_GIVEN, .count = NOT_GIVEN};
     struct trajd_client *client;
     int result = CLI_FAILED;
     uint64_t pass = 0;
     uint32_t feed_id;
 
-    if (!cli_parse_feed(argc, argv, known, &arguments))
-        return cli_usage("explain");
-    if ((arguments.window == NOT_GIVEN) == (arguments.position == NOT_GIVEN) ||
-        arguments.count == 0) {
-        cli_fail(arguments.count == 0
-                     ? "--count must be at least 1"
-                     : "name a window: --window ID, or --position P with --epoch E");
-        return cli_usage("explain");
-    }
-    client = cli_connect(&arguments, false);
+    cli_parse(argc, argv, &explaining);
+    if ((explaining.window == NOT_GIVEN) == (explaining.position == NOT_GIVEN))
+        cli_refuse("name a window: --window ID, or --position P with --epoch E");
+    client = cli_connect(&explaining.connection);
     if (!client)
         return CLI_FAILED;
-    if (cli_find_feed(client, arguments.feed, &feed_id) &&
-        (arguments.window != NOT_GIVEN || find_window(client, feed_id, &arguments, &pass)))
-        result = explain(client, feed_id, &arguments, pass);
+    if (cli_find_feed(client, argv[1], &feed_id) &&
+        (explaining.window != NOT_GIVEN || find_window(client, feed_id, &explaining, &pass)))
+        result = explain(client, feed_id, &explaining, pass);
     trajd_client_close(&client);
     return result;
 }

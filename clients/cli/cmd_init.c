@@ -18,13 +18,12 @@
 #include "clients/cli/frames/frame_show.h"
 #include "daemon/index/tree/tree.h"
 #include "daemon/layout/glob.h"
-#include "proto/array_len.h"
 #include "proto/plural.h"
 
 enum { MOST_UNREAD = 8 }; /* that are named */
 
 struct init {
-    const char *layout, *path, *output; /* output NULL: stdout, and no drafts */
+    const char *layout, *preset_name, *path, *output; /* output NULL: stdout, and no drafts */
     const struct config_preset *preset;
     struct cli_files files;
     uint32_t count;
@@ -332,51 +331,34 @@ static int write_config(struct init *init)
     return failed ? cli_fail("the configuration could not be written") : CLI_OK;
 }
 
-/* Returns CLI_OK, or the exit status after it printed an error. */
-static int parse(int argc, char **argv, struct init *init)
-{
-    const char *preset = NULL;
-    struct trajd_error error;
-    const struct {
-        const char *name;
-        const char **value;
-    } options[] = {{"--layout", &init->layout}, {"--preset", &preset}, {"-o", &init->output}};
-
-    for (int i = 1; i < argc; i++) {
-        size_t o = 0;
-        while (o < ARRAY_LEN(options) && strcmp(argv[i], options[o].name))
-            o++;
-        if (o < ARRAY_LEN(options) && i + 1 < argc)
-            *options[o].value = argv[++i];
-        else if (argv[i][0] == '-')
-            return cli_refuse_option(argv[0], argv[i]), cli_usage("init");
-        else if (init->path)
-            return cli_fail("name one file or folder, not also %s", argv[i]), cli_usage("init");
-        else
-            init->path = argv[i];
-    }
-    if (!init->path)
-        return cli_fail("name a file or folder"), cli_usage("init");
-    init->preset = config_preset_find(preset, &error);
-    if (!init->preset)
-        return cli_fail("%s", error.message);
-    if (init->output && !access(init->output, F_OK))
-        return cli_fail("%s exists already", init->output);
-    return CLI_OK;
-}
+const struct cli_option cli_init_options[] = {
+    {"--layout", "NAME",
+     "how the files map to episodes, streams and clocks (tries the installed ones)", CLI_TEXT,
+     offsetof(struct init, layout)},
+    {"--preset", "act|diffusion_policy|lerobot|openpi|robomimic", "write what this trainer reads",
+     CLI_TEXT, offsetof(struct init, preset_name)},
+    {"-o", "FILE.yaml", "write it into a new file, and drafts of layouts beside it", CLI_TEXT,
+     offsetof(struct init, output)},
+    {0}};
 
 int cli_init(int argc, char **argv)
 {
-    struct init *init = calloc(1, sizeof *init);
+    static struct init init;
     struct trajd_error error;
-    int result = init ? parse(argc, argv, init) : cli_fail("no memory");
+    int result;
 
-    if (!result && (cli_files_find(&init->files, &error) || open_datasets(init, &error)))
+    cli_parse(argc, argv, &init);
+    init.path = argv[1];
+    init.preset = config_preset_find(init.preset_name, &error);
+    if (!init.preset)
+        return cli_fail("%s", error.message);
+    if (init.output && !access(init.output, F_OK))
+        return cli_fail("%s exists already", init.output);
+    if (cli_files_find(&init.files, &error) || open_datasets(&init, &error))
         result = cli_fail("%s", error.message);
-    if (!result)
-        result = write_config(init);
-    for (uint32_t i = 0; init && i < init->count; i++)
-        trajd_index_destroy(&init->indices[i]);
-    free(init);
+    else
+        result = write_config(&init);
+    for (uint32_t i = 0; i < init.count; i++)
+        trajd_index_destroy(&init.indices[i]);
     return result;
 }

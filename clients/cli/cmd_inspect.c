@@ -8,7 +8,6 @@
 #include "clients/cli/files/cli_files.h"
 #include "clients/cli/frames/frame_show.h"
 #include "clients/cli/inspect/inspect.h"
-#include "proto/array_len.h"
 
 struct inspection {
     const char *layout; /* NULL: guess */
@@ -61,61 +60,40 @@ static int show_frame(const struct inspection *inspection, const char *path)
     return CLI_OK;
 }
 
-/* Returns where the value of an option goes, or NULL. */
-static const char **find_option(struct inspection *inspection, const char *name)
-{
-    struct frame_request *request = &inspection->request;
-    const struct {
-        const char *name;
-        const char **value;
-    } options[] = {{"--layout", &inspection->layout},
-                   {"--frame", &request->frame},
-                   {"-o", &request->output},
-                   {"--episode", &request->episode},
-                   {"--resize", &request->resize.size},
-                   {"--filter", &request->resize.filter},
-                   {"--fit", &request->resize.fit}};
+const struct cli_option cli_resize_options[] = {
+    {"--resize", "HEIGHTxWIDTH", "resize the image", CLI_TEXT, offsetof(struct frame_resize, size)},
+    {"--filter", "NAME",
+     "how it is resized: pillow-bilinear (the default), pillow-box, "
+     "pillow-bicubic, pillow-lanczos, tf-lanczos3, area, linear or nearest",
+     CLI_TEXT, offsetof(struct frame_resize, filter)},
+    {"--fit", "stretch|pad|pad_topleft|cover", "how it fits (stretch)", CLI_TEXT,
+     offsetof(struct frame_resize, fit)},
+    {0}};
 
-    for (size_t i = 0; i < ARRAY_LEN(options); i++)
-        if (!strcmp(name, options[i].name))
-            return options[i].value;
-    return NULL;
-}
-
-/* Options may come before or after the files. Moves the files to the front of argv, after the name.
- * Returns their number, or -1 after it printed an error. */
-static int parse(int argc, char **argv, struct inspection *inspection)
-{
-    int count = 0;
-
-    for (int i = 1; i < argc; i++) {
-        const char **value = find_option(inspection, argv[i]);
-        if (argv[i][0] != '-')
-            argv[1 + count++] = argv[i];
-        else if (!strcmp(argv[i], "--json"))
-            inspection->json = true;
-        else if (value && i + 1 < argc)
-            *value = argv[++i];
-        else if (value)
-            return cli_fail("%s needs a value", argv[i]), -1;
-        else
-            return cli_refuse_option(argv[0], argv[i]), -1;
-    }
-    if (!count)
-        return cli_fail("name one or more files"), -1;
-    if (inspection->request.frame && count > 1)
-        return cli_fail("--frame takes one file"), -1;
-    return count;
-}
+const struct cli_option cli_inspect_options[] = {
+    {"--layout", "NAME",
+     "how the files map to episodes, streams and clocks (tries the installed ones)", CLI_TEXT,
+     offsetof(struct inspection, layout)},
+    {"--json", NULL, "print one JSON document", CLI_FLAG, offsetof(struct inspection, json)},
+    {"--frame", "STREAM:ROW", "write one frame as an image, stored and as described by the layout",
+     CLI_TEXT, offsetof(struct inspection, request.frame)},
+    {"-o", "FILE.png", "the file of --frame", CLI_TEXT,
+     offsetof(struct inspection, request.output)},
+    {"--episode", "ID", "the episode of --frame (the first one)", CLI_TEXT,
+     offsetof(struct inspection, request.episode)},
+    {NULL, NULL, NULL, CLI_TABLE, offsetof(struct inspection, request.resize),
+     .table = cli_resize_options},
+    {0}};
 
 int cli_inspect(int argc, char **argv)
 {
     struct inspection inspection = {.document.out = stdout};
-    int count = parse(argc, argv, &inspection), result = CLI_OK;
+    const int count = cli_parse(argc, argv, &inspection);
     struct trajd_error error;
+    int result = CLI_OK;
 
-    if (count < 0)
-        return cli_usage("inspect");
+    if (inspection.request.frame && count > 1)
+        cli_refuse("--frame takes one file");
     if (cli_files_find(&inspection.files, &error))
         return cli_fail("%s", error.message);
     if (inspection.request.frame)

@@ -88,29 +88,29 @@ static int make_client(const char *directory, const char *clients, const char *n
     return CLI_OK;
 }
 
+static void set_client(void *place, const struct cli_option *option, char *value)
+{
+    if (!trajd_key_name_is_valid(value) || strcmp(value, "server") == 0)
+        cli_refuse("%s %s: a name has 1 to 64 letters, digits, '-', '_' and '.', and is not "
+                   "\"server\"",
+                   option->name, value);
+    *(const char **)place = value;
+}
+
+const struct cli_option cli_keygen_options[] = {
+    {"--client", "NAME", "make the keys of a remote worker (without it, those of the daemon)",
+     CLI_CALL, .set = set_client},
+    {0}};
+
 int cli_keygen(int argc, char **argv)
 {
-    const char *directory = NULL, *name = NULL;
+    const char *directory, *name = NULL;
     char clients[4096];
 
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--client") == 0 && i + 1 < argc)
-            name = argv[++i];
-        else if (argv[i][0] != '-' && !directory)
-            directory = argv[i];
-        else if (argv[i][0] == '-')
-            return cli_refuse_option(argv[0], argv[i]), cli_usage("keygen");
-        else
-            return cli_usage("keygen");
-    }
-    if (!directory || strlen(directory) > sizeof clients - 128)
-        return cli_usage("keygen");
-    if (name && (!trajd_key_name_is_valid(name) || strcmp(name, "server") == 0)) {
-        cli_fail("--client %s: a name has 1 to 64 letters, digits, '-', '_' and '.', and is not "
-                 "\"server\"",
-                 name);
-        return CLI_USAGE;
-    }
+    cli_parse(argc, argv, &name);
+    directory = argv[1];
+    if (strlen(directory) > sizeof clients - 128)
+        cli_refuse("%s: the path is too long", directory);
     snprintf(clients, sizeof clients, "%s/clients", directory);
     if (make_directory(directory) != CLI_OK || make_directory(clients) != CLI_OK)
         return CLI_FAILED;

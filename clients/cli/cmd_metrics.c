@@ -4,7 +4,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "clients/cli/cli.h"
 #include "clients/cli/cli_feed.h"
 #include "clients/cli/metrics/metrics_http.h"
 #include "clients/cli/metrics/metrics_write.h"
@@ -12,9 +11,9 @@
 enum { STATUS_TIMEOUT_MS = 5000 };
 
 /* Writes the metrics to *text, which the caller frees. Returns NULL after it printed an error. */
-static char *collect(const struct cli_feed_arguments *arguments, size_t *length)
+static char *collect(const struct cli_connection *connection, size_t *length)
 {
-    struct trajd_client *client = cli_connect(arguments, false);
+    struct trajd_client *client = cli_connect(connection);
     struct trajd_error error = {.status = TRAJD_OK};
     char *json = NULL, *text = NULL;
     FILE *out = NULL;
@@ -36,7 +35,7 @@ static char *collect(const struct cli_feed_arguments *arguments, size_t *length)
     return NULL;
 }
 
-static int answer_request(const struct cli_feed_arguments *arguments)
+static int answer_request(const struct cli_connection *connection)
 {
     static const char failed[] = "the daemon does not answer; the log of this unit says why\n";
     const char *refusal;
@@ -48,7 +47,7 @@ static int answer_request(const struct cli_feed_arguments *arguments)
             metrics_write_answer(refusal, "", 0);
         return CLI_OK;
     }
-    text = collect(arguments, &length);
+    text = collect(connection, &length);
     if (text)
         metrics_write_answer("200 OK", text, length);
     else
@@ -57,20 +56,28 @@ static int answer_request(const struct cli_feed_arguments *arguments)
     return text ? CLI_OK : CLI_FAILED;
 }
 
+struct measuring {
+    struct cli_connection connection;
+    bool http;
+};
+
+const struct cli_option cli_metrics_options[] = {
+    {"--http", NULL, "answer one HTTP request from standard input", CLI_FLAG,
+     offsetof(struct measuring, http)},
+    {NULL, NULL, NULL, CLI_TABLE, offsetof(struct measuring, connection),
+     .table = cli_daemon_options},
+    {0}};
+
 int cli_metrics(int argc, char **argv)
 {
-    static const char *const known[] = {"--endpoint", NULL};
-    const int is_http = argc > 1 && strcmp(argv[1], "--http") == 0;
-    struct cli_feed_arguments arguments = {0};
+    struct measuring measuring = {0};
     size_t length;
     char *text;
 
-    argv[is_http] = argv[0];
-    if (!cli_parse_feed(argc - is_http, argv + is_http, known, &arguments))
-        return cli_usage("metrics");
-    if (is_http)
-        return answer_request(&arguments);
-    text = collect(&arguments, &length);
+    cli_parse(argc, argv, &measuring);
+    if (measuring.http)
+        return answer_request(&measuring.connection);
+    text = collect(&measuring.connection, &length);
     if (text)
         fwrite(text, 1, length, stdout);
     free(text);

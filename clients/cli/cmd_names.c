@@ -12,63 +12,35 @@
 #include "daemon/base/paths.h"
 
 #define CONNECT_MS 300 /* short, because a user waits at the terminal */
-#define MAX_USAGE 1024
 
-/* Copies the usage without brackets and dots, up to the redirection of the output. */
-static void strip(const char *usage, char *words, size_t size)
+/* Prints the words between spaces, bars and brackets, without dots at their ends, up to an option. */
+static void print_words(const char *text)
 {
-    size_t length = 0;
+    static const char between[] = " |[]";
 
-    for (; *usage && *usage != '>' && length + 1 < size; usage++) {
-        const bool is_dots = strncmp(usage, "...", 3) == 0;
-        words[length++] = is_dots || strchr("[]()", *usage) ? ' ' : *usage;
-        usage += is_dots ? 2 : 0;
-    }
-    words[length] = 0;
-}
-
-static void print_alternatives(const char *word)
-{
-    for (size_t length; *word; word += length + (word[length] == '|')) {
-        length = strcspn(word, "|");
-        if (length)
-            printf("%.*s\n", (int)length, word);
+    while (*(text += strspn(text, between)) && *text != '-') {
+        const size_t length = strcspn(text, between);
+        size_t shown = length;
+        while (shown && text[shown - 1] == '.')
+            shown--;
+        printf("%.*s\n", (int)shown, text);
+        text += length;
     }
 }
 
-/* Prints the command's options and its other arguments. */
-static void print_words(const char *usage)
+/* Prints the options and operands of the command, or the values of one option. */
+static void print_command(const struct cli_command *command, const char *option)
 {
-    char words[MAX_USAGE], *remainder = words;
-    bool is_value = false;
+    struct cli_option rows[CLI_OPTIONS_MAX];
 
-    strip(usage, words, sizeof words);
-    for (char *word; (word = strsep(&remainder, " "));) {
-        if (!*word || strcmp(word, "|") == 0)
-            continue;
-        if (*word == '-')
-            printf("%s\n", word);
-        else if (!is_value)
-            print_alternatives(word);
-        /* The word after an option is its value. After a flag comes another option or a bracket. */
-        is_value = *word == '-';
-        if (is_value && remainder && *remainder == ' ')
-            is_value = false;
-    }
-}
-
-/* Prints the value of the option, or nothing for a flag. */
-static void print_value(const char *usage, const char *option)
-{
-    char words[MAX_USAGE], *remainder = words;
-
-    strip(usage, words, sizeof words);
-    for (char *word; (word = strsep(&remainder, " "));)
-        if (strcmp(word, option) == 0 && remainder && *remainder && *remainder != ' ' &&
-            *remainder != '-') {
-            print_alternatives(strsep(&remainder, " "));
-            return;
-        }
+    cli_list_options(command, rows);
+    for (const struct cli_option *row = rows; row->kind; row++)
+        if (!option)
+            printf("%s\n", row->name);
+        else if (!strcmp(option, row->name) && row->value)
+            print_words(row->value);
+    if (!option)
+        print_words(command->operands);
 }
 
 static int print_feeds(const char *endpoint)
@@ -112,26 +84,34 @@ static int print_layouts(void)
     return CLI_OK;
 }
 
+struct naming {
+    const char *endpoint;
+    bool layouts, feeds;
+};
+
+const struct cli_option cli_names_options[] = {
+    {"--layouts", NULL, "print the installed layouts", CLI_FLAG, offsetof(struct naming, layouts)},
+    {"--feeds", NULL, "print the feeds of a daemon", CLI_FLAG, offsetof(struct naming, feeds)},
+    {"--endpoint", "DIR", "the daemon of --feeds", CLI_TEXT, offsetof(struct naming, endpoint)},
+    {0}};
+
+/* The word after a command may be one of its options, which is no option here. */
 int cli_names(int argc, char **argv)
 {
-    const struct cli_command *command;
+    const struct cli_command *command = argc > 1 ? cli_find_command(argv[1]) : NULL;
+    struct naming naming = {0};
 
-    if (argc == 1) {
-        for (command = cli_commands; command->name; command++)
-            printf("%s\n", command->name);
+    if (command && argc <= 3) {
+        print_command(command, argc == 3 ? argv[2] : NULL);
         return CLI_OK;
     }
-    if (strcmp(argv[1], "--layouts") == 0 && argc == 2)
+    if (cli_parse(argc, argv, &naming))
+        cli_refuse("there is no command %s", argv[1]);
+    if (naming.layouts)
         return print_layouts();
-    if (strcmp(argv[1], "--feeds") == 0 &&
-        (argc == 2 || (argc == 4 && strcmp(argv[2], "--endpoint") == 0)))
-        return print_feeds(argc == 4 ? argv[3] : NULL);
-    command = cli_find_command(argv[1]);
-    if (!command || argc > 3)
-        return cli_usage("names");
-    if (argc == 3)
-        print_value(command->usage, argv[2]);
-    else
-        print_words(command->usage);
+    if (naming.feeds)
+        return print_feeds(naming.endpoint);
+    for (size_t i = 0; cli_commands[i].name; i++)
+        printf("%s\n", cli_commands[i].name);
     return CLI_OK;
 }

@@ -131,7 +131,7 @@ static int parse(int argc, char **argv, struct packer *packer)
         else if (!strcmp(argv[i], "--resume"))
             packer->resume = true;
         else
-            return cli_refuse_option(argv[0], argv[i]), -1;
+            return cli_fail("unknown option: %s", argv[i]), -1;
     }
     if (!count || !packer->output)
         return cli_fail("name one or more files, and the output with -o"), -1;
@@ -182,7 +182,7 @@ int cli_pack(int argc, char **argv)
     int result = CLI_OK;
 
     if (count < 0)
-        return cli_usage("pack");
+        return CLI_USAGE;
     packer.is_folder = !stat(packer.output, &status) && S_ISDIR(status.st_mode);
     if (cli_files_find(&packer.files, &error))
         return cli_fail("%s", error.message);

@@ -12,7 +12,6 @@
 #include "clients/cli/frames/frame_strip.h"
 #include "clients/cli/plot/plot.h"
 #include "clients/cli/plot/plot_frames.h"
-#include "daemon/base/quantity.h"
 #include "daemon/base/yaml.h"
 #include "clients/cli/resample/convert_series.h"
 #include "proto/plural.h"
@@ -27,74 +26,6 @@ struct plotting {
     struct frame_resize resize; /* of pictures */
     struct cli_files files;
 };
-
-static bool parse_value(struct plotting *plotting, const char *option, const char *value)
-{
-    struct trajd_error error;
-
-    if (!strcmp(option, "--layout"))
-        return plotting->layout = value, true;
-    if (!strcmp(option, "--episode"))
-        return plotting->episode = value, true;
-    if (!strcmp(option, "-o"))
-        return plotting->output = value, true;
-    if (!strcmp(option, "--resize"))
-        return plotting->resize.size = value, true;
-    if (!strcmp(option, "--filter"))
-        return plotting->resize.filter = value, true;
-    if (!strcmp(option, "--fit"))
-        return plotting->resize.fit = value, true;
-    if (!strcmp(option, "--rate"))
-        return trajd_parse_rate(value, &plotting->rate) ||
-               (cli_fail("--rate: \"%s\" is not a rate above 0 (such as 20, 29.97 or 30000/1001)",
-                         value),
-                false);
-    if (!strcmp(option, "--kind")) {
-        plotting->rule.kind = trajd_convert_kind_parse(value, &error);
-        plotting->rule.layout_order = !strcmp(value, "slerp");
-        return plotting->rule.kind != TRAJD_CONVERT_NO_KIND ||
-               (cli_fail("--kind: %s", error.message), false);
-    }
-    if (!strcmp(option, "--window"))
-        return (trajd_parse_duration(value, &plotting->rule.window_ns) &&
-                plotting->rule.window_ns > 0) ||
-               (cli_fail("--window: \"%s\" is not a time above 0 (such as 50ms or 1.5s)", value),
-                false);
-    return (trajd_parse_duration(value, !strcmp(option, "--from") ? &plotting->from_ns
-                                                                  : &plotting->to_ns)) ||
-           (cli_fail("%s: \"%s\" is not a time (such as 1.5s or 200ms)", option, value), false);
-}
-
-static bool parse(int argc, char **argv, struct plotting *plotting)
-{
-    static const char *const options[] = {"--layout", "--episode", "-o",     "--rate",
-                                          "--kind",   "--window",  "--from", "--to",
-                                          "--resize", "--filter",  "--fit",  NULL};
-
-    for (int i = 1; i < argc; i++) {
-        bool known = false;
-        if (argv[i][0] != '-') {
-            if (plotting->stream)
-                return cli_fail("unexpected argument: %s", argv[i]), false;
-            *(plotting->path ? &plotting->stream : &plotting->path) = argv[i];
-            continue;
-        }
-        for (int k = 0; options[k]; k++)
-            known = known || !strcmp(options[k], argv[i]);
-        if (!known)
-            return cli_refuse_option(argv[0], argv[i]), false;
-        if (i + 1 == argc)
-            return cli_fail("%s needs a value", argv[i]), false;
-        if (!parse_value(plotting, argv[i], argv[i + 1]))
-            return false;
-        i++;
-    }
-    if (!plotting->stream)
-        return cli_fail("name a file and a stream"), false;
-    if (plotting->to_ns <= plotting->from_ns)
-        return cli_fail("--to must be after --from"), false;
-    return true;
-}
 
 static const struct trajd_episode *find_episode(const struct trajd_index *index, const char *id)
 {
@@ -250,6 +181,35 @@ static int plot(struct plotting *plotting, const struct trajd_index *index)
     return result;
 }
 
+static void set_kind(void *place, const struct cli_option *option, char *value)
+{
+    struct plotting *plotting = place;
+    struct trajd_error error;
+
+    plotting->rule.kind = trajd_convert_kind_parse(value, &error);
+    plotting->rule.layout_order = !strcmp(value, "slerp");
+    if (plotting->rule.kind == TRAJD_CONVERT_NO_KIND)
+        cli_refuse("%s: %s", option->name, error.message);
+}
+
+const struct cli_option cli_plot_options[] = {
+    {"--layout", "NAME",
+     "how the file maps to episodes, streams and clocks (tries the installed ones)", CLI_TEXT,
+     offsetof(struct plotting, layout)},
+    {"--episode", "ID", "the episode (the first one)", CLI_TEXT,
+     offsetof(struct plotting, episode)},
+    {"--rate", "HZ", "resample at this rate (20), or choose the frames", CLI_RATE,
+     offsetof(struct plotting, rate)},
+    {"--kind", "KIND", "how it is resampled (as the layout says)", CLI_CALL, .set = set_kind},
+    {"--window", "TIME", "the span of kind mean (one step)", CLI_TIME,
+     offsetof(struct plotting, rule.window_ns), .least = 1},
+    {"--from", "TIME", "where the plot begins", CLI_TIME, offsetof(struct plotting, from_ns)},
+    {"--to", "TIME", "where it ends", CLI_TIME, offsetof(struct plotting, to_ns)},
+    {"-o", "FILE.svg|FILE.png", "the file to write: SVG, or PNG of frames", CLI_TEXT,
+     offsetof(struct plotting, output)},
+    {NULL, NULL, NULL, CLI_TABLE, offsetof(struct plotting, resize), .table = cli_resize_options},
+    {0}};
+
 int cli_plot(int argc, char **argv)
 {
     struct plotting plotting = {
@@ -258,8 +218,11 @@ int cli_plot(int argc, char **argv)
     struct trajd_error error;
     int result;
 
-    if (!parse(argc, argv, &plotting))
-        return cli_usage("plot");
+    cli_parse(argc, argv, &plotting);
+    plotting.path = argv[1];
+    plotting.stream = argv[2];
+    if (plotting.to_ns <= plotting.from_ns)
+        cli_refuse("--to must be after --from");
     if (cli_files_find(&plotting.files, &error))
         return cli_fail("%s", error.message);
     if (cli_files_open(&plotting.files, plotting.layout, plotting.path, &index, &error))

@@ -61,7 +61,7 @@ static bool parse(int argc, char **argv, struct preprocessing *preprocessing)
             if (!parse_shard(preprocessing, argv[++i]))
                 return false;
         } else if (*argv[i] == '-')
-            return cli_refuse_option(argv[0], argv[i]), false;
+            return cli_fail("unknown option: %s", argv[i]), false;
         else if (preprocessing->path)
             return cli_fail("unexpected argument: %s", argv[i]), false;
         else
@@ -177,7 +177,7 @@ int cli_preprocess(int argc, char **argv)
     int result;
 
     if (!parse(argc, argv, &preprocessing))
-        return cli_usage("preprocess");
+        return CLI_USAGE;
     if (cli_files_find(&preprocessing.files, &error))
         return cli_fail("%s", error.message);
     trajd_log_init(&preprocessing.log, STDERR_FILENO, TRAJD_LOG_INFO, getenv("JOURNAL_STREAM"));

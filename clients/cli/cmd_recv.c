@@ -2,7 +2,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "clients/cli/cli.h"
 #include "clients/cli/cli_feed.h"
 #include "daemon/base/json.h"
 #include "daemon/window/window_report.h"
@@ -238,23 +237,45 @@ static void print_failure(const char *message, bool is_json)
     putchar('\n');
 }
 
-static int receive(struct trajd_client *client, const struct cli_feed_arguments *arguments)
+struct recv {
+    struct cli_connection connection;
+    struct trajd_open_options open;
+    uint64_t count;
+    bool json;
+};
+
+const struct cli_option cli_recv_options[] = {
+    {"--count", "N", "batches to read (all of the epoch)", CLI_U64, offsetof(struct recv, count)},
+    {"--epoch", "N", "the epoch (0)", CLI_U64, offsetof(struct recv, open.epoch)},
+    {"--next", "POSITION", "the position to begin at (0)", CLI_U64,
+     offsetof(struct recv, open.next)},
+    {"--rank", "R", "read as this rank of --world (0)", CLI_U32, offsetof(struct recv, open.rank)},
+    {"--world", "W", "the number of ranks; without it, whole batches go to whoever asks", CLI_U32,
+     offsetof(struct recv, open.world)},
+    {"--job", "NAME", "the job whose batches are shared (trajctl)", CLI_TEXT,
+     offsetof(struct recv, open.job)},
+    {"--credit", "N", "batches that may be held (4)", CLI_U32, offsetof(struct recv, open.credit)},
+    {"--json", NULL, "print JSON documents, one a line", CLI_FLAG, offsetof(struct recv, json)},
+    {NULL, NULL, NULL, CLI_TABLE, offsetof(struct recv, connection), .table = cli_daemon_options},
+    {0}};
+
+static int receive(struct trajd_client *client, const struct recv *recv)
 {
     struct trajd_batch *batch;
     struct trajd_error error;
-    if (cli_open(client, arguments, &error))
+    if (cli_open(client, recv->open, &error))
         return cli_fail("%s", error.message);
-    for (uint64_t i = 0; i < arguments->count; i++) {
+    for (uint64_t i = 0; i < recv->count; i++) {
         enum trajd_status status = trajd_client_next(client, -1, &batch, &error);
         if (status == TRAJD_END_OF_EPOCH)
             return CLI_OK;
         if (status == TRAJD_ERR_DATA) {
-            print_failure(error.message, arguments->json);
+            print_failure(error.message, recv->json);
             continue;
         }
         if (status)
             return cli_fail("%s", error.message);
-        print_batch(batch, arguments->json);
+        print_batch(batch, recv->json);
         trajd_batch_release(&batch);
     }
     return CLI_OK;
@@ -262,16 +283,16 @@ static int receive(struct trajd_client *client, const struct cli_feed_arguments 
 
 int cli_recv(int argc, char **argv)
 {
-    static const char *const known[] = {"FEED",    "--endpoint", "--job",    "--count",
-                                        "--epoch", "--next",     "--credit", "--rank",
-                                        "--world", "--json",     NULL};
-    struct cli_feed_arguments arguments = {.count = UINT64_MAX, .job = "trajctl"};
-    if (!cli_parse_feed(argc, argv, known, &arguments))
-        return cli_usage("recv");
-    struct trajd_client *client = cli_connect(&arguments, false);
+    struct recv recv = {.open.job = "trajctl", .count = UINT64_MAX};
+    struct trajd_client *client;
+    int result;
+
+    cli_parse(argc, argv, &recv);
+    recv.open.feed = argv[1];
+    client = cli_connect(&recv.connection);
     if (!client)
         return CLI_FAILED;
-    int result = receive(client, &arguments);
+    result = receive(client, &recv);
     trajd_client_close(&client);
     return result;
 }

@@ -9,7 +9,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "clients/cli/cli.h"
 #include "clients/cli/cli_query.h"
 #include "clients/cli/cli_feed.h"
 #include "clients/cli/files/private_daemons.h"
@@ -17,33 +16,10 @@
 
 #define LOOK_NS 20000000L
 
-struct reload_arguments {
-    struct cli_feed_arguments feed; /* its endpoint */
-    const char *directory;
+struct reloading {
+    struct cli_connection connection; /* its endpoint */
     bool wait;
 };
-
-static bool parse(int argc, char **argv, struct reload_arguments *arguments)
-{
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--wait") == 0)
-            arguments->wait = true;
-        else if (strcmp(argv[i], "--endpoint") == 0 && i + 1 < argc)
-            arguments->feed.endpoint = argv[++i];
-        else if (argv[i][0] == '-')
-            return cli_refuse_option(argv[0], argv[i]), false;
-        else
-            return cli_fail("unexpected argument: %s", argv[i]), false;
-    }
-    arguments->directory =
-        arguments->feed.endpoint ? arguments->feed.endpoint : getenv("TRAJD_ENDPOINT");
-    if (!arguments->directory || !*arguments->directory)
-        arguments->directory = CLI_SERVICE_ENDPOINT;
-    if (strncmp(arguments->directory, "tcp://", 6) == 0)
-        return cli_fail("%s: only a daemon on this machine can be reloaded", arguments->directory),
-               false;
-    return true;
-}
 
 /* Returns the process that listens on the daemon's socket, as this process sees it. Returns 0 after
  * it printed an error. A pid file could name a process that reuses the number, or one of another
@@ -117,24 +93,38 @@ static int wait_for_end(struct trajd_client *client, int64_t request_ns)
     return result;
 }
 
+const struct cli_option cli_reload_options[] = {
+    {"--wait", NULL, "wait for the end, and print the result", CLI_FLAG,
+     offsetof(struct reloading, wait)},
+    {"--endpoint", "DIR", "the daemon; without it $TRAJD_ENDPOINT, else the service", CLI_TEXT,
+     offsetof(struct reloading, connection.endpoint)},
+    {0}};
+
 int cli_reload(int argc, char **argv)
 {
-    struct reload_arguments arguments = {0};
+    struct reloading reloading = {0};
     struct trajd_client *client = NULL;
     int result = CLI_OK;
     int64_t request_ns;
+    const char *directory;
     pid_t pid;
 
-    if (!parse(argc, argv, &arguments))
-        return cli_usage("reload");
-    pid = find_daemon(arguments.directory);
-    if (!pid || (arguments.wait && !(client = cli_connect(&arguments.feed, false))))
+    cli_parse(argc, argv, &reloading);
+    directory = reloading.connection.endpoint;
+    if (!directory)
+        directory = getenv("TRAJD_ENDPOINT");
+    if (!directory || !*directory)
+        directory = CLI_SERVICE_ENDPOINT;
+    if (strncmp(directory, "tcp://", 6) == 0)
+        cli_refuse("%s: only a daemon on this machine can be reloaded", directory);
+    pid = find_daemon(directory);
+    if (!pid || (reloading.wait && !(client = cli_connect(&reloading.connection))))
         return CLI_FAILED;
     request_ns = trajd_now_ns();
     if (kill(pid, SIGHUP))
         result = cli_fail("process %ld: %s%s", (long)pid, strerror(errno),
                           errno == EPERM ? ": only its user and root can reload it" : "");
-    else if (arguments.wait)
+    else if (reloading.wait)
         result = wait_for_end(client, request_ns);
     trajd_client_close(&client);
     return result;

@@ -36,7 +36,7 @@ static void on_signal(int number)
 
 static int fail_usage(void)
 {
-    return cli_usage("resample");
+    return CLI_USAGE;
 }
 
 /* Splits "a,b,c" in place. */
@@ -225,7 +225,7 @@ static bool parse_switch(struct resampling *resampling, const char *option)
     else if (!strcmp(option, "--assume-rate") || !strncmp(option, "--assume-rate=", 14))
         return parse_assumed_rate(resampling, option);
     else
-        return cli_refuse_option("resample", option), false;
+        return cli_fail("unknown option: %s", option), false;
     return true;
 }
 
@@ -312,7 +312,7 @@ static void note_unused_rate(struct resampling *resampling)
     }
 }
 
-static int run(struct resampling *resampling)
+static int convert(struct resampling *resampling)
 {
     struct trajd_convert_report report;
     struct trajd_error error;
@@ -357,7 +357,7 @@ int cli_resample(int argc, char **argv)
     result = open_inputs(&resampling, argv + 1, count);
     if (!result) {
         note_unused_rate(&resampling);
-        result = run(&resampling);
+        result = convert(&resampling);
     }
     for (uint32_t i = 0; i < resampling.index_count; i++)
         trajd_index_destroy(&resampling.indexes[i]);

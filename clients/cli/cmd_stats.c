@@ -10,7 +10,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "clients/cli/cli.h"
 #include "clients/cli/cli_query.h"
 #include "clients/cli/cli_feed.h"
 #include "daemon/base/files.h"
@@ -441,42 +440,44 @@ static bool can_write(const struct statistics *all, enum format format)
     return true;
 }
 
-static bool parse_format(const char *name, enum format *format)
-{
-    for (int f = 0; f < FORMAT_COUNT; f++)
-        if (strcmp(name, format_names[f]) == 0) {
-            *format = (enum format)f;
-            return true;
-        }
-    cli_fail("--format %s: choose trajd, openpi or lerobot", name);
-    return false;
-}
+struct asking {
+    struct cli_connection connection;
+    const char *output, *file;
+    enum format format;
+    bool json;
+};
+
+const struct cli_option cli_stats_options[] = {
+    {"-o", "FILE", "write them to a file", CLI_TEXT, offsetof(struct asking, file)},
+    {"--out", "FILE", "the same as -o", CLI_TEXT, offsetof(struct asking, file)},
+    {"--format", "trajd|openpi|lerobot", "the format of the file (trajd)", CLI_CHOICE,
+     offsetof(struct asking, format)},
+    {"--output", "NAME|stream:NAME", "one output, or the rows of one stream", CLI_TEXT,
+     offsetof(struct asking, output)},
+    {"--json", NULL, "print one JSON document", CLI_FLAG, offsetof(struct asking, json)},
+    {NULL, NULL, NULL, CLI_TABLE, offsetof(struct asking, connection), .table = cli_daemon_options},
+    {0}};
 
 int cli_stats(int argc, char **argv)
 {
-    static const char *const known[] = {"FEED",     "--output",   "--out", "-o",
-                                        "--format", "--endpoint", "--key", "--server-key",
-                                        "--json",   NULL};
-    struct cli_feed_arguments arguments = {.format = "trajd"};
+    struct asking asking = {0};
     struct statistics all = {0};
     struct trajd_client *client;
     int result = CLI_FAILED;
-    enum format format;
     uint32_t feed_id;
 
-    if (!cli_parse_feed(argc, argv, known, &arguments) || !parse_format(arguments.format, &format))
-        return cli_usage("stats");
-    client = cli_connect(&arguments, false);
+    cli_parse(argc, argv, &asking);
+    client = cli_connect(&asking.connection);
     if (!client)
         return CLI_FAILED;
-    if (cli_find_feed(client, arguments.feed, &feed_id) &&
-        add_outputs(client, feed_id, arguments.output, &all) &&
-        (format == FORMAT_TRAJD || name_for_others(&all, arguments.feed, format)) &&
-        can_write(&all, format)) {
-        result = arguments.out ? write_file(arguments.out, arguments.feed, &all, format) : CLI_OK;
-        if (arguments.json || (!arguments.out && format != FORMAT_TRAJD))
-            write_document(stdout, arguments.feed, &all, format);
-        else if (!arguments.out)
+    if (cli_find_feed(client, argv[1], &feed_id) &&
+        add_outputs(client, feed_id, asking.output, &all) &&
+        (asking.format == FORMAT_TRAJD || name_for_others(&all, argv[1], asking.format)) &&
+        can_write(&all, asking.format)) {
+        result = asking.file ? write_file(asking.file, argv[1], &all, asking.format) : CLI_OK;
+        if (asking.json || (!asking.file && asking.format != FORMAT_TRAJD))
+            write_document(stdout, argv[1], &all, asking.format);
+        else if (!asking.file)
             print_table(&all);
     }
     free_statistics(&all);

@@ -5,7 +5,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "clients/cli/cli.h"
 #include "clients/cli/cli_feed.h"
 #include "clients/cli/files/private_daemons.h"
 #include "daemon/base/json.h"
@@ -323,11 +322,23 @@ static int print_readable(const char *json)
     return CLI_OK;
 }
 
+struct watching {
+    struct cli_connection connection;
+    bool json, watch;
+};
+
+const struct cli_option cli_status_options[] = {
+    {"--watch", NULL, "repeat it each second", CLI_FLAG, offsetof(struct watching, watch)},
+    {"--json", NULL, "print one JSON document", CLI_FLAG, offsetof(struct watching, json)},
+    {NULL, NULL, NULL, CLI_TABLE, offsetof(struct watching, connection),
+     .table = cli_daemon_options},
+    {0}};
+
 /* Asks one daemon. The caller frees *json. Returns CLI_FAILED after it printed an error. */
-static int fetch(const struct cli_feed_arguments *arguments, char **json)
+static int fetch(const struct cli_connection *connection, char **json)
 {
     struct trajd_error error;
-    struct trajd_client *client = cli_connect(arguments, false);
+    struct trajd_client *client = cli_connect(connection);
     int result = client ? CLI_OK : CLI_FAILED;
 
     if (client && trajd_client_status(client, 0, json, &error))
@@ -336,13 +347,13 @@ static int fetch(const struct cli_feed_arguments *arguments, char **json)
     return result;
 }
 
-static int show_one(const struct cli_feed_arguments *arguments)
+static int show_one(const struct watching *watching)
 {
     char *json;
 
-    if (fetch(arguments, &json))
+    if (fetch(&watching->connection, &json))
         return CLI_FAILED;
-    const int result = arguments->json ? puts(json) < 0 : print_readable(json);
+    const int result = watching->json ? puts(json) < 0 : print_readable(json);
     free(json);
     return result;
 }
@@ -374,26 +385,26 @@ static int print_line(const struct private_daemon *daemon, const char *text)
 }
 
 /* Shows a line for each daemon, or with --json an array of their documents. */
-static int show_list(const struct cli_feed_arguments *arguments,
-                     const struct private_daemon *const *daemons, uint32_t count)
+static int show_list(const struct watching *watching, const struct private_daemon *const *daemons,
+                     uint32_t count)
 {
     struct trajd_json json = {.out = stdout};
     int result = CLI_OK;
 
-    if (arguments->json)
+    if (watching->json)
         trajd_json_open_array(&json, NULL);
     else
         printf("%-60s %6s %8s %12s\n", "daemon (--endpoint shows more)", "feeds", "workers",
                "batches/s");
     for (uint32_t i = 0; i < count; i++) {
-        struct cli_feed_arguments one = *arguments;
+        struct cli_connection one = watching->connection;
         char *text;
         one.endpoint = daemons[i]->endpoint;
         if (fetch(&one, &text)) {
             result = CLI_FAILED;
             continue;
         }
-        if (arguments->json) {
+        if (watching->json) {
             trajd_json_open_object(&json, NULL);
             trajd_json_string(&json, "endpoint", one.endpoint);
             trajd_json_raw(&json, "status", text);
@@ -403,7 +414,7 @@ static int show_list(const struct cli_feed_arguments *arguments,
         }
         free(text);
     }
-    if (arguments->json) {
+    if (watching->json) {
         trajd_json_close_array(&json);
         putchar('\n');
     }
@@ -412,7 +423,7 @@ static int show_list(const struct cli_feed_arguments *arguments,
 
 /* Shows the daemons of this machine that the user may mean: the one of the service, and private
  * ones. */
-static int show_found(const struct cli_feed_arguments *arguments)
+static int show_found(const struct watching *watching)
 {
     static struct private_daemons found;
     static const struct private_daemon service = {.endpoint = CLI_SERVICE_ENDPOINT};
@@ -427,11 +438,11 @@ static int show_found(const struct cli_feed_arguments *arguments)
     if (!count)
         return cli_fail_without_daemon(&found);
     if (count > 1)
-        return show_list(arguments, daemons, count);
-    struct cli_feed_arguments one = *arguments;
-    one.endpoint = daemons[0]->endpoint;
-    if (!arguments->json) {
-        printf("%s\n", one.endpoint);
+        return show_list(watching, daemons, count);
+    struct watching one = *watching;
+    one.connection.endpoint = daemons[0]->endpoint;
+    if (!watching->json) {
+        printf("%s\n", daemons[0]->endpoint);
         print_private(daemons[0]);
     }
     return show_one(&one);
@@ -439,18 +450,16 @@ static int show_found(const struct cli_feed_arguments *arguments)
 
 int cli_status(int argc, char **argv)
 {
-    static const char *const known[] = {"--endpoint", "--json", "--watch", NULL};
     const struct timespec pause = {.tv_sec = 1};
-    struct cli_feed_arguments arguments = {0};
+    struct watching watching = {0};
     int result;
 
-    if (!cli_parse_feed(argc, argv, known, &arguments))
-        return cli_usage("status");
-    const bool is_given = cli_has_endpoint(&arguments);
+    cli_parse(argc, argv, &watching);
+    const bool is_given = cli_has_endpoint(&watching.connection);
     do {
-        if (arguments.watch && isatty(STDOUT_FILENO))
+        if (watching.watch && isatty(STDOUT_FILENO))
             fputs("\033[H\033[J", stdout); /* to the first line; clear all below */
-        result = is_given ? show_one(&arguments) : show_found(&arguments);
-    } while (!result && arguments.watch && !fflush(stdout) && !nanosleep(&pause, NULL));
+        result = is_given ? show_one(&watching) : show_found(&watching);
+    } while (!result && watching.watch && !fflush(stdout) && !nanosleep(&pause, NULL));
     return result;
 }

@@ -13,8 +13,6 @@
 #include "clients/cli/frames/frame_check.h"
 #include "daemon/base/json.h"
 #include "daemon/base/progress/progress.h"
-#include "daemon/base/quantity.h"
-#include "proto/array_len.h"
 #include "proto/plural.h"
 
 struct validation {
@@ -226,100 +224,61 @@ static int validate_path(struct validation *validation, const char *path)
     return CLI_OK;
 }
 
-static int ignore(struct validation *validation, const char *name)
+static void set_ignored(void *place, const struct cli_option *option, char *value)
 {
-    for (int r = 0; r < EXAMINE_RULE_COUNT; r++)
-        if (!strcmp(examine_rule_names[r], name)) {
+    struct validation *validation = place;
+    char list[512] = "";
+
+    for (int r = 0; r < EXAMINE_RULE_COUNT; r++) {
+        if (!strcmp(examine_rule_names[r], value)) {
             validation->is_ignored[r] = true;
-            return CLI_OK;
+            return;
         }
-    cli_fail("--ignore %s: unknown rule; the rules are:", name);
-    for (int r = 0; r < EXAMINE_RULE_COUNT; r++)
-        fprintf(stderr, " %s", examine_rule_names[r]);
-    fprintf(stderr, "\n");
-    return CLI_FAILED;
+        snprintf(list + strlen(list), sizeof list - strlen(list), " %s", examine_rule_names[r]);
+    }
+    cli_refuse("%s %s: unknown rule; the rules are:\n%s", option->name, value, list);
 }
 
-/* Reads one of the options that begin with --idle. */
-static int read_idle(struct validation *validation, const char *option, const char *value)
+static void set_tolerance(void *place, const struct cli_option *option, char *value)
 {
+    struct validation *validation = place;
     char *end;
 
-    if (!strcmp(option, "--idle")) {
-        validation->idle_output = value;
-    } else if (!strcmp(option, "--idle-streams")) {
-        validation->idle.streams = value;
-    } else if (!strcmp(option, "--idle-tolerance")) {
-        validation->idle.tolerance = strtod(value, &end);
-        if (*end || end == value || !(validation->idle.tolerance >= 0))
-            return cli_fail("--idle-tolerance %s: expected a number of at least 0", value);
-    } else if (!trajd_parse_duration(value, &validation->idle.length_ns) ||
-               validation->idle.length_ns <= 0) {
-        return cli_fail("--idle-length %s: expected a time such as 1s", value);
-    }
-    return CLI_OK;
+    validation->idle.tolerance = strtod(value, &end);
+    if (*end || end == value || !(validation->idle.tolerance >= 0))
+        cli_refuse("%s %s: expected a number of at least 0", option->name, value);
 }
 
-static bool is_idle_option(const char *option)
-{
-    static const char *const options[] = {"--idle", "--idle-streams", "--idle-tolerance",
-                                          "--idle-length"};
-
-    for (size_t i = 0; i < ARRAY_LEN(options); i++)
-        if (!strcmp(option, options[i]))
-            return true;
-    return false;
-}
-
-/* Moves the files to the front of argv, after the name, as in inspect. Returns their number, or -1
- * after it printed an error. */
-static int parse(int argc, char **argv, struct validation *validation)
-{
-    bool has_idle = false;
-    int count = 0;
-
-    for (int i = 1; i < argc; i++) {
-        const bool is_idle = is_idle_option(argv[i]);
-        const bool takes_value =
-            is_idle || !strcmp(argv[i], "--layout") || !strcmp(argv[i], "--ignore");
-        if (argv[i][0] != '-')
-            argv[1 + count++] = argv[i];
-        else if (!strcmp(argv[i], "--json"))
-            validation->json = true;
-        else if (!strcmp(argv[i], "--decode"))
-            validation->decodes = true;
-        else if (takes_value && i + 1 == argc)
-            return cli_fail("%s needs a value", argv[i]), -1;
-        else if (!strcmp(argv[i], "--layout"))
-            validation->layout = argv[++i];
-        else if (!strcmp(argv[i], "--ignore")) {
-            if (ignore(validation, argv[++i]))
-                return -1;
-        } else if (is_idle) {
-            if (read_idle(validation, argv[i], argv[i + 1]))
-                return -1;
-            has_idle = true;
-            i++;
-        } else
-            return cli_refuse_option(argv[0], argv[i]), -1;
-    }
-    if (!count)
-        return cli_fail("name one or more files"), -1;
-    if (!validation->idle_output && has_idle)
-        return cli_fail("options that begin with --idle- need --idle FILE"), -1;
-    if (validation->idle_output && count > 1)
-        return cli_fail("--idle describes one dataset: name one file or folder"), -1;
-    return count;
-}
+const struct cli_option cli_validate_options[] = {
+    {"--layout", "NAME",
+     "how the files map to episodes, streams and clocks (tries the installed ones)", CLI_TEXT,
+     offsetof(struct validation, layout)},
+    {"--ignore", "RULE", "switch a rule off; may be given several times", CLI_CALL,
+     .set = set_ignored},
+    {"--decode", NULL, "decode all frames", CLI_FLAG, offsetof(struct validation, decodes)},
+    {"--idle", "FILE.json", "write the rows in which something moves into a new file", CLI_TEXT,
+     offsetof(struct validation, idle_output)},
+    {"--idle-streams", "NAME,...", "the streams that tell it (all that are not commands)", CLI_TEXT,
+     offsetof(struct validation, idle.streams)},
+    {"--idle-tolerance", "X", "the largest change of a still row (0)", CLI_CALL,
+     .set = set_tolerance},
+    {"--idle-length", "TIME", "shorter pauses are not idle (1s)", CLI_TIME,
+     offsetof(struct validation, idle.length_ns), .least = 1},
+    {"--json", NULL, "print one JSON document", CLI_FLAG, offsetof(struct validation, json)},
+    {0}};
 
 int cli_validate(int argc, char **argv)
 {
-    struct validation validation = {.document.out = stdout, .idle.length_ns = 1000000000};
-    int count = parse(argc, argv, &validation), result = CLI_OK;
+    static const struct examine_idle_rule usual = {.length_ns = 1000000000};
+    struct validation validation = {.document.out = stdout, .idle = usual};
+    const int count = cli_parse(argc, argv, &validation);
     struct trajd_error error;
+    int result = CLI_OK;
 
-    if (count < 0)
-        return cli_usage("validate");
+    if (!validation.idle_output && memcmp(&validation.idle, &usual, sizeof usual))
+        cli_refuse("options that begin with --idle- need --idle FILE");
+    if (validation.idle_output && count > 1)
+        cli_refuse("--idle describes one dataset: name one file or folder");
     if (cli_files_find(&validation.files, &error))
         return cli_fail("%s", error.message);
     if (validation.json)

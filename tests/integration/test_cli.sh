@@ -31,8 +31,8 @@ expect 0 '^trajctl [0-9]+\.[0-9]' --version
 expect 2 'unknown command: nope; `trajctl --help` shows all$' nope
 expect 2 'unknown command: inpsect \(did you mean inspect\?\)' inpsect file
 expect 2 'unknown option: --jsn \(did you mean --json\?\)' inspect file --jsn
-expect 2 'unknown option: --assume-rat=5 \(did you mean --assume-rate 5\?\)' resample file --assume-rat=5
-expect 2 'unknown option: --rate=10 \(did you mean --rate 10\?\)' resample file --rate=10
+expect 2 'unknown option: --assume-rat=5 \(did you mean --assume-rate=5\?\)' resample file --assume-rat=5
+expect 2 '\-o is missing' resample file --rate=10
 expect 2 'unknown option: --htpt \(did you mean --http\?\)' metrics --htpt
 expect 2 'unknown option: --secnds \(did you mean --seconds\?\)' doctor lab.yaml --secnds 1
 expect 2 'unknown option: --zzzz$' plot file stream --zzzz

@@ -1,0 +1,266 @@
+/* Reads a command line by the table of its command, with argp of glibc. The names are looked up
+ * first: argp takes beginnings of names, which would change their meaning when an option is added,
+ * and its messages know no nearest name. */
+#include <argp.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clients/cli/cli.h"
+#include "daemon/base/quantity.h"
+#include "daemon/base/yaml.h"
+
+enum { LONG_KEY = 256, LAST_GROUP = -1 }; /* keys of argp: from 256 on where there is no letter */
+
+struct parsing {
+    struct cli_option rows[CLI_OPTIONS_MAX];
+    struct argp_option known[CLI_OPTIONS_MAX + 1]; /* the same for argp, and --help */
+    char values[CLI_OPTIONS_MAX][128];             /* their names for people */
+    char *options;                                 /* the command's struct */
+    char **argv;
+    int count; /* of operands, which are in argv[1] and on */
+};
+
+static void print_usage(FILE *out)
+{
+    const bool has_operands = *cli_running->operands;
+
+    fprintf(out, "usage: trajctl %s%s%s%s\n", cli_running->name, has_operands ? " " : "",
+            cli_running->operands, cli_running->options ? " [OPTION...]" : "");
+}
+
+void cli_refuse(const char *format, ...)
+{
+    va_list arguments;
+    char text[2048];
+
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    cli_fail("%s", text);
+    print_usage(stderr);
+    fprintf(stderr, "`trajctl %s --help` shows the options\n", cli_running->name);
+    cli_end(CLI_USAGE);
+}
+
+/* ---- the table ---- */
+
+/* Appends the options of a table. Returns the number of rows. */
+static size_t add_options(const struct cli_option *table, size_t offset, struct cli_option *rows,
+                          size_t count)
+{
+    for (; table && table->kind && count + 1 < CLI_OPTIONS_MAX; table++) {
+        if (table->kind == CLI_TABLE) {
+            count = add_options(table->table, offset + table->offset, rows, count);
+            continue;
+        }
+        rows[count] = *table;
+        rows[count++].offset += offset;
+    }
+    return count;
+}
+
+void cli_list_options(const struct cli_command *command, struct cli_option rows[CLI_OPTIONS_MAX])
+{
+    rows[add_options(command->options, 0, rows, 0)] = (struct cli_option){.kind = CLI_END};
+}
+
+static bool may_lack_value(const struct cli_option *row)
+{
+    return !row->value || *row->value == '[';
+}
+
+static int key_of(const struct cli_option *rows, const struct cli_option *row)
+{
+    return row->name[1] == '-' ? LONG_KEY + (int)(row - rows) : row->name[1];
+}
+
+/* Makes the table of argp. */
+static void list_for_argp(struct parsing *parsing)
+{
+    int count = 0;
+
+    for (; parsing->rows[count].kind; count++) {
+        const struct cli_option *row = &parsing->rows[count];
+        const bool is_optional = row->value && may_lack_value(row);
+        char *value = parsing->values[count];
+        snprintf(value, sizeof *parsing->values, "%s", row->value ? row->value + is_optional : "");
+        value[strcspn(value, "]")] = '\0';
+        parsing->known[count] =
+            (struct argp_option){.name = row->name[1] == '-' ? row->name + 2 : NULL,
+                                 .key = key_of(parsing->rows, row),
+                                 .arg = row->value ? value : NULL,
+                                 .flags = is_optional ? OPTION_ARG_OPTIONAL : 0,
+                                 .doc = row->help};
+    }
+    parsing->known[count] = (struct argp_option){
+        .name = "help", .key = 'h', .doc = "print this text", .group = LAST_GROUP};
+}
+
+/* Prints what the command does, and a line for each option. */
+static void print_help(const struct argp_option *known)
+{
+    char doc[512];
+    const struct argp argp = {.options = known, .doc = doc};
+
+    snprintf(doc, sizeof doc, "%s\v`man trajctl` says more.", cli_running->help);
+    print_usage(stdout);
+    argp_help(&argp, stdout, ARGP_HELP_LONG | ARGP_HELP_DOC, (char *)cli_running->name);
+    cli_end(CLI_OK);
+}
+
+/* ---- names ---- */
+
+/* Returns the length of the name in "--rate=10", "--rate", "-o" or "-oFILE". */
+static size_t name_length(const char *word)
+{
+    return word[1] == '-' ? strcspn(word, "=") : 2;
+}
+
+static const struct cli_option *find_option(const struct cli_option *rows, const char *word)
+{
+    const size_t length = name_length(word);
+
+    for (; rows->kind; rows++)
+        if (!strncmp(rows->name, word, length) && !rows->name[length])
+            return rows;
+    return NULL;
+}
+
+static void refuse_name(const struct cli_option *rows, const char *word)
+{
+    const char *names[CLI_OPTIONS_MAX + 1] = {"--help"}, *value = strchr(word, '='), *nearest;
+    char name[64];
+    size_t count = 1;
+
+    for (; rows->kind; rows++)
+        names[count++] = rows->name;
+    snprintf(name, sizeof name, "%.*s", value ? (int)(value - word) : (int)sizeof name - 1, word);
+    nearest = trajd_yaml_nearest(name, names, count);
+    if (nearest)
+        cli_refuse("unknown option: %s (did you mean %s%s?)", word, nearest, value ? value : "");
+    cli_refuse("unknown option: %s", word);
+}
+
+/* Checks the options' names, and that they have values where they need one. */
+static void check_names(const struct parsing *parsing, int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--"); i++) {
+        const char *word = argv[i];
+        if (word[0] != '-' || !word[1])
+            continue;
+        if (!strcmp(word, "--help") || !strcmp(word, "-h"))
+            print_help(parsing->known);
+        const struct cli_option *row = find_option(parsing->rows, word);
+        const bool has_value = word[name_length(word)];
+        if (!row)
+            refuse_name(parsing->rows, word);
+        if (!row->value && has_value)
+            cli_refuse("%s takes no value", row->name);
+        if (!may_lack_value(row) && !has_value && ++i == argc)
+            cli_refuse("%s needs a value", row->name);
+    }
+}
+
+/* ---- values ---- */
+
+static uint64_t read_number(const struct cli_option *option, const char *text, uint64_t limit)
+{
+    uint64_t value;
+    char *end;
+
+    errno = 0;
+    value = strtoull(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end)
+        cli_refuse("%s: \"%s\" is not a whole number", option->name, text);
+    if (errno || value > limit)
+        cli_refuse("%s: \"%s\" is too large", option->name, text);
+    if (option->most && (value < option->least || value > option->most))
+        cli_refuse("%s %s: choose %ju to %ju", option->name, text, (uintmax_t)option->least,
+                   (uintmax_t)option->most);
+    if (value < option->least)
+        cli_refuse("%s must be at least %ju", option->name, (uintmax_t)option->least);
+    return value;
+}
+
+/* Returns the index of the word among those of the option's value. */
+static unsigned read_choice(const struct cli_option *option, const char *text)
+{
+    char list[256] = "";
+    const char *word = option->value;
+    unsigned index = 0;
+
+    for (size_t length; *word; word += length + (word[length] == '|'), index++) {
+        length = strcspn(word, "|");
+        if (!strncmp(word, text, length) && !text[length])
+            return index;
+        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%.*s",
+                 !index         ? ""
+                 : word[length] ? ", "
+                                : " or ",
+                 (int)length, word);
+    }
+    cli_refuse("%s %s: choose %s", option->name, text, list);
+}
+
+void cli_read(const struct cli_option *option, enum cli_kind kind, const char *text, void *place)
+{
+    if (kind == CLI_FLAG)
+        *(bool *)place = true;
+    else if (kind == CLI_TEXT)
+        *(const char **)place = text;
+    else if (kind == CLI_U32)
+        *(uint32_t *)place = (uint32_t)read_number(option, text, UINT32_MAX);
+    else if (kind == CLI_U64)
+        *(uint64_t *)place = read_number(option, text, UINT64_MAX);
+    else if (kind == CLI_CHOICE)
+        *(unsigned *)place = read_choice(option, text);
+    else if (kind == CLI_RATE && !trajd_parse_rate(text, place))
+        cli_refuse("%s: \"%s\" is not a rate above 0 (such as 20, 29.97 or 30000/1001)",
+                   option->name, text);
+    else if (kind == CLI_TIME && (!trajd_parse_duration(text, place) ||
+                                  (option->least && *(int64_t *)place < (int64_t)option->least)))
+        cli_refuse("%s: \"%s\" is not a time%s (such as 50ms, 1.5s or 200us)", option->name, text,
+                   option->least ? " above 0" : "");
+}
+
+/* ---- the parser ---- */
+
+static error_t parse_one(int key, char *value, struct argp_state *state)
+{
+    struct parsing *parsing = state->input;
+    const struct cli_option *row = parsing->rows;
+
+    if (key == ARGP_KEY_ARG) {
+        parsing->argv[1 + parsing->count++] = value;
+        return 0;
+    }
+    while (row->kind && key_of(parsing->rows, row) != key)
+        row++;
+    if (!row->kind)
+        return ARGP_ERR_UNKNOWN;
+    if (row->kind == CLI_CALL)
+        row->set(parsing->options, row, value);
+    else
+        cli_read(row, row->kind, value, parsing->options + row->offset);
+    return 0;
+}
+
+/* ARGP_IN_ORDER: an operand that comes first does not end the options, also with POSIXLY_CORRECT. */
+int cli_parse(int argc, char **argv, void *options)
+{
+    struct parsing parsing = {.options = options, .argv = argv};
+    const struct argp argp = {.options = parsing.known, .parser = parse_one};
+
+    cli_list_options(cli_running, parsing.rows);
+    list_for_argp(&parsing);
+    check_names(&parsing, argc, argv);
+    if (argp_parse(&argp, argc, argv, ARGP_NO_ERRS | ARGP_NO_HELP | ARGP_IN_ORDER, NULL, &parsing))
+        cli_refuse("the options cannot be read");
+    if (parsing.count < cli_running->least)
+        cli_refuse("name %s", cli_running->missing);
+    if (parsing.count > cli_running->most)
+        cli_refuse("unexpected argument: %s", argv[1 + cli_running->most]);
+    return parsing.count;
+}
