@@ -73,7 +73,8 @@ int cli_names(int argc, char **argv);
 extern const struct cli_option cli_inspect_options[], cli_init_options[], cli_validate_options[],
     cli_plot_options[], cli_status_options[], cli_doctor_options[], cli_metrics_options[],
     cli_recv_options[], cli_bench_options[], cli_explain_options[], cli_diff_options[],
-    cli_stats_options[], cli_reload_options[], cli_keygen_options[], cli_names_options[];
+    cli_stats_options[], cli_reload_options[], cli_keygen_options[], cli_names_options[],
+    cli_resample_options[], cli_pack_options[], cli_preprocess_options[];
 /* Options of struct frame_resize (frames/frame_read.h), of several commands. */
 extern const struct cli_option cli_resize_options[];
 

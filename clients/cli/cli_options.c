@@ -66,9 +66,10 @@ void cli_list_options(const struct cli_command *command, struct cli_option rows[
     rows[add_options(command->options, 0, rows, 0)] = (struct cli_option){.kind = CLI_END};
 }
 
-static bool may_lack_value(const struct cli_option *row)
+/* Returns whether the option may have a value and may lack it, which brackets show. */
+static bool is_optional(const struct cli_option *row)
 {
-    return !row->value || *row->value == '[';
+    return row->value && *row->value == '[' && row->value[strlen(row->value) - 1] == ']';
 }
 
 static int key_of(const struct cli_option *rows, const struct cli_option *row)
@@ -83,15 +84,16 @@ static void list_for_argp(struct parsing *parsing)
 
     for (; parsing->rows[count].kind; count++) {
         const struct cli_option *row = &parsing->rows[count];
-        const bool is_optional = row->value && may_lack_value(row);
+        const int brackets = is_optional(row);
         char *value = parsing->values[count];
-        snprintf(value, sizeof *parsing->values, "%s", row->value ? row->value + is_optional : "");
-        value[strcspn(value, "]")] = '\0';
+        if (row->value)
+            snprintf(value, sizeof *parsing->values, "%.*s", (int)strlen(row->value) - 2 * brackets,
+                     row->value + brackets);
         parsing->known[count] =
             (struct argp_option){.name = row->name[1] == '-' ? row->name + 2 : NULL,
                                  .key = key_of(parsing->rows, row),
                                  .arg = row->value ? value : NULL,
-                                 .flags = is_optional ? OPTION_ARG_OPTIONAL : 0,
+                                 .flags = brackets ? OPTION_ARG_OPTIONAL : 0,
                                  .doc = row->help};
     }
     parsing->known[count] = (struct argp_option){
@@ -158,7 +160,7 @@ static void check_names(const struct parsing *parsing, int argc, char **argv)
             refuse_name(parsing->rows, word);
         if (!row->value && has_value)
             cli_refuse("%s takes no value", row->name);
-        if (!may_lack_value(row) && !has_value && ++i == argc)
+        if (row->value && !is_optional(row) && !has_value && ++i == argc)
             cli_refuse("%s needs a value", row->name);
     }
 }

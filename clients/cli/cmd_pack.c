@@ -111,33 +111,6 @@ static int pack_one(struct packer *packer, const char *input)
     return CLI_OK;
 }
 
-/* Moves the inputs to the front of argv, after the name. Returns their number, or -1 after it
- * printed an error. */
-static int parse(int argc, char **argv, struct packer *packer)
-{
-    int count = 0;
-
-    for (int i = 1; i < argc; i++) {
-        if (argv[i][0] != '-')
-            argv[1 + count++] = argv[i];
-        else if (!strcmp(argv[i], "-o") && i + 1 < argc)
-            packer->output = argv[++i];
-        else if (!strcmp(argv[i], "--layout") && i + 1 < argc)
-            packer->layout = argv[++i];
-        else if (!strcmp(argv[i], "--prepare") && i + 1 < argc)
-            packer->prepare = argv[++i];
-        else if (!strcmp(argv[i], "--force"))
-            packer->force = true;
-        else if (!strcmp(argv[i], "--resume"))
-            packer->resume = true;
-        else
-            return cli_fail("unknown option: %s", argv[i]), -1;
-    }
-    if (!count || !packer->output)
-        return cli_fail("name one or more files, and the output with -o"), -1;
-    return count;
-}
-
 /* Reads what --prepare says. False where it printed an error. */
 static bool read_prepare(struct packer *packer)
 {
@@ -173,16 +146,29 @@ static bool make_folder(struct packer *packer)
     return true;
 }
 
+const struct cli_option cli_pack_options[] = {
+    {"-o", "FILE-OR-FOLDER", "the output; several files need a folder", CLI_TEXT,
+     offsetof(struct packer, output)},
+    {"--prepare", "CONFIG[:FEED[:DATASET]]|PRESET",
+     "decode and resize the frames as a feed or a preset asks for", CLI_TEXT,
+     offsetof(struct packer, prepare)},
+    {"--layout", "NAME",
+     "how the files map to episodes, streams and clocks (tries the installed ones)", CLI_TEXT,
+     offsetof(struct packer, layout)},
+    {"--force", NULL, "replace existing files", CLI_FLAG, offsetof(struct packer, force)},
+    {"--resume", NULL, "skip files whose output exists", CLI_FLAG, offsetof(struct packer, resume)},
+    {0}};
+
 int cli_pack(int argc, char **argv)
 {
     struct packer packer = {0};
-    const int count = parse(argc, argv, &packer);
+    const int count = cli_parse(argc, argv, &packer);
     struct trajd_error error;
     struct stat status;
     int result = CLI_OK;
 
-    if (count < 0)
-        return CLI_USAGE;
+    if (!packer.output)
+        cli_refuse("name one or more files, and the output with -o");
     packer.is_folder = !stat(packer.output, &status) && S_ISDIR(status.st_mode);
     if (cli_files_find(&packer.files, &error))
         return cli_fail("%s", error.message);

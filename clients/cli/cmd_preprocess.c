@@ -41,34 +41,24 @@ static void on_signal(int number)
     trajd_heartbeat_cancel(&heartbeat);
 }
 
-static bool parse_shard(struct preprocessing *preprocessing, const char *text)
+static void set_shard(void *place, const struct cli_option *option, char *value)
 {
+    struct preprocessing *preprocessing = place;
     int length = 0;
 
-    return (sscanf(text, "%" SCNu32 "/%" SCNu32 "%n", &preprocessing->shard,
-                   &preprocessing->shard_count, &length) == 2 &&
-            !text[length] && preprocessing->shard_count &&
-            preprocessing->shard < preprocessing->shard_count) ||
-           (cli_fail("--shard %s: write I/N with I from 0 to N-1", text), false);
+    if (sscanf(value, "%" SCNu32 "/%" SCNu32 "%n", &preprocessing->shard,
+               &preprocessing->shard_count, &length) != 2 ||
+        value[length] || !preprocessing->shard_count ||
+        preprocessing->shard >= preprocessing->shard_count)
+        cli_refuse("%s %s: write I/N with I from 0 to N-1", option->name, value);
 }
 
-static bool parse(int argc, char **argv, struct preprocessing *preprocessing)
-{
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--once") == 0)
-            preprocessing->once = true;
-        else if (strcmp(argv[i], "--shard") == 0 && i + 1 < argc) {
-            if (!parse_shard(preprocessing, argv[++i]))
-                return false;
-        } else if (*argv[i] == '-')
-            return cli_fail("unknown option: %s", argv[i]), false;
-        else if (preprocessing->path)
-            return cli_fail("unexpected argument: %s", argv[i]), false;
-        else
-            preprocessing->path = argv[i];
-    }
-    return preprocessing->path || (cli_fail("name a configuration file"), false);
-}
+const struct cli_option cli_preprocess_options[] = {
+    {"--shard", "I/N", "process only the files of run I of N, counted from 0", CLI_CALL,
+     .set = set_shard},
+    {"--once", NULL, "wait at most for the time `settle` of the configuration", CLI_FLAG,
+     offsetof(struct preprocessing, once)},
+    {0}};
 
 static void do_file(struct preprocessing *preprocessing, struct prep_arrival *arrival)
 {
@@ -176,8 +166,8 @@ int cli_preprocess(int argc, char **argv)
     enum trajd_status status;
     int result;
 
-    if (!parse(argc, argv, &preprocessing))
-        return CLI_USAGE;
+    cli_parse(argc, argv, &preprocessing);
+    preprocessing.path = argv[1];
     if (cli_files_find(&preprocessing.files, &error))
         return cli_fail("%s", error.message);
     trajd_log_init(&preprocessing.log, STDERR_FILENO, TRAJD_LOG_INFO, getenv("JOURNAL_STREAM"));

@@ -7,15 +7,18 @@
 #include "clients/cli/files/cli_files.h"
 #include "clients/cli/resample/print/resample_print.h"
 #include "daemon/base/progress/progress.h"
-#include "daemon/base/quantity.h"
-#include "proto/array_len.h"
 
-enum { ITEMS_MAX = 256, LEVEL_MAX = 9 };
+enum { ITEMS_MAX = 256 };
+
+struct list {
+    const char *items[ITEMS_MAX];
+    uint32_t count;
+};
 
 struct resampling {
     struct trajd_convert_options options;
     struct trajd_convert_rule rules[ITEMS_MAX];
-    const char *streams[ITEMS_MAX], *episodes[ITEMS_MAX];
+    struct list streams, episodes;
     const char *layout;       /* NULL: guess */
     const char *assumed_rate; /* the text of --assume-rate=HZ, or NULL */
     struct resample_printer printer;
@@ -34,243 +37,147 @@ static void on_signal(int number)
 
 /* ---- options ---- */
 
-static int fail_usage(void)
+/* Splits "a,b,c" in place, into the list at the option's offset. */
+static void set_list(void *place, const struct cli_option *option, char *value)
 {
-    return CLI_USAGE;
-}
+    struct list *list = (struct list *)((char *)place + option->offset);
 
-/* Splits "a,b,c" in place. */
-static bool split(char *text, const char **items, uint32_t *count)
-{
-    for (char *item = strtok(text, ","); item; item = strtok(NULL, ",")) {
-        if (*count == ITEMS_MAX)
-            return cli_fail("more than %d names", ITEMS_MAX), false;
-        items[(*count)++] = item;
+    for (char *item = strtok(value, ","); item; item = strtok(NULL, ",")) {
+        if (list->count == ITEMS_MAX)
+            cli_refuse("%s: more than %d names", option->name, ITEMS_MAX);
+        list->items[list->count++] = item;
     }
-    return true;
 }
 
-/* Adds an empty rule for "STREAM=VALUE", or for all streams for "VALUE" if `may_be_all`. *value
- * becomes the value. Returns NULL after it printed an error. */
-static struct trajd_convert_rule *add_rule(struct resampling *resampling, const char *option,
-                                           char *text, bool may_be_all, char **value)
+/* Adds an empty rule for "STREAM=VALUE", or for all streams for "VALUE" if the option's help shows
+ * that. Moves *value to the value. */
+static struct trajd_convert_rule *add_rule(struct resampling *resampling,
+                                           const struct cli_option *option, char **value)
 {
     struct trajd_convert_rule *rule = &resampling->rules[resampling->options.rule_count];
-    char *equals = strrchr(text, '=');
+    char *equals = strrchr(*value, '=');
 
-    if (!equals && !may_be_all)
-        return cli_fail("%s %s: write STREAM=VALUE", option, text), NULL;
-    if (resampling->options.rule_count == ITEMS_MAX)
-        return cli_fail("more than %d rules", ITEMS_MAX), NULL;
-    resampling->options.rule_count++;
-    *rule =
-        (struct trajd_convert_rule){.stream = equals ? text : NULL, .kind = TRAJD_CONVERT_NO_KIND};
-    *value = equals ? equals + 1 : text;
-    if (equals)
+    if (!equals && *option->value != '[')
+        cli_refuse("%s %s: write STREAM=VALUE", option->name, *value);
+    if (resampling->options.rule_count++ == ITEMS_MAX)
+        cli_refuse("more than %d rules", ITEMS_MAX);
+    *rule = (struct trajd_convert_rule){.stream = equals ? *value : NULL,
+                                        .kind = TRAJD_CONVERT_NO_KIND};
+    if (equals) {
         *equals = '\0';
+        *value = equals + 1;
+    }
     return rule;
 }
 
-static bool parse_kind(struct resampling *resampling, char *text)
+static void set_kind(void *place, const struct cli_option *option, char *value)
 {
+    struct trajd_convert_rule *rule = add_rule(place, option, &value);
     struct trajd_error error;
-    char *value;
-    struct trajd_convert_rule *rule = add_rule(resampling, "--kind", text, false, &value);
 
-    if (!rule)
-        return false;
     rule->kind = trajd_convert_kind_parse(value, &error);
     rule->layout_order = !strcmp(value, "slerp");
-    return rule->kind != TRAJD_CONVERT_NO_KIND ||
-           (cli_fail("--kind %s: %s", rule->stream, error.message), false);
+    if (rule->kind == TRAJD_CONVERT_NO_KIND)
+        cli_refuse("%s %s: %s", option->name, rule->stream, error.message);
 }
 
-static bool parse_time(struct resampling *resampling, const char *option, char *text)
+/* Sets the member of the rule that has the option's offset. */
+static void set_time(void *place, const struct cli_option *option, char *value)
 {
-    char *value;
-    struct trajd_convert_rule *rule = add_rule(resampling, option, text, true, &value);
-    int64_t ns;
+    struct trajd_convert_rule *rule = add_rule(place, option, &value);
 
-    if (!rule)
-        return false;
-    if (!trajd_parse_duration(value, &ns) || ns <= 0)
-        return cli_fail("%s: \"%s\" is not a time above 0 (such as 50ms, 1.5s or 200us)", option,
-                        value),
-               false;
-    *(strcmp(option, "--window") ? &rule->max_gap_ns : &rule->window_ns) = ns;
-    return true;
+    cli_read(option, CLI_TIME, value, (char *)rule + option->offset);
 }
 
-static bool parse_dtype(struct resampling *resampling, char *text)
+static void set_dtype(void *place, const struct cli_option *option, char *value)
 {
-    char *value;
-    struct trajd_convert_rule *rule = add_rule(resampling, "--dtype", text, true, &value);
+    struct trajd_convert_rule *rule = add_rule(place, option, &value);
 
-    if (!rule)
-        return false;
     rule->dtype = trajd_dtype_parse(value);
-    return rule->dtype ||
-           (cli_fail("--dtype: \"%s\" is not one of float16, float32 and float64", value), false);
+    if (!rule->dtype)
+        cli_refuse("%s: \"%s\" is not one of float16, float32 and float64", option->name, value);
 }
 
-static bool parse_compress(struct resampling *resampling, const char *text)
+static void set_compress(void *place, const struct cli_option *option, char *value)
 {
-    char *end;
+    struct trajd_convert_options *options = &((struct resampling *)place)->options;
 
-    if (!strcmp(text, "keep") || !strcmp(text, "none")) {
-        resampling->options.compress =
-            strcmp(text, "none") ? TRAJD_CONVERT_KEEP : TRAJD_CONVERT_NONE;
-        return true;
-    }
-    resampling->options.compress = TRAJD_CONVERT_DEFLATE;
-    if (!strcmp(text, "gzip"))
-        return true;
-    if (!strncmp(text, "gzip:", 5)) {
-        const unsigned long level = strtoul(text + 5, &end, 10);
-        resampling->options.compress_level = (uint32_t)level;
-        if (!*end && level >= 1 && level <= LEVEL_MAX)
-            return true;
-    }
-    return cli_fail("--compress %s: choose keep, none, gzip or gzip:1 to gzip:%d", text, LEVEL_MAX),
-           false;
-}
-
-static bool parse_backend(struct resampling *resampling, const char *text)
-{
-    static const enum trajd_convert_backend kinds[] = {TRAJD_CONVERT_AUTO, TRAJD_CONVERT_CPU,
-                                                       TRAJD_CONVERT_CUDA, TRAJD_CONVERT_DAEMON};
-
-    for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
-        if (!strcmp(text, trajd_convert_backend_name(kinds[i])))
-            return resampling->options.backend = kinds[i], true;
-    return cli_fail("--backend %s: choose auto, cpu, cuda or daemon", text), false;
-}
-
-static bool parse_rate(struct resampling *resampling, const char *text)
-{
-    return trajd_parse_rate(text, &resampling->options.rate) ||
-           (cli_fail("--rate: \"%s\" is not a rate above 0 (such as 20, 29.97 or 30000/1001)",
-                     text),
-            false);
-}
-
-/* Reads --assume-rate or --assume-rate=HZ. */
-static bool parse_assumed_rate(struct resampling *resampling, const char *option)
-{
-    resampling->options.accepts_assumed_rates = true;
-    resampling->assumed_rate = strchr(option, '=');
-    if (!resampling->assumed_rate)
-        return true;
-    return trajd_parse_rate(++resampling->assumed_rate, &resampling->files.assumed_rate) ||
-           (cli_fail("%s: HZ is a rate above 0 (such as 20, 29.97 or 30000/1001)", option), false);
-}
-
-static bool parse_threads(struct resampling *resampling, const char *text)
-{
-    char *end;
-    const unsigned long count = strtoul(text, &end, 10);
-
-    resampling->options.thread_count = (uint32_t)count;
-    return (!*end && count >= 1 && count <= 64) ||
-           (cli_fail("--threads %s: choose 1 to 64", text), false);
-}
-
-/* Reads an option with a value. */
-static bool parse_value(struct resampling *resampling, const char *option, char *value)
-{
-    struct trajd_convert_options *options = &resampling->options;
-
-    if (!strcmp(option, "-o") || !strcmp(option, "--output"))
-        return options->output = value, true;
-    if (!strcmp(option, "--layout"))
-        return resampling->layout = value, true;
-    if (!strcmp(option, "--filter"))
-        return options->filter = value, true;
-    if (!strcmp(option, "--endpoint"))
-        return options->endpoint = value, true;
-    if (!strcmp(option, "--backend"))
-        return parse_backend(resampling, value);
-    if (!strcmp(option, "--rate"))
-        return parse_rate(resampling, value);
-    if (!strcmp(option, "--streams"))
-        return split(value, resampling->streams, &options->stream_count);
-    if (!strcmp(option, "--episodes"))
-        return split(value, resampling->episodes, &options->episode_count);
-    if (!strcmp(option, "--kind"))
-        return parse_kind(resampling, value);
-    if (!strcmp(option, "--window") || !strcmp(option, "--max-gap"))
-        return parse_time(resampling, option, value);
-    if (!strcmp(option, "--dtype"))
-        return parse_dtype(resampling, value);
-    if (!strcmp(option, "--compress"))
-        return parse_compress(resampling, value);
-    return parse_threads(resampling, value);
-}
-
-static bool parse_switch(struct resampling *resampling, const char *option)
-{
-    struct trajd_convert_options *options = &resampling->options;
-
-    if (!strcmp(option, "--dry-run"))
-        options->dry_run = true;
-    else if (!strcmp(option, "--force"))
-        options->force = true;
-    else if (!strcmp(option, "--resume"))
-        return cli_fail("--resume is no longer there: run the command without it, and a killed "
-                        "conversion starts again. To go on with the next file, use `trajctl "
-                        "preprocess` with an inbox"),
-               false;
-    else if (!strcmp(option, "--json"))
-        resampling->printer.json = true;
-    else if (!strcmp(option, "--assume-rate") || !strncmp(option, "--assume-rate=", 14))
-        return parse_assumed_rate(resampling, option);
+    if (!strcmp(value, "keep"))
+        options->compress = TRAJD_CONVERT_KEEP;
+    else if (!strcmp(value, "none"))
+        options->compress = TRAJD_CONVERT_NONE;
     else
-        return cli_fail("unknown option: %s", option), false;
-    return true;
+        options->compress = TRAJD_CONVERT_DEFLATE;
+    if (options->compress != TRAJD_CONVERT_DEFLATE || !strcmp(value, "gzip"))
+        return;
+    if (strlen(value) == 6 && !strncmp(value, "gzip:", 5) && value[5] >= '1' && value[5] <= '9')
+        options->compress_level = (uint32_t)(value[5] - '0');
+    else
+        cli_refuse("%s %s: choose keep, none, gzip or gzip:1 to gzip:9", option->name, value);
 }
 
-static bool takes_value(const char *option)
+static void set_assumed_rate(void *place, const struct cli_option *option, char *value)
 {
-    static const char *const options[] = {"-o",        "--output",  "--layout",   "--filter",
-                                          "--rate",    "--streams", "--episodes", "--kind",
-                                          "--window",  "--dtype",   "--max-gap",  "--compress",
-                                          "--threads", "--backend", "--endpoint"};
+    struct resampling *resampling = place;
 
-    for (size_t i = 0; i < ARRAY_LEN(options); i++)
-        if (!strcmp(options[i], option))
-            return true;
-    return false;
+    resampling->options.accepts_assumed_rates = true;
+    resampling->assumed_rate = value;
+    if (value)
+        cli_read(option, CLI_RATE, value, &resampling->files.assumed_rate);
 }
 
-/* Moves the files to the front of argv, after the name. Returns their number, or -1 after it
- * printed an error. */
-static int parse(int argc, char **argv, struct resampling *resampling)
+/* Refuses an option that earlier versions had. */
+static void refuse_resume(void *place, const struct cli_option *option, char *value)
 {
-    int count = 0;
-
-    for (int i = 1; i < argc; i++) {
-        bool ok = true;
-        if (argv[i][0] != '-')
-            argv[1 + count++] = argv[i];
-        else if (!takes_value(argv[i]))
-            ok = parse_switch(resampling, argv[i]);
-        else if (i + 1 == argc)
-            ok = (cli_fail("%s needs a value", argv[i]), false);
-        else
-            ok = parse_value(resampling, argv[i], argv[i + 1]), i++;
-        if (!ok)
-            return -1;
-    }
-    if (!count)
-        return cli_fail("name one or more files"), -1;
-    if (count > ITEMS_MAX)
-        return cli_fail("more than %d files: name their folder", ITEMS_MAX), -1;
-    if (!resampling->options.rate.num)
-        return cli_fail("--rate is missing"), -1;
-    if (!resampling->options.output && !resampling->options.dry_run)
-        return cli_fail("-o is missing: name the output file"), -1;
-    return count;
+    (void)place, (void)value;
+    cli_refuse("%s is no longer there: run the command without it, and a killed conversion starts "
+               "again. To go on with the next file, use `trajctl preprocess` with an inbox",
+               option->name);
 }
+
+const struct cli_option cli_resample_options[] = {
+    {"-o", "FILE", "the output, which must not exist", CLI_TEXT,
+     offsetof(struct resampling, options.output)},
+    {"--output", "FILE", "the same as -o", CLI_TEXT, offsetof(struct resampling, options.output)},
+    {"--rate", "HZ", "the rate of the grid, such as 20, 29.97 or 30000/1001", CLI_RATE,
+     offsetof(struct resampling, options.rate)},
+    {"--layout", "NAME",
+     "how the files map to episodes, streams and clocks (tries the installed ones)", CLI_TEXT,
+     offsetof(struct resampling, layout)},
+    {"--streams", "NAME,...", "the streams (all)", CLI_CALL, offsetof(struct resampling, streams),
+     .set = set_list},
+    {"--episodes", "ID,...|A..B", "the episodes (all)", CLI_CALL,
+     offsetof(struct resampling, episodes), .set = set_list},
+    {"--filter", "KEY", "a mask of the file that chooses episodes", CLI_TEXT,
+     offsetof(struct resampling, options.filter)},
+    {"--kind", "STREAM=KIND", "how a stream is resampled (as the layout says)", CLI_CALL,
+     .set = set_kind},
+    {"--window", "[STREAM=]TIME", "the span of kind mean (one step)", CLI_CALL,
+     offsetof(struct trajd_convert_rule, window_ns), .least = 1, .set = set_time},
+    {"--max-gap", "[STREAM=]TIME", "split episodes where rows are further apart", CLI_CALL,
+     offsetof(struct trajd_convert_rule, max_gap_ns), .least = 1, .set = set_time},
+    {"--dtype", "[STREAM=]TYPE", "float16, float32 or float64 (as recorded)", CLI_CALL,
+     .set = set_dtype},
+    {"--compress", "keep|none|gzip[:LEVEL]", "the compression of the output (keep)", CLI_CALL,
+     .set = set_compress},
+    {"--assume-rate", "[HZ]",
+     "accept the layout's rate of a clock where no file states one, or use HZ", CLI_CALL,
+     .set = set_assumed_rate},
+    {"--threads", "N", "the number of threads (one per processor)", CLI_U32,
+     offsetof(struct resampling, options.thread_count), .least = 1, .most = 64},
+    {"--backend", "cpu|auto|cuda|daemon", "where it is computed (auto)", CLI_CHOICE,
+     offsetof(struct resampling, options.backend)},
+    {"--endpoint", "DIR", "the daemon of --backend daemon", CLI_TEXT,
+     offsetof(struct resampling, options.endpoint)},
+    {"--dry-run", NULL, "print the plan only", CLI_FLAG,
+     offsetof(struct resampling, options.dry_run)},
+    {"--force", NULL, "replace an existing file", CLI_FLAG,
+     offsetof(struct resampling, options.force)},
+    {"--resume", NULL, "refused: a killed conversion starts again without it", CLI_CALL,
+     .set = refuse_resume},
+    {"--json", NULL, "print JSON documents, one a line", CLI_FLAG,
+     offsetof(struct resampling, printer.json)},
+    {0}};
 
 /* ---- the run ---- */
 
@@ -312,7 +219,7 @@ static void note_unused_rate(struct resampling *resampling)
     }
 }
 
-static int convert(struct resampling *resampling)
+static int run(struct resampling *resampling)
 {
     struct trajd_convert_report report;
     struct trajd_error error;
@@ -321,8 +228,10 @@ static int convert(struct resampling *resampling)
     if (!resampling->options.endpoint)
         resampling->options.endpoint = getenv("TRAJD_ENDPOINT");
     resampling->options.rules = resampling->rules;
-    resampling->options.streams = resampling->streams;
-    resampling->options.episodes = resampling->episodes;
+    resampling->options.streams = resampling->streams.items;
+    resampling->options.stream_count = resampling->streams.count;
+    resampling->options.episodes = resampling->episodes.items;
+    resampling->options.episode_count = resampling->episodes.count;
     resampling->options.helper_path = resampling->files.helper;
     resampling->options.cancel = &is_interrupted;
     resampling->options.on_note = resample_print_note;
@@ -343,12 +252,16 @@ int cli_resample(int argc, char **argv)
 {
     struct sigaction action = {.sa_handler = on_signal};
     struct resampling resampling = {.options.backend = TRAJD_CONVERT_AUTO};
-    const int count = parse(argc, argv, &resampling);
+    const int count = cli_parse(argc, argv, &resampling);
     struct trajd_error error;
     int result;
 
-    if (count < 0)
-        return fail_usage();
+    if (count > ITEMS_MAX)
+        cli_refuse("more than %d files: name their folder", ITEMS_MAX);
+    if (!resampling.options.rate.num)
+        cli_refuse("--rate is missing");
+    if (!resampling.options.output && !resampling.options.dry_run)
+        cli_refuse("-o is missing: name the output file");
     if (cli_files_find(&resampling.files, &error))
         return cli_fail("%s", error.message);
     sigaction(SIGINT, &action, NULL);
@@ -357,7 +270,7 @@ int cli_resample(int argc, char **argv)
     result = open_inputs(&resampling, argv + 1, count);
     if (!result) {
         note_unused_rate(&resampling);
-        result = convert(&resampling);
+        result = run(&resampling);
     }
     for (uint32_t i = 0; i < resampling.index_count; i++)
         trajd_index_destroy(&resampling.indexes[i]);

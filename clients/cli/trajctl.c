@@ -18,11 +18,11 @@ static const struct cli_command commands[] = {
      cli_validate, cli_validate_options, 1, CLI_MANY, "one or more files"},
     {"resample", "FILE... -o FILE --rate HZ",
      "resample every stream of HDF5 files to one regular grid, into a new file of the same layout",
-     cli_resample, NULL, 1, CLI_MANY, "one or more files"},
+     cli_resample, cli_resample_options, 1, CLI_MANY, "one or more files"},
     {"pack", "FILE... -o FILE-OR-FOLDER",
      "copy HDF5 files with their JPEG and PNG frames in one piece, which any reader finds by "
      "offsets, or decoded and resized as a feed asks for",
-     cli_pack, NULL, 1, CLI_MANY, "one or more files, and the output with -o"},
+     cli_pack, cli_pack_options, 1, CLI_MANY, "one or more files, and the output with -o"},
     {"plot", "FILE STREAM",
      "draw a stream over time, as recorded and as resampled, on the terminal or as SVG; pictures "
      "as a film strip",
@@ -55,7 +55,7 @@ static const struct cli_command commands[] = {
      cli_stats, cli_stats_options, 1, 1, "a feed"},
     {"preprocess", "CONFIG",
      "validate, resample and publish the files of an inbox; quarantine faulty files with a report",
-     cli_preprocess, NULL, 1, 1, "a configuration file"},
+     cli_preprocess, cli_preprocess_options, 1, 1, "a configuration file"},
     {"reload", "",
      "make a daemon read its configuration again; --wait prints the result, and the exit status is "
      "1 if it was refused",
