@@ -30,6 +30,8 @@ _trajctl() {
         mapfile -t COMPREPLY < <(compgen -W "$(trajctl names) --help --version" -- "$current")
         return
     fi
+    [ "$current" = = ] && current= # --option=VALUE comes as three words
+    [ "$previous" = = ] && previous=${COMP_WORDS[COMP_CWORD - 2]}
     places=
     case $previous in -*) places=$(trajctl names "$command" "$previous" 2>/dev/null) ;; esac
     if [ "$previous" = --layout ]; then

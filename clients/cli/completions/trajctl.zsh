@@ -29,6 +29,10 @@ _trajctl() {
         compadd -- ${(f)"$(trajctl names)"} --help --version
         return
     fi
+    if [[ $words[CURRENT] == --*=* ]]; then
+        previous=${words[CURRENT]%%=*}
+        compset -P '*='
+    fi
     if [[ $previous == --layout ]]; then
         compadd -- ${(f)"$(trajctl names --layouts 2>/dev/null)"}
         return
