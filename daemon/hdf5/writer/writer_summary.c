@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/layout/json_field.h"
+#include "daemon/base/json_read.h"
 #include "daemon/hdf5/writer/writer.h"
 
 enum {
