@@ -1,4 +1,6 @@
-"""Numbers and images that are the same on every machine, with every numpy: whole numbers, sums, products and roots alone."""
+"""Numbers and images that are the same on every machine, with every numpy: whole numbers, sums,
+products and roots alone."""
+
 import struct
 import zlib
 
@@ -38,9 +40,12 @@ class Draw:
         return np.cumsum(self.uniform(rows, columns, low=-step, high=step), axis=0)
 
     def quaternions(self, rows, step=0.15):
-        """Returns unit quaternions of a slow rotation. Some rows have the other sign, as recorders write them."""
+        """Returns unit quaternions of a slow rotation. Some rows have the other sign, as recorders
+        write them."""
         q = self.walk(rows, 4, step) + np.array([0.3, -0.5, 0.4, 0.7])
-        length = np.sqrt(q[:, 0] * q[:, 0] + q[:, 1] * q[:, 1] + q[:, 2] * q[:, 2] + q[:, 3] * q[:, 3])
+        length = np.sqrt(
+            q[:, 0] * q[:, 0] + q[:, 1] * q[:, 1] + q[:, 2] * q[:, 2] + q[:, 3] * q[:, 3]
+        )
         q = q / length[:, None]
         return np.where(self.integers(0, 9, rows)[:, None] == 0, -q, q)
 
@@ -62,24 +67,33 @@ class Draw:
 
 
 def png(pixels):
-    """Returns a PNG file of u8 or u16 pixels (height, width[, channels]), not compressed, so that its bytes depend on no
-    library."""
+    """Returns a PNG file of u8 or u16 pixels (height, width[, channels]), not compressed, so
+    that its bytes depend on no library."""
     pixels = pixels[..., None] if pixels.ndim == 2 else pixels
     height, width, channels = pixels.shape
 
     def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
 
     rows = b"".join(b"\0" + row.astype(row.dtype.newbyteorder(">")).tobytes() for row in pixels)
-    header = struct.pack(">IIBBBBB", width, height, 8 * pixels.itemsize, 2 if channels == 3 else 0, 0, 0, 0)
-    blocks = [rows[at:at + 65535] for at in range(0, len(rows), 65535)]
-    stored = b"".join(struct.pack("<BHH", at == len(blocks) - 1, len(one), len(one) ^ 0xFFFF) + one
-                      for at, one in enumerate(blocks))
+    header = struct.pack(
+        ">IIBBBBB", width, height, 8 * pixels.itemsize, 2 if channels == 3 else 0, 0, 0, 0
+    )
+    blocks = [rows[at : at + 65535] for at in range(0, len(rows), 65535)]
+    stored = b"".join(
+        struct.pack("<BHH", at == len(blocks) - 1, len(one), len(one) ^ 0xFFFF) + one
+        for at, one in enumerate(blocks)
+    )
     data = b"\x78\x01" + stored + struct.pack(">I", zlib.adler32(rows))
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
+    )
 
 
-# A JPEG whose coefficients are drawn: there is no encoder whose rounding could differ. All codes have 8 bits, so that a
+# A JPEG whose coefficients are drawn: there is no encoder whose rounding could differ. All codes
+# have 8 bits, so that a
 # code is the number of a symbol in its table.
 DC_SYMBOLS = bytes(range(12))
 AC_SYMBOLS = bytes([0x00, 0xF0, *(run << 4 | size for run in range(4) for size in range(1, 8))])
@@ -113,7 +127,8 @@ def _segment(marker, data):
 
 
 def _block(bits, draw, before):
-    """Writes a block: a mean that goes on from that of the block before, and three drawn coefficients."""
+    """Writes a block: a mean that goes on from that of the block before, and three drawn
+    coefficients."""
     mean = int(np.clip(before + draw[0] % 25 - 12, -40, 40))
     size = abs(mean - before).bit_length()
     bits.code(DC_SYMBOLS, size)
@@ -127,22 +142,32 @@ def _block(bits, draw, before):
 
 
 def jpeg(draw, height, width, channels=3, halved=False, restart=0):
-    """Returns a baseline JPEG file with drawn content. `halved`: colours have half the size (4:2:0)."""
+    """Returns a baseline JPEG file with drawn content. `halved`: colours have half the size
+    (4:2:0)."""
     factor = 2 if halved else 1
     sampling = [(factor, factor)] + [(1, 1)] * (channels - 1)
     quantised = bytes(4 + n // 4 for n in range(64))
-    # 255 codes of 8 bits may not include the one of ones alone, and fewer symbols than that are used
+    # 255 codes of 8 bits may not include the one of ones alone, and fewer symbols than that are
+    # used
     frame = struct.pack(">BHHB", 8, height, width, channels)
     frame += b"".join(struct.pack("BBB", n + 1, h << 4 | v, 0) for n, (h, v) in enumerate(sampling))
-    scan = struct.pack("B", channels) + b"".join(struct.pack("BB", n + 1, 0) for n in range(channels)) + b"\0\x3f\0"
+    scan = (
+        struct.pack("B", channels)
+        + b"".join(struct.pack("BB", n + 1, 0) for n in range(channels))
+        + b"\0\x3f\0"
+    )
     head = b"\xff\xd8" + _segment(0xDB, b"\0" + quantised) + _segment(0xC0, frame)
     for kind, symbols in (0x00, DC_SYMBOLS), (0x10, AC_SYMBOLS):
-        head += _segment(0xC4, bytes([kind, 0, 0, 0, 0, 0, 0, 0, len(symbols), 0, 0, 0, 0, 0, 0, 0, 0]) + symbols)
+        head += _segment(
+            0xC4, bytes([kind, 0, 0, 0, 0, 0, 0, 0, len(symbols), 0, 0, 0, 0, 0, 0, 0, 0]) + symbols
+        )
     head += _segment(0xDD, struct.pack(">H", restart)) if restart else b""
     side = 8 * factor
     units = -(-height // side) * -(-width // side)
     blocks = sum(h * v for h, v in sampling)
-    drawn = (draw.bits(units * blocks * 4) >> np.uint64(20)).astype(np.int64).reshape(units, blocks, 4)
+    drawn = (
+        (draw.bits(units * blocks * 4) >> np.uint64(20)).astype(np.int64).reshape(units, blocks, 4)
+    )
     parts, bits, before = [], Bits(), [0] * channels
     for unit in range(units):
         if restart and unit and unit % restart == 0:

@@ -1,4 +1,6 @@
-"""The part `feeds`: all batches of two epochs of each family, and of feeds for several ranks, queues, styles and resumed jobs."""
+"""The part `feeds`: all batches of two epochs of each family, and of feeds for several ranks,
+queues, styles and resumed jobs."""
+
 import json
 import pathlib
 import threading
@@ -33,9 +35,18 @@ def write_files():
     """Writes the files that feeds name: ranges, and statistics in trajd's format."""
     pathlib.Path("ranges.json").write_text(json.dumps(net_families.RANGES))
     columns = {"place": 3, "state": 3, "actions": 7}
-    stats = {name: {"mean": [0.1 * n for n in range(width)], "std": [0.5 + n for n in range(width)], "min": [-1.0 - n for n in range(width)],
-                    "max": [2.0 + n for n in range(width)], "q01": [-0.5] * width, "q99": [1.5] * width, "count": 100}
-             for name, width in columns.items()}
+    stats = {
+        name: {
+            "mean": [0.1 * n for n in range(width)],
+            "std": [0.5 + n for n in range(width)],
+            "min": [-1.0 - n for n in range(width)],
+            "max": [2.0 + n for n in range(width)],
+            "q01": [-0.5] * width,
+            "q99": [1.5] * width,
+            "count": 100,
+        }
+        for name, width in columns.items()
+    }
     pathlib.Path("stats_trajd.json").write_text(json.dumps(stats))
     del stats["place"]
     pathlib.Path("norm_stats.json").write_text(json.dumps({"norm_stats": stats}))
@@ -45,6 +56,7 @@ def to_numpy(value):
     """Returns an array of the host. bfloat16 has no type in numpy: its bits are u16."""
     if hasattr(value, "detach"):
         import torch
+
         value = value.detach().cpu()
         return (value.view(torch.int16) if value.dtype is torch.bfloat16 else value).numpy()
     return value
@@ -58,12 +70,15 @@ def flatten(batch, prefix=""):
         elif hasattr(value, "dtype"):
             yield f"{prefix}{name}", value
         else:
-            yield f"{prefix}{name}", __import__("numpy").array([str(one) for one in value], dtype="S64")
+            yield f"{prefix}{name}", __import__("numpy").array(
+                [str(one) for one in value], dtype="S64"
+            )
 
 
 def arrays_of(batch):
     """Yields all arrays of a batch: what the style names, and the mask of each output."""
     from trajd import NotFound
+
     names = [name for name, _ in flatten(batch)]
     yield from ((name, to_numpy(value)) for name, value in flatten(batch))
     for name in names:
@@ -84,6 +99,7 @@ class Reading:
 
     def take(self, batch):
         import numpy as np
+
         place = np.array([batch.epoch, batch.position, batch.row_begin, batch.rows])
         for name, array in [("position", place), *sorted(arrays_of(batch)), *self.texts(batch)]:
             self.chains.setdefault(name, Chain()).add(array)
@@ -94,7 +110,11 @@ class Reading:
 
     def texts(self, batch):
         import numpy as np
-        return [(f"meta.{name}", np.array([str(text) for text in batch.meta(name)], dtype="S64")) for name in self.meta]
+
+        return [
+            (f"meta.{name}", np.array([str(text) for text in batch.meta(name)], dtype="S64"))
+            for name in self.meta
+        ]
 
     def end_block(self):
         if self.block.count:
@@ -110,18 +130,40 @@ class Reading:
 
 
 def info_of(feed):
-    """Returns what an open feed says of itself, with its fingerprint. Warnings are texts, which the part `messages` has."""
+    """Returns what an open feed says of itself, with its fingerprint. Warnings are texts, which the
+    part `messages` has."""
     info = feed.info
-    return {name: getattr(info, name) for name in ("global_batch", "epoch_length", "window_count", "dropped_count", "fingerprint", "seed",
-            "norm_digest", "values_digest", "episodes_found", "episodes_kept", "episodes_quarantined", "episodes_used")}
+    return {
+        name: getattr(info, name)
+        for name in (
+            "global_batch",
+            "epoch_length",
+            "window_count",
+            "dropped_count",
+            "fingerprint",
+            "seed",
+            "norm_digest",
+            "values_digest",
+            "episodes_found",
+            "episodes_kept",
+            "episodes_quarantined",
+            "episodes_used",
+        )
+    }
 
 
 def read(part, build, endpoint, name, feed_name, meta=(), epochs=EPOCHS, **options):
     """Reads a feed from its beginning and adds all of it."""
     import trajd
+
     with part.case(name):
         reading = Reading(meta)
-        with trajd.connect(endpoint, feed=feed_name, timeout=120, **{"mode": "queue", "job": name, **OPTIONS[build.device], **options}) as feed:
+        with trajd.connect(
+            endpoint,
+            feed=feed_name,
+            timeout=120,
+            **{"mode": "queue", "job": name, **OPTIONS[build.device], **options},
+        ) as feed:
             part.json(f"{name}/info", info_of(feed))
             for epoch in range(epochs):
                 for batch in feed.epoch(epoch):
@@ -143,24 +185,59 @@ def record(part, build):
     for group, datasets, feeds in groups():
         chosen = [name for name in feeds if part.has(f"{group}/{name}")]
         if chosen:
-            with part.case(group), build.daemon(config_of(datasets, feeds), f"feeds_{group}") as endpoint:
+            with (
+                part.case(group),
+                build.daemon(config_of(datasets, feeds), f"feeds_{group}") as endpoint,
+            ):
                 for name in chosen:
-                    more = {"framework": "torch"} if "bfloat16" in json.dumps(feeds[name]) else {}  # numpy lacks the type
-                    read(part, build, endpoint, f"{group}/{name}", name, META.get(feeds[name].get("dataset"), ()), **more)
+                    more = (
+                        {"framework": "torch"} if "bfloat16" in json.dumps(feeds[name]) else {}
+                    )  # numpy lacks the type
+                    read(
+                        part,
+                        build,
+                        endpoint,
+                        f"{group}/{name}",
+                        name,
+                        META.get(feeds[name].get("dataset"), ()),
+                        **more,
+                    )
     record_jobs(part, build)
 
 
 # ---- ways of reading ----
 
-JOBS = {"policy": net_families.policy({**net_families.POLICY_OUTPUTS, "goal/p": {"goal": {"from": "future", "of": net_families.POS}}}, global_batch=30),
-        "blocked": net_families.policy(global_batch=30, order="blocked", block={"windows": 60, "neighbours": 2}, tail="short"),
-        "mixed": net_families.mixture({"policy": 7, "other": 3}, global_batch=30),
-        "images": net_image_families.feed({"jpeg": net_image_families.augmented({"crop": [40, 56]}, {"flip": 0.5}, {"hue": 0.1}, stream="jpeg"),
-                                           "raw": {"at": 0}}, tail="wrap"),
-        "shared": net_families.policy(global_batch=30, fan_out={"jobs": 2, "slow": "block"}),
-        "styled": net_image_families.feed({"qpos": {"at": "0", "norm": "mean_std"},
-                                           "obs/top": net_image_families.image("jpeg"), "obs/raw": {"from": "raw", "at": "-1..0"},
-                                           "actions": {"at": "0..5"}})}
+JOBS = {
+    "policy": net_families.policy(
+        {
+            **net_families.POLICY_OUTPUTS,
+            "goal/p": {"goal": {"from": "future", "of": net_families.POS}},
+        },
+        global_batch=30,
+    ),
+    "blocked": net_families.policy(
+        global_batch=30, order="blocked", block={"windows": 60, "neighbours": 2}, tail="short"
+    ),
+    "mixed": net_families.mixture({"policy": 7, "other": 3}, global_batch=30),
+    "images": net_image_families.feed(
+        {
+            "jpeg": net_image_families.augmented(
+                {"crop": [40, 56]}, {"flip": 0.5}, {"hue": 0.1}, stream="jpeg"
+            ),
+            "raw": {"at": 0},
+        },
+        tail="wrap",
+    ),
+    "shared": net_families.policy(global_batch=30, fan_out={"jobs": 2, "slow": "block"}),
+    "styled": net_image_families.feed(
+        {
+            "qpos": {"at": "0", "norm": "mean_std"},
+            "obs/top": net_image_families.image("jpeg"),
+            "obs/raw": {"from": "raw", "at": "-1..0"},
+            "actions": {"at": "0..5"},
+        }
+    ),
+}
 STYLES = ("raw", "robomimic", "lerobot", "act", "diffusion_policy", "openpi")
 
 
@@ -203,11 +280,20 @@ def in_threads(count, work):
 def read_ranks(part, build, endpoint, name, feed_name, world):
     """All ranks of a world, each in a thread."""
     import trajd
+
     readings = [Reading() for _ in range(world)]
 
     def work(rank):
-        with trajd.connect(endpoint, feed=feed_name, timeout=120, mode="shard", rank=rank, world_size=world, job=name,
-                           **SEVERAL[build.device]) as feed:
+        with trajd.connect(
+            endpoint,
+            feed=feed_name,
+            timeout=120,
+            mode="shard",
+            rank=rank,
+            world_size=world,
+            job=name,
+            **SEVERAL[build.device],
+        ) as feed:
             for epoch in range(EPOCHS):
                 for batch in feed.epoch(epoch):
                     readings[rank].take(batch)
@@ -222,10 +308,19 @@ def read_ranks(part, build, endpoint, name, feed_name, world):
 def read_queue(part, build, endpoint, name, feed_name):
     """Two workers of one queue. Who gets which batch is open, so they are sorted by position."""
     import trajd
+
     found, lock = {}, threading.Lock()
 
     def work(_):
-        with trajd.connect(endpoint, feed=feed_name, timeout=120, mode="queue", job=name, credit=2, **SEVERAL[build.device]) as feed:
+        with trajd.connect(
+            endpoint,
+            feed=feed_name,
+            timeout=120,
+            mode="queue",
+            job=name,
+            credit=2,
+            **SEVERAL[build.device],
+        ) as feed:
             for batch in feed.epoch(1):
                 reading = Reading()
                 reading.take(batch)
@@ -239,8 +334,10 @@ def read_queue(part, build, endpoint, name, feed_name):
 
 
 def read_resumed(part, build, endpoint, name, feed_name):
-    """An epoch that goes on after its fifth batch, in a new job, with one worker, and with two ranks."""
+    """An epoch that goes on after its fifth batch, in a new job, with one worker, and with two
+    ranks."""
     import trajd
+
     with part.case(name):
         connect = {"feed": feed_name, "timeout": 120, **SEVERAL[build.device]}
         with trajd.connect(endpoint, mode="queue", job=name, **connect) as feed:
@@ -259,7 +356,9 @@ def read_resumed(part, build, endpoint, name, feed_name):
         reading.add_to(part, name)
 
         def work(rank):
-            with trajd.connect(endpoint, mode="shard", rank=rank, world_size=2, job=f"{name} ranks", **connect) as feed:
+            with trajd.connect(
+                endpoint, mode="shard", rank=rank, world_size=2, job=f"{name} ranks", **connect
+            ) as feed:
                 feed.load_state_dict(state)
                 for batch in feed.epoch(1):
                     halves[rank].take(batch)
@@ -274,10 +373,18 @@ def read_resumed(part, build, endpoint, name, feed_name):
 def read_both(part, build, endpoint):
     """Two jobs that share the slots of a ring."""
     import trajd
+
     readings = [Reading(), Reading()]
 
     def work(number):
-        with trajd.connect(endpoint, feed="shared", timeout=120, mode="queue", job=f"shared {number}", **SEVERAL[build.device]) as feed:
+        with trajd.connect(
+            endpoint,
+            feed="shared",
+            timeout=120,
+            mode="queue",
+            job=f"shared {number}",
+            **SEVERAL[build.device],
+        ) as feed:
             for batch in feed.epoch(0):
                 readings[number].take(batch)
                 batch.release()
@@ -290,18 +397,30 @@ def read_both(part, build, endpoint):
 
 def read_changed(part, build, endpoint):
     """A feed that the job sends, as a dict."""
-    spec = {"like": "policy", "global_batch": 13, "seed": 3, "outputs": {"actions": {"at": "0..1"}, "goal/p": None}}
+    spec = {
+        "like": "policy",
+        "global_batch": 13,
+        "seed": 3,
+        "outputs": {"actions": {"at": "0..1"}, "goal/p": None},
+    }
     read(part, build, endpoint, "jobs/sent", None, spec=spec, epochs=1)
 
 
 def read_private(part, build, datasets):
     """trajd.open with a private daemon, and with overrides."""
     import trajd
+
     config = build.complete({**config_of(datasets, JOBS), "exit_idle": "1s"})
     del config["runtime"], config["state"]
     with part.case("jobs/private"):
         reading = Reading()
-        with trajd.open(config, feed="policy", overrides={"global_batch": 17, "tail": "short"}, timeout=120, **SEVERAL[build.device]) as feed:
+        with trajd.open(
+            config,
+            feed="policy",
+            overrides={"global_batch": 17, "tail": "short"},
+            timeout=120,
+            **SEVERAL[build.device],
+        ) as feed:
             part.json("jobs/private/info", info_of(feed))
             for batch in feed.epoch(0):
                 reading.take(batch)

@@ -1,12 +1,18 @@
 """Digests of an HDF5 file: every array and attribute, and how arrays are stored."""
+
 import h5py
 import numpy as np
 
 
 def describe_storage(dataset):
-    return {"chunks": dataset.chunks and list(dataset.chunks), "compression": dataset.compression,
-            "level": dataset.compression_opts if dataset.compression == "gzip" else None, "shuffle": dataset.shuffle,
-            "fletcher32": dataset.fletcher32, "most": [str(n) for n in dataset.maxshape or ()]}
+    return {
+        "chunks": dataset.chunks and list(dataset.chunks),
+        "compression": dataset.compression,
+        "level": dataset.compression_opts if dataset.compression == "gzip" else None,
+        "shuffle": dataset.shuffle,
+        "fletcher32": dataset.fletcher32,
+        "most": [str(n) for n in dataset.maxshape or ()],
+    }
 
 
 def add_attributes(part, name, thing):
@@ -25,12 +31,17 @@ def add_object(part, name, thing):
     value = thing[()]
     if isinstance(value, h5py.Empty):
         return part.put(name, {"dtype": str(value.dtype)})
-    part.array(name, value, dtype=thing.dtype.str if not thing.dtype.hasobject else "object",
-               storage=describe_storage(thing))
+    part.array(
+        name,
+        value,
+        dtype=thing.dtype.str if not thing.dtype.hasobject else "object",
+        storage=describe_storage(thing),
+    )
 
 
 def add_file(part, name, path):
-    """Adds an item per object of a file. Links to an object met before are members of their group alone."""
+    """Adds an item per object of a file. Links to an object met before are members of their group
+    alone."""
     with h5py.File(path) as file:
         add_object(part, f"{name}:/", file)
         found = []

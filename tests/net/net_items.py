@@ -1,4 +1,5 @@
 """The items of a record: a digest per name, with what helps to find a difference."""
+
 import contextlib
 import hashlib
 import json
@@ -14,10 +15,13 @@ FORMAT = 1
 
 
 def digest_of(array):
-    """Returns the digest of an array's bytes, in C order. Texts and values of variable length are taken one by one."""
+    """Returns the digest of an array's bytes, in C order. Texts and values of variable length are
+    taken one by one."""
     array = np.asarray(array)
     if array.dtype.hasobject:
-        return hashlib.sha256(b"\0".join(digest_of_value(one).encode() for one in array.ravel())).hexdigest()
+        return hashlib.sha256(
+            b"\0".join(digest_of_value(one).encode() for one in array.ravel())
+        ).hexdigest()
     return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
 
 
@@ -28,8 +32,8 @@ def digest_of_value(value):
 
 
 class Chain:
-    """One digest of an array per batch, one after the other. The rows are counted, and dtype and shape of the first
-    batch are kept."""
+    """One digest of an array per batch, one after the other. The rows are counted, and dtype and
+    shape of the first batch are kept."""
 
     def __init__(self):
         self.hash, self.dtype, self.shape, self.count = hashlib.sha256(), None, None, 0
@@ -42,11 +46,17 @@ class Chain:
         self.count += 1
 
     def item(self):
-        return {"sha256": self.hash.hexdigest(), "dtype": self.dtype, "shape": self.shape, "batches": self.count}
+        return {
+            "sha256": self.hash.hexdigest(),
+            "dtype": self.dtype,
+            "shape": self.shape,
+            "batches": self.count,
+        }
 
 
 class Items:
-    """All items, by name. `replaced` are pairs of a text, such as the path of a folder, and what stands for it."""
+    """All items, by name. `replaced` are pairs of a text, such as the path of a folder, and what
+    stands for it."""
 
     def __init__(self, replaced):
         self.items, self.error_count = {}, 0
@@ -59,6 +69,7 @@ class Items:
         """Returns the text without paths of folders that differ from record to record."""
         for found, stands_for in self._replaced:
             text = text.replace(found, stands_for)
+        text = re.sub("[^\\s:(\"'=]*/(configs|trajd)/layouts", "<layouts>", text)
         return re.sub(f"{tempfile.gettempdir()}/net[^/ ,:;\"']*", "<runtime>", text)
 
     def put(self, name, item):
@@ -72,7 +83,8 @@ class Items:
 
 
 class Part:
-    """The items of one part; `cases` are the beginnings of the names of those to run, none of them means all."""
+    """The items of one part; `cases` are the beginnings of the names of those to run, none of them
+    means all."""
 
     def __init__(self, items, name, cases):
         self._items, self.name, self._cases = items, name, cases
@@ -88,15 +100,28 @@ class Part:
         except Exception as error:
             self._items.error_count += 1
             where = traceback.extract_tb(error.__traceback__)[-1]
-            print(f"{self.name}/{name} failed: {error!r:.600} ({where.filename}:{where.lineno})", file=sys.stderr)
-            self.text(f"{name}/failed", f"{type(error).__name__}: {re.sub('[0-9]+', '0', str(error))}")
+            print(
+                f"{self.name}/{name} failed: {error!r:.600} ({where.filename}:{where.lineno})",
+                file=sys.stderr,
+            )
+            self.text(
+                f"{name}/failed", f"{type(error).__name__}: {re.sub('[0-9]+', '0', str(error))}"
+            )
 
     def put(self, name, item):
         self._items.put(f"{self.name}/{name}", item)
 
     def array(self, name, array, **more):
         array = np.asarray(array)
-        self.put(name, {"sha256": digest_of(array), "dtype": str(array.dtype), "shape": list(array.shape), **more})
+        self.put(
+            name,
+            {
+                "sha256": digest_of(array),
+                "dtype": str(array.dtype),
+                "shape": list(array.shape),
+                **more,
+            },
+        )
 
     def chain(self, name, chain):
         self.put(name, chain.item())
@@ -112,4 +137,6 @@ class Part:
         self.put(name, {"sha256": digest_of_value(text), "text": text[:TEXT_MAX]})
 
     def json(self, name, document, *patterns):
-        self.text(name, json.dumps(document, indent=0, sort_keys=True, ensure_ascii=False), *patterns)
+        self.text(
+            name, json.dumps(document, indent=0, sort_keys=True, ensure_ascii=False), *patterns
+        )

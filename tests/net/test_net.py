@@ -1,4 +1,6 @@
-"""The net: two records of one build are equal, whatever the folder, the threads and the seed of hashes; a change is listed."""
+"""The net: two records of one build are equal, whatever the folder, the threads and the seed of
+hashes; a change is listed."""
+
 import json
 import os
 import pathlib
@@ -15,16 +17,34 @@ TINY = ("arrays/layouts/linear", "resample/odd/stamps", "feeds/windows/pad_some"
 
 
 def run(*arguments, **environment):
-    return subprocess.run([sys.executable, NET, *arguments], capture_output=True, text=True, timeout=120, env={**os.environ, **environment})
+    return subprocess.run(
+        [sys.executable, NET, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, **environment},
+    )
 
 
 def test_two_records_are_equal_and_a_change_is_listed(tmp_path):
     assert run("data", "--out", tmp_path / "data").returncode == 0
     only = [word for name in TINY for word in ("--only", name)]
     for number, more in enumerate(((), ("--threads", "1"))):
-        done = run("record", "--build", BUILD, "--data", tmp_path / "data", "--out", tmp_path / f"{number}.json", *only, *more,
-                   PYTHONHASHSEED=str(number))
-        assert done.returncode == 0 and "of which 0 say that a case failed" in done.stdout, done.stdout + done.stderr
+        done = run(
+            "record",
+            "--build",
+            BUILD,
+            "--data",
+            tmp_path / "data",
+            "--out",
+            tmp_path / f"{number}.json",
+            *only,
+            *more,
+            PYTHONHASHSEED=str(number),
+        )
+        assert done.returncode == 0 and "of which 0 say that a case failed" in done.stdout, (
+            done.stdout + done.stderr
+        )
     same = run("compare", tmp_path / "0.json", tmp_path / "1.json")
     assert same.returncode == 0, same.stdout
 
@@ -34,4 +54,7 @@ def test_two_records_are_equal_and_a_change_is_listed(tmp_path):
     (tmp_path / "1.json").write_text(json.dumps(record))
     changed = run("compare", tmp_path / "0.json", tmp_path / "1.json")
     assert changed.returncode == 1
-    assert "missing  arrays/layouts/linear/strided\n" in changed.stdout and "differs  feeds/windows/pad_some/actions\n" in changed.stdout
+    assert (
+        "missing  arrays/layouts/linear/strided\n" in changed.stdout
+        and "differs  feeds/windows/pad_some/actions\n" in changed.stdout
+    )
