@@ -32,17 +32,50 @@ int cli_refuse_command(const char *name)
     return CLI_USAGE;
 }
 
+static void print_failure(const char *format, va_list arguments)
+{
+    trajd_progress_clear();
+    fprintf(stderr, "trajctl: ");
+    vfprintf(stderr, format, arguments);
+    fprintf(stderr, "\n");
+}
+
 int cli_fail(const char *format, ...)
 {
     va_list arguments;
 
-    trajd_progress_clear();
-    fprintf(stderr, "trajctl: ");
     va_start(arguments, format);
-    vfprintf(stderr, format, arguments);
+    print_failure(format, arguments);
     va_end(arguments);
-    fprintf(stderr, "\n");
     return CLI_FAILED;
+}
+
+void cli_die(const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    print_failure(format, arguments);
+    va_end(arguments);
+    cli_end(CLI_FAILED);
+}
+
+void cli_refuse(const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    print_failure(format, arguments);
+    va_end(arguments);
+    cli_print_usage(stderr);
+    fprintf(stderr, "`trajctl %s --help` shows the options\n", cli_running->name);
+    cli_end(CLI_USAGE);
+}
+
+void cli_print_usage(FILE *out)
+{
+    fprintf(out, "usage: trajctl %s%s%s%s\n", cli_running->name, *cli_running->operands ? " " : "",
+            cli_running->operands, cli_running->options ? " [OPTION...]" : "");
 }
 
 int cli_fail_at(const char *path, const struct trajd_error *error)

@@ -100,8 +100,12 @@ int cli_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 struct trajd_error;
 /* Prints the error of a file, with the file's path once, and returns CLI_FAILED. */
 int cli_fail_at(const char *path, const struct trajd_error *error);
+/* The same, and ends the program with CLI_FAILED. */
+void cli_die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 /* Prints the message and the usage of the command that runs, and ends with CLI_USAGE. */
 void cli_refuse(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+/* Prints the usage of the command that runs. */
+void cli_print_usage(FILE *out);
 /* Ends the program. A status of CLI_OK becomes CLI_FAILED if the output could not be written: on a
  * full disk, a truncated document must not end with status 0. */
 void cli_end(int status) __attribute__((noreturn));

@@ -73,7 +73,7 @@ static void fail_to_connect(const struct private_daemons *found, const struct tr
     }
 }
 
-struct trajd_client *cli_connect(const struct cli_connection *connection)
+struct trajd_client *cli_try_connect(const struct cli_connection *connection)
 {
     static struct private_daemons found;
     struct trajd_client *client = NULL;
@@ -88,6 +88,25 @@ struct trajd_client *cli_connect(const struct cli_connection *connection)
     else if (trajd_client_connect(&options, &client, &error))
         fail_to_connect(&found, &error);
     return client;
+}
+
+static struct trajd_client *connected[2]; /* diff has two */
+
+static void close_connected(void)
+{
+    trajd_client_close(&connected[0]);
+    trajd_client_close(&connected[1]);
+}
+
+struct trajd_client *cli_connect(const struct cli_connection *connection)
+{
+    struct trajd_client **client = &connected[connected[0] != NULL];
+
+    *client = cli_try_connect(connection);
+    if (!*client)
+        cli_end(CLI_FAILED);
+    atexit(close_connected);
+    return *client;
 }
 
 enum trajd_status cli_open(struct trajd_client *client, struct trajd_open_options options,

@@ -24,6 +24,9 @@ int cli_fail_without_daemon(const struct private_daemons *found);
 /* Connects to the daemon. If none is named and no service runs, it is the private daemon of this
  * user, or of several alike the newest, which a line on stderr says. Returns NULL after it printed
  * an error. */
+struct trajd_client *cli_try_connect(const struct cli_connection *connection);
+/* The same, but ends the program if there is no daemon. The connection is closed when the program
+ * ends, so that the daemon does not take it for one that has died. */
 struct trajd_client *cli_connect(const struct cli_connection *connection);
 /* Opens the feed: in mode shard if a world is named. */
 enum trajd_status cli_open(struct trajd_client *client, struct trajd_open_options options,

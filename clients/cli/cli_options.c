@@ -3,7 +3,6 @@
  * and its messages know no nearest name. */
 #include <argp.h>
 #include <errno.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,28 +20,6 @@ struct parsing {
     char **argv;
     int count; /* of operands, which are in argv[1] and on */
 };
-
-static void print_usage(FILE *out)
-{
-    const bool has_operands = *cli_running->operands;
-
-    fprintf(out, "usage: trajctl %s%s%s%s\n", cli_running->name, has_operands ? " " : "",
-            cli_running->operands, cli_running->options ? " [OPTION...]" : "");
-}
-
-void cli_refuse(const char *format, ...)
-{
-    va_list arguments;
-    char text[2048];
-
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    cli_fail("%s", text);
-    print_usage(stderr);
-    fprintf(stderr, "`trajctl %s --help` shows the options\n", cli_running->name);
-    cli_end(CLI_USAGE);
-}
 
 /* ---- the table ---- */
 
@@ -107,7 +84,7 @@ static void print_help(const struct argp_option *known)
     const struct argp argp = {.options = known, .doc = doc};
 
     snprintf(doc, sizeof doc, "%s\v`man trajctl` says more.", cli_running->help);
-    print_usage(stdout);
+    cli_print_usage(stdout);
     argp_help(&argp, stdout, ARGP_HELP_LONG | ARGP_HELP_DOC, (char *)cli_running->name);
     cli_end(CLI_OK);
 }

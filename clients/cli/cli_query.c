@@ -38,41 +38,48 @@ struct trajd_yaml *cli_query(struct trajd_client *client, const struct trajd_que
 {
     struct trajd_yaml *yaml = NULL;
     struct trajd_error error;
+    char *text = NULL;
 
-    *json = NULL;
-    if (trajd_client_ask(client, question, 0, json, &error) ||
-        trajd_yaml_parse("answer", *json, strlen(*json), &yaml, &error)) {
-        cli_fail("%s", error.message);
-        free(*json);
-        *json = NULL;
-    }
+    if (trajd_client_ask(client, question, 0, &text, &error) ||
+        trajd_yaml_parse("answer", text, strlen(text), &yaml, &error))
+        cli_die("%s", error.message);
+    if (json)
+        *json = text;
+    else
+        free(text);
     return yaml;
 }
 
-bool cli_find_feed(struct trajd_client *client, const char *name, uint32_t *feed_id)
+struct trajd_yaml *cli_query_status(struct trajd_client *client)
 {
     struct trajd_yaml *yaml = NULL;
     struct trajd_error error;
-    char *json = NULL, names[256] = "";
+    char *json = NULL;
+
+    if (trajd_client_status(client, 0, &json, &error) ||
+        trajd_yaml_parse("status", json, strlen(json), &yaml, &error))
+        cli_die("%s", error.message);
+    free(json);
+    return yaml;
+}
+
+uint32_t cli_find_feed(struct trajd_client *client, const char *name)
+{
+    struct trajd_yaml *yaml = cli_query_status(client);
+    char names[256] = "";
+    uint32_t feed_id = 0;
     size_t used = 0;
 
-    *feed_id = 0;
-    if (trajd_client_status(client, 0, &json, &error) ||
-        trajd_yaml_parse("status", json, strlen(json), &yaml, &error)) {
-        free(json);
-        return cli_fail("%s", error.message), false;
-    }
     for (const struct trajd_yaml_node *feed = cli_first(trajd_yaml_root(yaml), "feeds");
-         feed && !*feed_id; feed = feed->next) {
+         feed && !feed_id; feed = feed->next) {
         if (!strcmp(cli_text(feed, "name"), name))
-            *feed_id = (uint32_t)cli_number(feed, "feed_id");
+            feed_id = (uint32_t)cli_number(feed, "feed_id");
         else if (used < sizeof names)
             used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "",
                                      cli_text(feed, "name"));
     }
-    if (!*feed_id)
-        cli_fail("the daemon has no open feed %s (open feeds: %s)", name, used ? names : "none");
     trajd_yaml_destroy(&yaml);
-    free(json);
-    return *feed_id != 0;
+    if (!feed_id)
+        cli_die("the daemon has no open feed %s (open feeds: %s)", name, used ? names : "none");
+    return feed_id;
 }

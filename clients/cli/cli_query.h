@@ -10,12 +10,14 @@
 #include "daemon/base/yaml.h"
 
 /* Sends a query. Returns the parsed reply, which the caller destroys, and its text in *json, which
- * the caller frees. Returns NULL after it printed an error. */
+ * the caller frees; json may be NULL. Ends the program after an error. */
 struct trajd_yaml *cli_query(struct trajd_client *client, const struct trajd_question *question,
                              char **json);
-/* Finds the number of a feed by its name, in the daemon's status. Returns false after it printed an
- * error that lists the feeds. */
-bool cli_find_feed(struct trajd_client *client, const char *name, uint32_t *feed_id);
+/* Returns the daemon's status, which the caller destroys. Ends the program after an error. */
+struct trajd_yaml *cli_query_status(struct trajd_client *client);
+/* Returns the number of a feed by its name, in the daemon's status. Ends the program after an error
+ * that lists the feeds. */
+uint32_t cli_find_feed(struct trajd_client *client, const char *name);
 
 /* Return a member of a mapping: its text ("" if it is missing), its number, or its first element
  * (NULL if it is missing). */

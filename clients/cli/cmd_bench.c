@@ -38,7 +38,7 @@ static void note_batch(struct worker_result *result, struct trajd_batch **batch,
 
 static bool work(struct benching benching, struct worker_result *result)
 {
-    struct trajd_client *client = cli_connect(&benching.connection);
+    struct trajd_client *client = cli_try_connect(&benching.connection);
     struct trajd_batch *batch;
     struct trajd_error error;
     if (!client)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "clients/cli/cli.h"
+#include "clients/cli/cli_feed.h"
 #include "clients/cli/cli_query.h"
 #include "daemon/layout/glob.h"
 #include "proto/plural.h"
@@ -13,22 +14,18 @@
 
 /* One daemon's list of episodes, a page at a time. */
 struct side {
-    const char *endpoint, *key_file;
+    struct cli_connection connection;
     struct trajd_client *client;
     struct trajd_question question;
     struct trajd_yaml *yaml;
-    char *json;
     const struct trajd_yaml_node *item; /* NULL after the last one */
-    bool failed;
 };
 
 static void turn_page(struct side *side)
 {
     trajd_yaml_destroy(&side->yaml);
-    free(side->json);
-    side->yaml = cli_query(side->client, &side->question, &side->json);
-    side->failed = !side->yaml;
-    side->item = side->yaml ? cli_first(trajd_yaml_root(side->yaml), "items") : NULL;
+    side->yaml = cli_query(side->client, &side->question, NULL);
+    side->item = cli_first(trajd_yaml_root(side->yaml), "items");
 }
 
 static void advance(struct side *side)
@@ -38,27 +35,12 @@ static void advance(struct side *side)
         turn_page(side);
 }
 
-static bool open_side(struct side *side, const char *feed, struct trajd_error *error)
+static void open_side(struct side *side, const char *feed)
 {
-    const struct trajd_connect_options options = {.endpoint = side->endpoint,
-                                                  .client_name = "trajctl",
-                                                  .timeout_ms = 3000,
-                                                  .key_file = side->key_file};
-
-    if (trajd_client_connect(&options, &side->client, error))
-        return cli_fail("%s", error->message), false;
-    side->question = (struct trajd_question){.what = "episodes"};
-    if (!cli_find_feed(side->client, feed, &side->question.feed_id))
-        return false;
+    side->client = cli_connect(&side->connection);
+    side->question =
+        (struct trajd_question){.what = "episodes", .feed_id = cli_find_feed(side->client, feed)};
     turn_page(side);
-    return !side->failed;
-}
-
-static void close_side(struct side *side)
-{
-    trajd_yaml_destroy(&side->yaml);
-    free(side->json);
-    trajd_client_close(&side->client);
 }
 
 /* Returns which of the feed's datasets has the episode. */
@@ -102,12 +84,12 @@ static void print_change(const struct side *a, const struct side *b)
     char what[1200];
 
     if (strcmp(left, right) != 0)
-        snprintf(what, sizeof what, "%s at %s, %s at %s", *left ? left : "kept", a->endpoint,
-                 *right ? right : "kept", b->endpoint);
+        snprintf(what, sizeof what, "%s at %s, %s at %s", *left ? left : "kept",
+                 a->connection.endpoint, *right ? right : "kept", b->connection.endpoint);
     else if (cli_number(a->item, "rows") != cli_number(b->item, "rows"))
         snprintf(what, sizeof what, "%" PRId64 " row%s at %s, %" PRId64 " at %s",
                  cli_number(a->item, "rows"), trajd_plural((uint64_t)cli_number(a->item, "rows")),
-                 a->endpoint, cli_number(b->item, "rows"), b->endpoint);
+                 a->connection.endpoint, cli_number(b->item, "rows"), b->connection.endpoint);
     else
         snprintf(what, sizeof what, "the content differs (stamps, rows, shapes or texts)");
     print_difference(a, what);
@@ -118,12 +100,13 @@ static uint64_t walk(struct side *a, struct side *b)
     uint64_t differences = 0;
     char what[300];
 
-    while ((a->item || b->item) && !a->failed && !b->failed) {
+    while ((a->item || b->item)) {
         const int order = compare(a, b);
         const bool changed =
             order || strcmp(cli_text(a->item, "digest"), cli_text(b->item, "digest")) != 0;
         if (changed && differences++ < LISTED_MAX) {
-            snprintf(what, sizeof what, "only at %s", order < 0 ? a->endpoint : b->endpoint);
+            snprintf(what, sizeof what, "only at %s",
+                     order < 0 ? a->connection.endpoint : b->connection.endpoint);
             if (order)
                 print_difference(order < 0 ? a : b, what);
             else
@@ -146,12 +129,12 @@ static int compare_feeds(struct side *a, struct side *b, const char *feed)
     const bool same = strcmp(left, right) == 0;
     uint64_t differences;
 
-    printf("feed %s: fingerprint %s at %s, %s at %s%s\n", feed, left, a->endpoint, right,
-           b->endpoint, same ? ": the same" : "");
+    printf("feed %s: fingerprint %s at %s, %s at %s%s\n", feed, left, a->connection.endpoint, right,
+           b->connection.endpoint, same ? ": the same" : "");
     if (same)
         return CLI_OK;
     differences = walk(a, b);
-    if (!differences && !a->failed && !b->failed)
+    if (!differences)
         printf("all episodes are the same: the feed's specification, the layout, or the files that "
                "hold no episode differ\n");
     return CLI_FAILED;
@@ -159,22 +142,22 @@ static int compare_feeds(struct side *a, struct side *b, const char *feed)
 
 const struct cli_option cli_diff_options[] = {
     {"--key", "FILE", "the worker's key, for each endpoint that is tcp://HOST:PORT", CLI_TEXT,
-     offsetof(struct side, key_file)},
+     offsetof(struct side, connection.key_file)},
     {0}};
 
 int cli_diff(int argc, char **argv)
 {
-    struct side a = {0}, b = {0};
-    struct trajd_error error;
-    int result = CLI_FAILED;
+    struct side a = {0}, b;
+    int result;
 
     cli_parse(argc, argv, &a);
-    b.key_file = a.key_file;
-    a.endpoint = argv[1];
-    b.endpoint = argv[2];
-    if (open_side(&a, argv[3], &error) && open_side(&b, argv[3], &error))
-        result = compare_feeds(&a, &b, argv[3]);
-    close_side(&a);
-    close_side(&b);
+    b = a;
+    a.connection.endpoint = argv[1];
+    b.connection.endpoint = argv[2];
+    open_side(&a, argv[3]);
+    open_side(&b, argv[3]);
+    result = compare_feeds(&a, &b, argv[3]);
+    trajd_yaml_destroy(&a.yaml);
+    trajd_yaml_destroy(&b.yaml);
     return result;
 }

@@ -17,30 +17,25 @@ struct explaining {
     bool json;
 };
 
-/* Finds the window at --position of --epoch, and the pass that it belongs to. */
-static bool find_window(struct trajd_client *client, uint32_t feed_id,
-                        struct explaining *explaining, uint64_t *pass)
+/* Finds the window at --position of --epoch, and returns the pass that it belongs to. */
+static uint64_t find_window(struct trajd_client *client, uint32_t feed_id,
+                            struct explaining *explaining)
 {
     const struct trajd_question question = {.what = "position",
                                             .feed_id = feed_id,
                                             .window = explaining->epoch,
                                             .first = explaining->position,
                                             .count = 1};
-    const struct trajd_yaml_node *item;
-    struct trajd_yaml *yaml;
-    char *json;
+    struct trajd_yaml *yaml = cli_query(client, &question, NULL);
+    const struct trajd_yaml_node *item = cli_first(trajd_yaml_root(yaml), "items");
+    uint64_t pass;
 
-    yaml = cli_query(client, &question, &json);
-    if (!yaml)
-        return false;
-    item = cli_first(trajd_yaml_root(yaml), "items");
-    if (item) {
-        explaining->window = strtoull(cli_text(item, "window_id"), NULL, 10);
-        *pass = strtoull(cli_text(item, "pass"), NULL, 10);
-    }
+    if (!item)
+        cli_die("the daemon has no window at that position");
+    explaining->window = strtoull(cli_text(item, "window_id"), NULL, 10);
+    pass = strtoull(cli_text(item, "pass"), NULL, 10);
     trajd_yaml_destroy(&yaml);
-    free(json);
-    return item || (cli_fail("the daemon has no window at that position"), false);
+    return pass;
 }
 
 /* ---- the table ---- */
@@ -182,8 +177,8 @@ static void print_head(const struct trajd_yaml_node *root)
 }
 
 /* Prints page by page, up to the last step or to --count steps. */
-static int explain(struct trajd_client *client, uint32_t feed_id,
-                   const struct explaining *explaining, uint64_t pass)
+static void explain(struct trajd_client *client, uint32_t feed_id,
+                    const struct explaining *explaining, uint64_t pass)
 {
     struct trajd_question question = {.what = "explain",
                                       .name = explaining->output,
@@ -201,8 +196,6 @@ static int explain(struct trajd_client *client, uint32_t feed_id,
 
         question.count = remaining < UINT32_MAX ? (uint32_t)remaining : 0;
         yaml = cli_query(client, &question, &json);
-        if (!yaml)
-            return CLI_FAILED;
         root = trajd_yaml_root(yaml);
         if (explaining->json)
             puts(json);
@@ -219,7 +212,6 @@ static int explain(struct trajd_client *client, uint32_t feed_id,
         trajd_yaml_destroy(&yaml);
         free(json);
     }
-    return CLI_OK;
 }
 
 const struct cli_option cli_explain_options[] = {
@@ -241,7 +233,6 @@ int cli_explain(int argc, char **argv)
 {
     struct explaining explaining = {.window = NOT_GIVEN, .position = NOT_GIVEN, .count = NOT_GIVEN};
     struct trajd_client *client;
-    int result = CLI_FAILED;
     uint64_t pass = 0;
     uint32_t feed_id;
 
@@ -249,11 +240,9 @@ int cli_explain(int argc, char **argv)
     if ((explaining.window == NOT_GIVEN) == (explaining.position == NOT_GIVEN))
         cli_refuse("name a window: --window ID, or --position P with --epoch E");
     client = cli_connect(&explaining.connection);
-    if (!client)
-        return CLI_FAILED;
-    if (cli_find_feed(client, argv[1], &feed_id) &&
-        (explaining.window != NOT_GIVEN || find_window(client, feed_id, &explaining, &pass)))
-        result = explain(client, feed_id, &explaining, pass);
-    trajd_client_close(&client);
-    return result;
+    feed_id = cli_find_feed(client, argv[1]);
+    if (explaining.window == NOT_GIVEN)
+        pass = find_window(client, feed_id, &explaining);
+    explain(client, feed_id, &explaining, pass);
+    return CLI_OK;
 }

@@ -343,22 +343,25 @@ const struct cli_option cli_init_options[] = {
 
 int cli_init(int argc, char **argv)
 {
-    static struct init init;
+    struct init *init = calloc(1, sizeof *init);
     struct trajd_error error;
     int result;
 
-    cli_parse(argc, argv, &init);
-    init.path = argv[1];
-    init.preset = config_preset_find(init.preset_name, &error);
-    if (!init.preset)
-        return cli_fail("%s", error.message);
-    if (init.output && !access(init.output, F_OK))
-        return cli_fail("%s exists already", init.output);
-    if (cli_files_find(&init.files, &error) || open_datasets(&init, &error))
+    if (!init)
+        cli_die("out of memory");
+    cli_parse(argc, argv, init);
+    init->path = argv[1];
+    init->preset = config_preset_find(init->preset_name, &error);
+    if (!init->preset)
+        cli_die("%s", error.message);
+    if (init->output && !access(init->output, F_OK))
+        cli_die("%s exists already", init->output);
+    if (cli_files_find(&init->files, &error) || open_datasets(init, &error))
         result = cli_fail("%s", error.message);
     else
-        result = write_config(&init);
-    for (uint32_t i = 0; i < init.count; i++)
-        trajd_index_destroy(&init.indices[i]);
+        result = write_config(init);
+    for (uint32_t i = 0; i < init->count; i++)
+        trajd_index_destroy(&init->indices[i]);
+    free(init);
     return result;
 }

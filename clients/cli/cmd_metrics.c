@@ -13,7 +13,7 @@ enum { STATUS_TIMEOUT_MS = 5000 };
 /* Writes the metrics to *text, which the caller frees. Returns NULL after it printed an error. */
 static char *collect(const struct cli_connection *connection, size_t *length)
 {
-    struct trajd_client *client = cli_connect(connection);
+    struct trajd_client *client = cli_try_connect(connection);
     struct trajd_error error = {.status = TRAJD_OK};
     char *json = NULL, *text = NULL;
     FILE *out = NULL;

@@ -5,6 +5,7 @@
 #include "clients/cli/cli_feed.h"
 #include "daemon/base/json.h"
 #include "daemon/window/window_report.h"
+#include "kernels/element_convert.h"
 #include "kernels/resample.h"
 
 #define SHOWN_VALUES 4u
@@ -19,82 +20,23 @@ static uint64_t count_values(const struct trajd_tensor *tensor)
     return count;
 }
 
-static int64_t read_integer(enum trajd_dtype dtype, const unsigned char *at)
-{
-    union {
-        int8_t i8;
-        int16_t i16;
-        int32_t i32;
-        int64_t i64;
-        uint16_t u16;
-        uint32_t u32;
-    } value;
-    memcpy(&value, at, trajd_dtype_size(dtype));
-    switch (dtype) {
-    case TRAJD_I8:
-        return value.i8;
-    case TRAJD_I16:
-        return value.i16;
-    case TRAJD_I32:
-        return value.i32;
-    case TRAJD_U16:
-        return value.u16;
-    case TRAJD_U32:
-        return value.u32;
-    case TRAJD_U8:
-    case TRAJD_BOOL:
-        return *at;
-    default:
-        return value.i64;
-    }
-}
-
-static double half_value(uint16_t bits)
-{
-    const int exponent = bits >> 10 & 31, fraction = bits & 1023;
-    double value = exponent == 0 ? ldexp(fraction, -24) : ldexp(1024 + fraction, exponent - 25);
-    if (exponent == 31)
-        value = fraction != 0 ? NAN : INFINITY;
-    return bits >> 15 ? -value : value;
-}
-
-static bool format_real(double value, char text[VALUE_SIZE])
-{
-    snprintf(text, VALUE_SIZE, "%.6g", value);
-    return isfinite(value);
-}
-
 /* Writes one value as text. Returns false for NaN and infinities, which JSON lacks. */
 static bool format_value(const struct trajd_tensor *tensor, uint64_t index, char text[VALUE_SIZE])
 {
-    const unsigned char *at =
-        (const unsigned char *)tensor->data + index * trajd_dtype_size(tensor->dtype);
-    uint16_t bits;
-    uint32_t wide;
-    float single;
-    double real;
-    switch (tensor->dtype) {
-    case TRAJD_F16:
-        memcpy(&bits, at, sizeof bits);
-        return format_real(half_value(bits), text);
-    case TRAJD_BF16:
-        memcpy(&bits, at, sizeof bits);
-        wide = (uint32_t)bits << 16;
-        memcpy(&single, &wide, sizeof single);
-        return format_real(single, text);
-    case TRAJD_F32:
-        memcpy(&single, at, sizeof single);
-        return format_real(single, text);
-    case TRAJD_F64:
-        memcpy(&real, at, sizeof real);
-        return format_real(real, text);
-    case TRAJD_U64:
-        snprintf(text, VALUE_SIZE, "%" PRIu64, (uint64_t)read_integer(tensor->dtype, at));
-        return true;
-    default:
-        snprintf(text, VALUE_SIZE, "%" PRId64, read_integer(tensor->dtype, at));
-        return true;
+    const enum trajd_dtype dtype = tensor->dtype;
+    const unsigned char *at = (const unsigned char *)tensor->data + index * trajd_dtype_size(dtype);
+    const double value = trajd_element_load(dtype, at);
+    uint64_t whole;
+
+    if (trajd_dtype_is_float(dtype)) {
+        snprintf(text, VALUE_SIZE, "%.6g", value);
+    } else if (dtype == TRAJD_I64 || dtype == TRAJD_U64) { /* a double has only 53 bits */
+        memcpy(&whole, at, sizeof whole);
+        snprintf(text, VALUE_SIZE, dtype == TRAJD_I64 ? "%" PRId64 : "%" PRIu64, whole);
+    } else {
+        snprintf(text, VALUE_SIZE, "%.0f", value);
     }
+    return isfinite(value);
 }
 
 /* Counts how often the mask has each code of kernels/resample.h; 0 is valid. */
@@ -284,15 +226,8 @@ static int receive(struct trajd_client *client, const struct recv *recv)
 int cli_recv(int argc, char **argv)
 {
     struct recv recv = {.open.job = "trajctl", .count = UINT64_MAX};
-    struct trajd_client *client;
-    int result;
 
     cli_parse(argc, argv, &recv);
     recv.open.feed = argv[1];
-    client = cli_connect(&recv.connection);
-    if (!client)
-        return CLI_FAILED;
-    result = receive(client, &recv);
-    trajd_client_close(&client);
-    return result;
+    return receive(cli_connect(&recv.connection), &recv);
 }

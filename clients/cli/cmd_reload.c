@@ -51,46 +51,28 @@ static pid_t find_daemon(const char *directory)
     return peer.pid;
 }
 
-/* Returns the state of the daemon's last reload, owned by *yaml. Returns NULL after it printed an
- * error. */
-static const struct trajd_yaml_node *query_reload(struct trajd_client *client,
-                                                  struct trajd_yaml **yaml)
-{
-    const struct trajd_yaml_node *reload = NULL;
-    struct trajd_error error;
-    char *json = NULL;
-
-    if (trajd_client_status(client, 0, &json, &error) ||
-        trajd_yaml_parse("status", json, strlen(json), yaml, &error))
-        cli_fail("%s", error.message);
-    else if (!(reload = trajd_yaml_get(trajd_yaml_root(*yaml), "reload")))
-        cli_fail("the daemon does not report reloads: it is an earlier version");
-    free(json);
-    return reload;
-}
-
 /* Waits until the first reload that began at request_ns or later has ended. */
 static int wait_for_end(struct trajd_client *client, int64_t request_ns)
 {
     const struct timespec pause = {0, LOOK_NS};
-    int result = -1;
 
-    while (result < 0) {
-        struct trajd_yaml *yaml = NULL;
-        const struct trajd_yaml_node *reload = query_reload(client, &yaml);
+    while (true) {
+        struct trajd_yaml *yaml = cli_query_status(client);
+        const struct trajd_yaml_node *reload = trajd_yaml_get(trajd_yaml_root(yaml), "reload");
         if (!reload)
-            result = CLI_FAILED;
-        else if (cli_number(reload, "began_ns") < request_ns ||
-                 !strcmp(cli_text(reload, "running"), "true"))
-            nanosleep(&pause, NULL);
-        else if (strcmp(cli_text(reload, "applied"), "true") != 0)
-            result = cli_fail("the reload was refused, the configuration is unchanged: %s",
-                              cli_text(reload, "message"));
-        else
-            result = printf("%s\n", cli_text(reload, "message")) < 0;
+            cli_die("the daemon does not report reloads: it is an earlier version");
+        if (cli_number(reload, "began_ns") >= request_ns &&
+            strcmp(cli_text(reload, "running"), "true") != 0) {
+            if (strcmp(cli_text(reload, "applied"), "true") != 0)
+                cli_die("the reload was refused, the configuration is unchanged: %s",
+                        cli_text(reload, "message"));
+            printf("%s\n", cli_text(reload, "message"));
+            trajd_yaml_destroy(&yaml);
+            return CLI_OK;
+        }
         trajd_yaml_destroy(&yaml);
+        nanosleep(&pause, NULL);
     }
-    return result;
 }
 
 const struct cli_option cli_reload_options[] = {
@@ -104,7 +86,6 @@ int cli_reload(int argc, char **argv)
 {
     struct reloading reloading = {0};
     struct trajd_client *client = NULL;
-    int result = CLI_OK;
     int64_t request_ns;
     const char *directory;
     pid_t pid;
@@ -118,14 +99,13 @@ int cli_reload(int argc, char **argv)
     if (strncmp(directory, "tcp://", 6) == 0)
         cli_refuse("%s: only a daemon on this machine can be reloaded", directory);
     pid = find_daemon(directory);
-    if (!pid || (reloading.wait && !(client = cli_connect(&reloading.connection))))
+    if (!pid)
         return CLI_FAILED;
+    if (reloading.wait)
+        client = cli_connect(&reloading.connection);
     request_ns = trajd_now_ns();
     if (kill(pid, SIGHUP))
-        result = cli_fail("process %ld: %s%s", (long)pid, strerror(errno),
-                          errno == EPERM ? ": only its user and root can reload it" : "");
-    else if (reloading.wait)
-        result = wait_for_end(client, request_ns);
-    trajd_client_close(&client);
-    return result;
+        return cli_fail("process %ld: %s%s", (long)pid, strerror(errno),
+                        errno == EPERM ? ": only its user and root can reload it" : "");
+    return reloading.wait ? wait_for_end(client, request_ns) : CLI_OK;
 }

@@ -56,68 +56,44 @@ struct statistics {
     struct subject *subjects[MAX_OUTPUTS];
 };
 
-static void free_statistics(struct statistics *all)
-{
-    for (uint32_t s = 0; s < all->subject_count; s++) {
-        for (uint32_t p = 0; p < all->subjects[s]->page_count; p++)
-            trajd_yaml_destroy(&all->subjects[s]->pages[p]);
-        free(all->subjects[s]->name);
-        free(all->subjects[s]);
-    }
-}
-
 /* ---- queries ---- */
 
-/* Waits for one page and returns it, or NULL after it printed an error. */
+/* Waits for one page and returns it. */
 static struct trajd_yaml *query_page(struct trajd_client *client,
                                      const struct trajd_question *question)
 {
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
-    struct trajd_yaml *yaml;
-    char *json;
+    struct trajd_yaml *yaml = cli_query(client, question, NULL);
 
-    while ((yaml = cli_query(client, question, &json))) {
-        free(json);
-        if (strcmp(cli_text(trajd_yaml_root(yaml), "state"), "computing") != 0)
-            break;
+    while (strcmp(cli_text(trajd_yaml_root(yaml), "state"), "computing") == 0) {
         trajd_progress_report(
             question->name, "permille",
             (uint64_t)(strtod(cli_text(trajd_yaml_root(yaml), "done"), NULL) * 1000), 1000);
         trajd_yaml_destroy(&yaml);
         nanosleep(&pause, NULL);
+        yaml = cli_query(client, question, NULL);
     }
     trajd_progress_report(question->name, "permille", 1000, 1000);
     return yaml;
 }
 
 /* Queries one output. In a mixture its name becomes DATASET:NAME. */
-static bool add_subject(struct trajd_client *client, uint32_t feed_id, uint64_t dataset_index,
+static void add_subject(struct trajd_client *client, uint32_t feed_id, uint64_t dataset_index,
                         const char *dataset, const char *name, struct statistics *all)
 {
     struct trajd_question question = {
         .what = "statistics", .name = name, .window = dataset_index, .feed_id = feed_id};
     struct subject *subject = calloc(1, sizeof *subject);
-    bool more = true;
 
-    if (subject &&
+    if (!subject || all->subject_count == MAX_OUTPUTS ||
         asprintf(&subject->name, "%s%s%s", dataset ? dataset : "", dataset ? ":" : "", name) < 0)
-        subject->name = NULL;
-    if (!subject || !subject->name || all->subject_count == MAX_OUTPUTS) {
-        cli_fail("no memory for %s", name);
-        if (subject)
-            free(subject->name);
-        free(subject);
-        return false;
-    }
+        cli_die("no memory for %s", name);
     all->subjects[all->subject_count++] = subject;
-    while (more && subject->page_count < MAX_PAGES) {
-        struct trajd_yaml *page = query_page(client, &question);
-        if (!page)
-            return false;
-        subject->pages[subject->page_count++] = page;
-        more = cli_next_page(trajd_yaml_root(page), &question.first);
-    }
-    return true;
+    do
+        subject->pages[subject->page_count++] = query_page(client, &question);
+    while (
+        subject->page_count < MAX_PAGES &&
+        cli_next_page(trajd_yaml_root(subject->pages[subject->page_count - 1]), &question.first));
 }
 
 static bool is_lacking(const struct trajd_yaml_node *output, uint64_t dataset_index)
@@ -130,39 +106,31 @@ static bool is_lacking(const struct trajd_yaml_node *output, uint64_t dataset_in
 
 /* Queries the named output, or all outputs but images, which could take very long to read, for each
  * dataset of the feed that has the output. */
-static bool add_outputs(struct trajd_client *client, uint32_t feed_id, const char *wanted,
+static void add_outputs(struct trajd_client *client, uint32_t feed_id, const char *wanted,
                         struct statistics *all)
 {
     const struct trajd_question question = {.what = "statistics", .feed_id = feed_id};
-    const struct trajd_yaml_node *datasets;
-    struct trajd_yaml *yaml;
-    bool good = true;
+    struct trajd_yaml *yaml = cli_query(client, &question, NULL);
+    const struct trajd_yaml_node *root = trajd_yaml_root(yaml),
+                                 *first = cli_first(root, "datasets");
     uint64_t d = 0;
-    char *json;
 
-    yaml = cli_query(client, &question, &json);
-    if (!yaml)
-        return false;
-    datasets = trajd_yaml_get(trajd_yaml_root(yaml), "datasets");
-    for (const struct trajd_yaml_node *dataset = datasets ? datasets->children : NULL;
-         dataset && good; dataset = dataset->next, d++) {
-        const char *prefix = datasets->child_count > 1 ? dataset->value : NULL;
+    for (const struct trajd_yaml_node *dataset = first; dataset; dataset = dataset->next, d++) {
+        const char *prefix = first->next ? dataset->value : NULL;
         bool listed = false;
-        for (const struct trajd_yaml_node *output = cli_first(trajd_yaml_root(yaml), "outputs");
-             output && good; output = output->next) {
+        for (const struct trajd_yaml_node *output = cli_first(root, "outputs"); output;
+             output = output->next) {
             const char *name = cli_text(output, "name");
             const bool chosen =
                 wanted ? strcmp(name, wanted) == 0 : strcmp(cli_text(output, "picture"), "true");
             listed = listed || chosen;
             if (chosen && !is_lacking(output, d))
-                good = add_subject(client, feed_id, d, prefix, name, all);
+                add_subject(client, feed_id, d, prefix, name, all);
         }
-        if (good && wanted && !listed) /* a stream, or an unknown name, which the daemon explains */
-            good = add_subject(client, feed_id, d, prefix, wanted, all);
+        if (wanted && !listed) /* a stream, or an unknown name, which the daemon explains */
+            add_subject(client, feed_id, d, prefix, wanted, all);
     }
     trajd_yaml_destroy(&yaml);
-    free(json);
-    return good;
 }
 
 /* ---- documents ---- */
@@ -180,7 +148,7 @@ static bool is_called(enum format format, size_t n, const char *output)
 
 /* Gives outputs the names by which openpi or LeRobot finds them. openpi refuses a file with further
  * names, so other outputs are left out there. */
-static bool name_for_others(struct statistics *all, const char *feed, enum format format)
+static void name_for_others(struct statistics *all, const char *feed, enum format format)
 {
     const char *title = others[format].title;
     uint32_t found = 0;
@@ -194,19 +162,18 @@ static bool name_for_others(struct statistics *all, const char *feed, enum forma
                 count++;
             }
         if (count > 1)
-            return cli_fail("feed %s: %u outputs would be called %s in %s's file: choose one "
-                            "with --output",
-                            feed, count, name, title) == CLI_OK;
+            cli_die("feed %s: %u outputs would be called %s in %s's file: choose one with --output",
+                    feed, count, name, title);
         if (!count)
             fprintf(stderr, "trajctl: feed %s has no output called %s: %s will not normalise it\n",
                     feed, name, title);
         found += count;
     }
-    return found || format != FORMAT_OPENPI ||
-           cli_fail("feed %s: openpi's file has the names state and actions: give the "
-                    "feed one dataset, and outputs that are called state (or qpos) and "
-                    "actions",
-                    feed) == CLI_OK;
+    if (!found && format == FORMAT_OPENPI)
+        cli_die(
+            "feed %s: openpi's file has the names state and actions: give the feed one dataset, "
+            "and outputs that are called state (or qpos) and actions",
+            feed);
 }
 
 /* Writes the list of that name from all pages: of the document, or of its member `within`. */
@@ -325,56 +292,49 @@ static void write_document(FILE *out, const char *feed, const struct statistics 
 }
 
 /* Writes to a pipe, a terminal or a device, which cannot be replaced by a rename. */
-static int write_through(const char *path, const char *text, size_t length)
+static bool write_through(const char *path, const char *text, size_t length)
 {
     const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    const bool good = fd >= 0 && trajd_file_write_all(fd, text, length) == 0;
-    const int code = errno;
 
-    if (fd >= 0 && close(fd) == 0 && good)
-        return CLI_OK;
-    errno = good ? errno : code;
-    return cli_fail("%s: %m", path);
+    return fd >= 0 && trajd_file_write_all(fd, text, length) == 0 && close(fd) == 0;
 }
 
-/* Replaces the file, so that it is always complete. If `name` is a link, its target is replaced. */
-static int write_text(const char *name, const char *text, size_t length)
+/* Replaces the file, so that it is always complete. */
+static bool replace(const char *path, const char *text, size_t length)
 {
     struct trajd_file_replacement file;
-    char path[PATH_MAX];
-    struct stat there;
     bool good;
     int code;
 
-    if (stat(name, &there) == 0 && !S_ISREG(there.st_mode))
-        return write_through(name, text, length);
-    if (!realpath(name, path) && (size_t)snprintf(path, sizeof path, "%s", name) >= sizeof path)
-        return cli_fail("%s: the path is too long", name);
     if (trajd_file_replace_begin(&file, path))
-        return cli_fail("%s: %m", path);
+        return false;
     good = trajd_file_write_all(file.fd, text, length) == 0 && fchmod(file.fd, 0644) == 0;
     code = errno;
     if (trajd_file_replace_end(&file, path, good) == 0 && good)
-        return CLI_OK;
+        return true;
     errno = good ? errno : code;
-    return cli_fail("%s: %m", path);
+    return false;
 }
 
-static int write_file(const char *path, const char *feed, const struct statistics *all,
-                      enum format format)
+/* Writes the document into the file. If its name is a link, its target is replaced. */
+static void write_file(const char *name, const char *feed, const struct statistics *all,
+                       enum format format)
 {
-    char *text = NULL;
+    char *text = NULL, path[PATH_MAX];
     size_t length = 0;
-    int result;
+    struct stat there;
     FILE *out = open_memstream(&text, &length);
+    const bool is_special = stat(name, &there) == 0 && !S_ISREG(there.st_mode);
 
-    if (!out)
-        return cli_fail("%s: no memory for the document", path);
-    write_document(out, feed, all, format);
-    result = fclose(out) == 0 ? write_text(path, text, length)
-                              : cli_fail("%s: no memory for the document", path);
+    if (out)
+        write_document(out, feed, all, format);
+    if (!out || fclose(out))
+        cli_die("%s: no memory for the document", name);
+    if (!realpath(name, path) && (size_t)snprintf(path, sizeof path, "%s", name) >= sizeof path)
+        cli_die("%s: the path is too long", name);
+    if (!(is_special ? write_through(name, text, length) : replace(path, text, length)))
+        cli_die("%s: %m", is_special ? name : path);
     free(text);
-    return result;
 }
 
 static void print_table(const struct statistics *all)
@@ -422,7 +382,7 @@ static bool is_plain(const struct trajd_yaml_node *chain)
 }
 
 /* Refuses a format that cannot say what its figures are of. */
-static bool can_write(const struct statistics *all, enum format format)
+static void check_format(const struct statistics *all, enum format format)
 {
     for (uint32_t s = 0; s < all->subject_count && format != FORMAT_TRAJD; s++) {
         const struct subject *subject = all->subjects[s];
@@ -432,12 +392,10 @@ static bool can_write(const struct statistics *all, enum format format)
             continue;
         if (!trajd_yaml_get(root, "norm_steps") && (!chain || is_plain(chain)))
             continue;
-        cli_fail("--format %s: it cannot say how %s is made of the recording (rotation, "
-                 "relative_to, norm.per): use --format trajd, or select outputs with --output",
-                 format_names[format], subject->name);
-        return false;
+        cli_die("--format %s: it cannot say how %s is made of the recording (rotation, "
+                "relative_to, norm.per): use --format trajd, or select outputs with --output",
+                format_names[format], subject->name);
     }
-    return true;
 }
 
 struct asking {
@@ -460,27 +418,21 @@ const struct cli_option cli_stats_options[] = {
 
 int cli_stats(int argc, char **argv)
 {
+    static struct statistics all; /* to the end of the program */
     struct asking asking = {0};
-    struct statistics all = {0};
     struct trajd_client *client;
-    int result = CLI_FAILED;
-    uint32_t feed_id;
 
     cli_parse(argc, argv, &asking);
     client = cli_connect(&asking.connection);
-    if (!client)
-        return CLI_FAILED;
-    if (cli_find_feed(client, argv[1], &feed_id) &&
-        add_outputs(client, feed_id, asking.output, &all) &&
-        (asking.format == FORMAT_TRAJD || name_for_others(&all, argv[1], asking.format)) &&
-        can_write(&all, asking.format)) {
-        result = asking.file ? write_file(asking.file, argv[1], &all, asking.format) : CLI_OK;
-        if (asking.json || (!asking.file && asking.format != FORMAT_TRAJD))
-            write_document(stdout, argv[1], &all, asking.format);
-        else if (!asking.file)
-            print_table(&all);
-    }
-    free_statistics(&all);
-    trajd_client_close(&client);
-    return result;
+    add_outputs(client, cli_find_feed(client, argv[1]), asking.output, &all);
+    if (asking.format != FORMAT_TRAJD)
+        name_for_others(&all, argv[1], asking.format);
+    check_format(&all, asking.format);
+    if (asking.file)
+        write_file(asking.file, argv[1], &all, asking.format);
+    if (asking.json || (!asking.file && asking.format != FORMAT_TRAJD))
+        write_document(stdout, argv[1], &all, asking.format);
+    else if (!asking.file)
+        print_table(&all);
+    return CLI_OK;
 }

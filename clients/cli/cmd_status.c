@@ -338,7 +338,7 @@ const struct cli_option cli_status_options[] = {
 static int fetch(const struct cli_connection *connection, char **json)
 {
     struct trajd_error error;
-    struct trajd_client *client = cli_connect(connection);
+    struct trajd_client *client = cli_try_connect(connection);
     int result = client ? CLI_OK : CLI_FAILED;
 
     if (client && trajd_client_status(client, 0, json, &error))

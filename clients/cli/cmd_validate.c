@@ -269,14 +269,18 @@ const struct cli_option cli_validate_options[] = {
 
 int cli_validate(int argc, char **argv)
 {
-    static const struct examine_idle_rule usual = {.length_ns = 1000000000};
-    struct validation validation = {.document.out = stdout, .idle = usual};
+    struct validation validation = {.document.out = stdout, .idle.tolerance = -1};
     const int count = cli_parse(argc, argv, &validation);
     struct trajd_error error;
     int result = CLI_OK;
 
-    if (!validation.idle_output && memcmp(&validation.idle, &usual, sizeof usual))
+    if (!validation.idle_output &&
+        (validation.idle.streams || validation.idle.length_ns || validation.idle.tolerance >= 0))
         cli_refuse("options that begin with --idle- need --idle FILE");
+    if (validation.idle.tolerance < 0)
+        validation.idle.tolerance = 0;
+    if (!validation.idle.length_ns)
+        validation.idle.length_ns = 1000000000;
     if (validation.idle_output && count > 1)
         cli_refuse("--idle describes one dataset: name one file or folder");
     if (cli_files_find(&validation.files, &error))

@@ -113,7 +113,7 @@ def test_rows_that_the_clock_drops_are_not_counted(tmp_path):
 @pytest.mark.parametrize("options, status, message", [
     (["--idle-streams", "poss"], 1, "no stream poss (did you mean pos?)"),
     (["--idle-streams", "pos,image"], 1, "stream image has encoded or wide rows"),
-    (["--idle-length", "0"], 2, "expected a time such as 1s"),
+    (["--idle-length", "0"], 2, "is not a time above 0 (such as"),
     (["--idle-tolerance", "-1"], 2, "expected a number of at least 0"),
     (["another.hdf5"], 2, "--idle describes one dataset")])
 def test_mistakes(tmp_path, arms, options, status, message):
