@@ -103,7 +103,7 @@ def test_what_is_not_at_hand(tmp_path, demo_file):
     for arguments, words in [(["--backend", "daemon", "--endpoint", tmp_path], ["no daemon resamples", "resample.sock"]),
                              (["--backend", "daemon", "--endpoint", "tcp://host:7878"], ["only a daemon on this machine", "--backend cpu"]),
                              (["--backend", "daemon", "--endpoint", "x" * 250], ["at most"]),
-                             (["--backend", "gpu"], ["auto, cpu, cuda or daemon"])]:
+                             (["--backend", "gpu"], ["cpu, auto, cuda or daemon"])]:
         done = resample(*common, *arguments, check=False)
         assert done.returncode and all(word in done.stderr for word in words), done.stderr
     done = by_fake(*common, "--backend", "cuda", fake="none", check=False)
