@@ -236,7 +236,7 @@ int cli_parse(int argc, char **argv, void *options)
     list_for_argp(&parsing);
     check_names(&parsing, argc, argv);
     if (argp_parse(&argp, argc, argv, ARGP_NO_ERRS | ARGP_NO_HELP | ARGP_IN_ORDER, NULL, &parsing))
-        cli_refuse("the options cannot be read");
+        cli_die("no memory to read the options");
     if (parsing.count < cli_running->least)
         cli_refuse("name %s", cli_running->missing);
     if (parsing.count > cli_running->most)
