@@ -1,5 +1,4 @@
-/* GPU memory, copies, streams, events, graphs and timing in plain C: the small part of CUDA that
- * the daemon, tests and benchmarks need.
+/* GPU memory, copies, streams and events in plain C: the small part of CUDA that the daemon needs.
  *
  * In a build without CUDA all functions fail with TRAJD_ERR_UNSUPPORTED and trajd_device_count
  * returns 0, so callers need no #ifdef. A struct trajd_device is thread-safe, and so is a stream:
@@ -26,7 +25,6 @@ struct trajd_tuning; /* cuda/tuning.h */
 struct trajd_device;
 struct trajd_device_stream;
 struct trajd_device_event;
-struct trajd_device_graph;
 
 struct trajd_device_info {
     char name[TRAJD_DEVICE_NAME_SIZE]; /* "NVIDIA H200" */
@@ -134,24 +132,6 @@ void trajd_device_event_destroy(struct trajd_device_event **event);
 enum trajd_status trajd_device_stream_follow(struct trajd_device_stream *stream,
                                              struct trajd_device_event *event,
                                              struct trajd_error *error);
-
-/* Between begin and end, records the stream's work into a graph instead of running it. One call
- * replays the graph. */
-enum trajd_status trajd_device_graph_begin(struct trajd_device_stream *stream,
-                                           struct trajd_error *error);
-enum trajd_status trajd_device_graph_end(struct trajd_device_stream *stream,
-                                         struct trajd_device_graph **graph,
-                                         struct trajd_error *error);
-enum trajd_status trajd_device_graph_replay_async(struct trajd_device_graph *graph,
-                                                  struct trajd_device_stream *stream,
-                                                  struct trajd_error *error);
-void trajd_device_graph_destroy(struct trajd_device_graph **graph);
-
-/* Measures the device time between two points of a stream. trajd_device_timer_stop waits. */
-enum trajd_status trajd_device_timer_start(struct trajd_device_stream *stream,
-                                           struct trajd_error *error);
-enum trajd_status trajd_device_timer_stop(struct trajd_device_stream *stream, float *elapsed_us,
-                                          struct trajd_error *error);
 
 #ifdef __cplusplus
 }

@@ -16,16 +16,10 @@ struct trajd_device {
 struct trajd_device_stream {
     int device_index;
     cudaStream_t handle;
-    cudaEvent_t start, stop;
 };
 
 struct trajd_device_event {
     cudaEvent_t handle;
-};
-
-struct trajd_device_graph {
-    cudaGraph_t recorded;
-    cudaGraphExec_t ready;
 };
 
 static enum trajd_status fail(struct trajd_error *error, cudaError_t code, const char *operation)
@@ -205,12 +199,8 @@ enum trajd_status trajd_device_stream_create(struct trajd_device *device,
     code = cudaSetDevice(device->index);
     if (code == cudaSuccess)
         code = cudaStreamCreateWithFlags(&created->handle, cudaStreamNonBlocking);
-    if (code == cudaSuccess)
-        code = cudaEventCreate(&created->start);
-    if (code == cudaSuccess)
-        code = cudaEventCreate(&created->stop);
     if (code != cudaSuccess) {
-        trajd_device_stream_destroy(&created);
+        free(created);
         return fail(error, code, "creating a GPU stream");
     }
     *stream = created;
@@ -229,12 +219,7 @@ void trajd_device_stream_destroy(struct trajd_device_stream **stream)
 {
     if (!*stream)
         return;
-    if ((*stream)->start)
-        cudaEventDestroy((*stream)->start);
-    if ((*stream)->stop)
-        cudaEventDestroy((*stream)->stop);
-    if ((*stream)->handle)
-        cudaStreamDestroy((*stream)->handle);
+    cudaStreamDestroy((*stream)->handle);
     free(*stream);
     *stream = NULL;
 }
@@ -323,78 +308,4 @@ enum trajd_status trajd_device_stream_follow(struct trajd_device_stream *stream,
     cudaError_t code = cudaStreamWaitEvent(stream->handle, event->handle, 0);
 
     return code == cudaSuccess ? TRAJD_OK : fail(error, code, "waiting for another GPU stream");
-}
-
-enum trajd_status trajd_device_graph_begin(struct trajd_device_stream *stream,
-                                           struct trajd_error *error)
-{
-    cudaError_t code = cudaStreamBeginCapture(stream->handle, cudaStreamCaptureModeThreadLocal);
-
-    return code == cudaSuccess ? TRAJD_OK : fail(error, code, "beginning a graph");
-}
-
-enum trajd_status trajd_device_graph_end(struct trajd_device_stream *stream,
-                                         struct trajd_device_graph **graph,
-                                         struct trajd_error *error)
-{
-    struct trajd_device_graph *ended = calloc(1, sizeof *ended);
-    cudaError_t code;
-
-    *graph = NULL;
-    if (!ended)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "a GPU graph: no memory");
-    code = cudaStreamEndCapture(stream->handle, &ended->recorded);
-    if (code == cudaSuccess)
-        code = cudaGraphInstantiate(&ended->ready, ended->recorded, 0);
-    if (code == cudaSuccess)
-        code = cudaGraphUpload(ended->ready, stream->handle);
-    if (code != cudaSuccess) {
-        trajd_device_graph_destroy(&ended);
-        return fail(error, code, "ending a graph");
-    }
-    *graph = ended;
-    return TRAJD_OK;
-}
-
-enum trajd_status trajd_device_graph_replay_async(struct trajd_device_graph *graph,
-                                                  struct trajd_device_stream *stream,
-                                                  struct trajd_error *error)
-{
-    cudaError_t code = cudaGraphLaunch(graph->ready, stream->handle);
-
-    return code == cudaSuccess ? TRAJD_OK : fail(error, code, "replaying a graph");
-}
-
-void trajd_device_graph_destroy(struct trajd_device_graph **graph)
-{
-    if (!*graph)
-        return;
-    if ((*graph)->ready)
-        cudaGraphExecDestroy((*graph)->ready);
-    if ((*graph)->recorded)
-        cudaGraphDestroy((*graph)->recorded);
-    free(*graph);
-    *graph = NULL;
-}
-
-enum trajd_status trajd_device_timer_start(struct trajd_device_stream *stream,
-                                           struct trajd_error *error)
-{
-    cudaError_t code = cudaEventRecord(stream->start, stream->handle);
-
-    return code == cudaSuccess ? TRAJD_OK : fail(error, code, "starting a GPU timer");
-}
-
-enum trajd_status trajd_device_timer_stop(struct trajd_device_stream *stream, float *elapsed_us,
-                                          struct trajd_error *error)
-{
-    float elapsed_ms = 0;
-    cudaError_t code = cudaEventRecord(stream->stop, stream->handle);
-
-    if (code == cudaSuccess)
-        code = cudaEventSynchronize(stream->stop);
-    if (code == cudaSuccess)
-        code = cudaEventElapsedTime(&elapsed_ms, stream->start, stream->stop);
-    *elapsed_us = elapsed_ms * 1000;
-    return code == cudaSuccess ? TRAJD_OK : fail(error, code, "stopping a GPU timer");
 }

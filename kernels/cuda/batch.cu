@@ -203,13 +203,3 @@ extern "C" int trajd_cuda_launch_batch(const struct trajd_cuda_problem *problem,
     return launch_kernel(kernel_of<struct trajd_cuda_problem>(problem), *problem, grid, threads, 0,
                          problem->shape.overlaps, stream);
 }
-
-static __global__ void do_nothing(const uint32_t)
-{
-    wait_for_earlier_launches();
-}
-
-extern "C" int trajd_cuda_launch_nothing(int overlaps, void *stream)
-{
-    return launch_kernel(do_nothing, (uint32_t)0, dim3(1), 32, 0, overlaps, stream);
-}

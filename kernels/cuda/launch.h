@@ -18,11 +18,6 @@ extern "C" {
 #define TRAJD_CUDA_FULL_BLOCKS_MIN 2
 /* Shared memory that a block gets without an opt-in. */
 #define TRAJD_CUDA_SHARED_BYTES_MAX 48000u
-/* Shared memory of the streaming kernel, which opts in. */
-#define TRAJD_CUDA_STREAM_BYTES_MAX 220000u
-#define TRAJD_CUDA_STAGES_MAX 4u
-#define TRAJD_CUDA_STAGE_HEAD_BYTES 32u
-#define TRAJD_CUDA_CHUNK_BYTES 2048u
 #define TRAJD_CUDA_TOTAL_THREADS 128u
 /* The largest step of the narrow kernel, in the source and in the output. */
 #define TRAJD_CUDA_NARROW_BYTES 128u
@@ -46,15 +41,6 @@ TRAJD_CUDA_HOST_DEVICE static inline uint32_t lean_rows_bytes(uint32_t stage_row
     return (stage_rows * row_stride_bytes + 47u) / 16u * 16u;
 }
 
-/* Returns the steps that a warp of the streaming kernel stores at once. */
-static inline uint32_t trajd_cuda_chunk_steps(const struct trajd_cuda_problem *problem)
-{
-    uint64_t step_bytes = problem->streams[0].step_stride_bytes,
-             chunk = TRAJD_CUDA_CHUNK_BYTES * problem->shape.vectors;
-
-    return step_bytes >= chunk ? 1 : (uint32_t)(chunk / step_bytes);
-}
-
 /* Returns the shared memory of one block for the problem's shape. 64 bits, because callers also
  * pass shapes that are too large. */
 static inline uint64_t trajd_cuda_shared_bytes(const struct trajd_cuda_problem *problem)
@@ -74,11 +60,6 @@ static inline uint64_t trajd_cuda_shared_bytes(const struct trajd_cuda_problem *
         return stage + rows;
     case TRAJD_CUDA_NARROW:
         return stage + tile * stream->step_stride_bytes + 32u + rows;
-    case TRAJD_CUDA_STREAM:
-        return shape->stages * (tile * 16u + shape->stage_rows * stream->row_stride_bytes +
-                                TRAJD_CUDA_STAGE_HEAD_BYTES) +
-               (8u - shape->producers) * 2u * trajd_cuda_chunk_steps(problem) *
-                   stream->step_stride_bytes;
     case TRAJD_CUDA_BATCH:
         return 0;
     default:
@@ -90,19 +71,15 @@ static inline uint64_t trajd_cuda_shared_bytes(const struct trajd_cuda_problem *
 /* Divides the warps of a block among the streams of a problem, for its shape. */
 void trajd_cuda_share_warps(struct trajd_cuda_problem *problem);
 
-/* launch_tile (styles steps and walk), _direct, _narrow and _stream need problems with lean = 1 (a
- * single stream, moved by vectors). launch_batch and launch_full (style tile) serve any problem. */
+/* launch_tile (styles steps and walk), _direct and _narrow need problems with lean = 1 (a single
+ * stream, moved by vectors). launch_batch and launch_full (style tile) serve any problem. */
 int trajd_cuda_launch_tile(const struct trajd_cuda_problem *problem, void *stream);
 int trajd_cuda_launch_direct(const struct trajd_cuda_problem *problem, void *stream);
 int trajd_cuda_launch_narrow(const struct trajd_cuda_problem *problem, void *stream);
-int trajd_cuda_launch_stream(const struct trajd_cuda_problem *problem, uint32_t sm_count,
-                             void *stream);
 int trajd_cuda_launch_batch(const struct trajd_cuda_problem *problem, void *stream);
 int trajd_cuda_launch_full(const struct trajd_cuda_problem *problem, void *stream);
 /* Serves problems of totals. Of the shape only `overlaps` counts. */
 int trajd_cuda_launch_totals(const struct trajd_cuda_problem *problem, void *stream);
-
-int trajd_cuda_launch_nothing(int overlaps, void *stream);
 
 #ifdef __cplusplus
 }

@@ -269,17 +269,12 @@ __device__ __forceinline__ lean_window open_window(const lean_problem &problem, 
     return opened;
 }
 
-__device__ __forceinline__ void set_rate(lean_window &window)
+__device__ __forceinline__ void stage_wait(lean_window &window)
 {
-    if (window.plain)
+    if (window.plain) /* while the stamps come */
         window.rows_per_ns =
             __fdividef((float)((int32_t)window.row_count - 1),
                        float_of((uint64_t)window.last_ns - (uint64_t)window.first_ns));
-}
-
-__device__ __forceinline__ void stage_wait(lean_window &window)
-{
-    set_rate(window);    /* while the stamps come */
     if (window.staged) { /* the same for all threads of the block */
         __pipeline_commit();
         __pipeline_wait_prior(0);

@@ -6,7 +6,7 @@
 
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/pack.h"
-#include "kernels/cuda/trials.h"
+#include "kernels/cuda/tuning.h"
 
 _Static_assert(sizeof(struct trajd_cuda_problem) <= TRAJD_CUDA_PARAMETER_SIZE_MAX,
                "a problem is a kernel parameter");
@@ -299,59 +299,6 @@ uint32_t trajd_cuda_launch_count(const struct trajd_resample_request *request)
     return count;
 }
 
-/* Expresses the dense problem as a request, so that the same rules check it. */
-enum trajd_status trajd_cuda_pack_dense(const struct trajd_dense_problem *dense,
-                                        struct trajd_cuda_problem *problem,
-                                        struct trajd_error *error)
-{
-    uint64_t source_row = (uint64_t)dense->feature_count * trajd_dtype_size(dense->source_type);
-    uint64_t output_row = (uint64_t)dense->feature_count * trajd_dtype_size(dense->output_type);
-    struct trajd_clock clock = {.stamps_ns = dense->stamps_ns};
-    struct trajd_grid grid = {.unit = TRAJD_GRID_NS,
-                              .step_count = dense->step_count,
-                              .offsets = dense->targets_ns,
-                              .offsets_per_window = dense->step_count};
-    struct trajd_bracket bracket = {.dense_row_count = dense->row_count};
-    struct trajd_stream out = {
-        .kind = dense->kind,
-        .source_type = dense->source_type,
-        .feature_count = dense->feature_count,
-        .row_stride_bytes = source_row,
-        .base = dense->source,
-        .edge = dense->edge,
-        .max_gap_ns = -1,
-        .max_age_ns = -1,
-        .output_type = dense->output_type,
-        .output = dense->output,
-        .window_stride_bytes = output_row * dense->step_count,
-        .step_stride_bytes = output_row,
-        .mask = dense->mask,
-        .mask_window_stride_bytes = dense->step_count,
-    };
-    struct trajd_resample_request request = {.window_count = dense->window_count,
-                                             .clock_count = 1,
-                                             .grid_count = 1,
-                                             .bracket_count = 1,
-                                             .stream_count = 1,
-                                             .clocks = &clock,
-                                             .grids = &grid,
-                                             .brackets = &bracket,
-                                             .streams = &out};
-    enum trajd_status status;
-
-    if (dense->window_count && (!dense->stamps_ns || dense->row_count == 0))
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "dense: stamps_ns is NULL or row_count is 0");
-    status = trajd_resample_check(&request, error);
-    if (status || request.window_count == 0)
-        return status;
-    if (dense->kind == TRAJD_KIND_MEAN || dense->kind == TRAJD_KIND_ANGLE)
-        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                               "dense: kinds mean and angle need a request");
-    trajd_cuda_pack(&request, 0, problem);
-    return TRAJD_OK;
-}
-
 void trajd_cuda_describe(const struct trajd_resample_request *shape,
                          const struct trajd_device_facts *facts, int style,
                          struct trajd_cuda_shape *cut, char *why, uint32_t why_size)
@@ -377,31 +324,4 @@ void trajd_cuda_describe(const struct trajd_resample_request *shape,
         snprintf(why, why_size, "by %s:%u, %.2f us there", found.name, found.line, found.us);
     else
         snprintf(why, why_size, "by rule");
-}
-
-enum trajd_status trajd_cuda_chosen(const struct trajd_resample_request *request,
-                                    const struct trajd_device_facts *facts,
-                                    struct trajd_cuda_shape *shape, struct trajd_error *error)
-{
-    enum trajd_status status = trajd_resample_check_shape(request, error);
-    struct trajd_cuda_problem problem;
-
-    if (status)
-        return status;
-    trajd_cuda_pack(request, 0, &problem);
-    *shape = trajd_cuda_shape_of(&problem, facts, 0);
-    return TRAJD_OK;
-}
-
-enum trajd_status trajd_cuda_chosen_dense(const struct trajd_dense_problem *dense,
-                                          const struct trajd_device_facts *facts,
-                                          struct trajd_cuda_shape *shape, struct trajd_error *error)
-{
-    struct trajd_cuda_problem problem;
-    enum trajd_status status = trajd_cuda_pack_dense(dense, &problem, error);
-
-    if (status)
-        return status;
-    *shape = trajd_cuda_shape_of(&problem, facts, dense->row_count);
-    return TRAJD_OK;
 }

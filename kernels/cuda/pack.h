@@ -13,12 +13,6 @@ extern "C" {
 uint32_t trajd_cuda_pack(const struct trajd_resample_request *request, uint32_t first,
                          struct trajd_cuda_problem *problem);
 
-/* Makes the problem of a dense problem, checked by the rules of requests. Returns
- * TRAJD_ERR_ARGUMENT or TRAJD_ERR_UNSUPPORTED. */
-enum trajd_status trajd_cuda_pack_dense(const struct trajd_dense_problem *dense,
-                                        struct trajd_cuda_problem *problem,
-                                        struct trajd_error *error);
-
 /* Returns how many launches a request of this shape needs. */
 uint32_t trajd_cuda_launch_count(const struct trajd_resample_request *request);
 

@@ -91,7 +91,7 @@ struct trajd_cuda_stream {
     uint8_t mask_continues; /* an earlier launch began the mask; the larger code stays */
 };
 
-/* The kernel, and the work of its threads. The first five serve lean problems, the others any. */
+/* The kernel, and the work of its threads. The first four serve lean problems, the others any. */
 enum trajd_cuda_style {
     TRAJD_CUDA_STEPS = 0, /* find all targets of a tile, then a thread goes from target to target */
     /* as STEPS, along runs of targets, with the two rows in registers; only vectors of 16 bytes */
@@ -101,11 +101,9 @@ enum trajd_cuda_style {
     TRAJD_CUDA_DIRECT = 2,
     /* a thread serves a target with all its features, through shared memory */
     TRAJD_CUDA_NARROW = 3,
-    TRAJD_CUDA_STREAM =
-        4, /* some warps find and load while others compute and store; from sm_90 on */
-    TRAJD_CUDA_BATCH = 5, /* a warp serves a few targets of a stream: many small streams together */
-    TRAJD_CUDA_TILE = 6,  /* a block serves a tile of targets of all streams */
-    TRAJD_CUDA_STYLE_COUNT = 7,
+    TRAJD_CUDA_BATCH = 4, /* a warp serves a few targets of a stream: many small streams together */
+    TRAJD_CUDA_TILE = 5,  /* a block serves a tile of targets of all streams */
+    TRAJD_CUDA_STYLE_COUNT = 6,
 };
 
 /* Bits of a shape's prefetch. */
@@ -117,24 +115,20 @@ enum trajd_cuda_style {
 /* direct, narrow: prefetches rows where the mean rate puts them, while the stamps are loaded */
 #define TRAJD_CUDA_PREFETCH_GUESS 8u
 
-/* walk, stream: the first blocks prefetch all that the launch reads */
+/* walk: the first blocks prefetch all that the launch reads */
 #define TRAJD_CUDA_PREFETCH_ALL 16u
 
 /* The shape of a launch, chosen by shape.c. It affects only speed: every value gives the same
  * result. */
 struct trajd_cuda_shape {
-    uint32_t tile_steps;      /* targets of one window that a block serves */
-    uint32_t thread_count;    /* multiple of 32 */
-    uint32_t tiles_per_block; /* stream: blocks per multiprocessor; otherwise 1 */
-    /* windows of at most so many rows have all their stamps staged in shared memory; stream: rows
-     * that a stage can hold */
+    uint32_t tile_steps;   /* targets of one window that a block serves */
+    uint32_t thread_count; /* multiple of 32 */
+    /* windows of at most so many rows have all their stamps staged in shared memory */
     uint32_t stage_rows;
     uint8_t prefetch;
-    uint8_t style;     /* enum trajd_cuda_style */
-    uint8_t vectors;   /* direct: vectors of a target per thread: 1, 2 or 4 */
-    uint8_t producers; /* stream: warps of the eight that find and load */
-    uint8_t stages;    /* stream: 2 to 4 */
-    uint8_t overlaps;  /* prepared while the launch before it runs: from sm_90 on */
+    uint8_t style;    /* enum trajd_cuda_style */
+    uint8_t vectors;  /* direct: vectors of a target per thread: 1, 2 or 4 */
+    uint8_t overlaps; /* prepared while the launch before it runs: from sm_90 on */
 };
 
 /* One stream, or several that share a mask: the unit of work for the batch kernel's warps. */

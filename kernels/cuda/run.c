@@ -5,19 +5,15 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/pack.h"
 
-#define OVERLAP_CAPABILITY_MIN 90  /* also of the streaming kernel */
-#define STREAM_BARRIER_BYTES 1024u /* at most: shared memory besides the tiles */
+#define OVERLAP_CAPABILITY_MIN 90
 
-static int launch_styled(struct trajd_cuda_problem *problem, const struct trajd_device_facts *facts,
-                         void *stream)
+static int launch_styled(struct trajd_cuda_problem *problem, void *stream)
 {
     switch (problem->shape.style) {
     case TRAJD_CUDA_DIRECT:
         return trajd_cuda_launch_direct(problem, stream);
     case TRAJD_CUDA_NARROW:
         return trajd_cuda_launch_narrow(problem, stream);
-    case TRAJD_CUDA_STREAM:
-        return trajd_cuda_launch_stream(problem, facts->sm_count, stream);
     case TRAJD_CUDA_BATCH:
         return trajd_cuda_launch_batch(problem, stream);
     case TRAJD_CUDA_TILE:
@@ -26,17 +22,6 @@ static int launch_styled(struct trajd_cuda_problem *problem, const struct trajd_
     default:
         return trajd_cuda_launch_tile(problem, stream);
     }
-}
-
-static bool device_serves(const struct trajd_device_facts *facts,
-                          const struct trajd_cuda_shape *shape)
-{
-    const bool streams = shape->style == TRAJD_CUDA_STREAM;
-
-    if (facts->compute_capability < OVERLAP_CAPABILITY_MIN)
-        return !shape->overlaps && !streams;
-    return !streams ||
-           facts->block_shared_bytes >= TRAJD_CUDA_STREAM_BYTES_MAX + STREAM_BARRIER_BYTES;
 }
 
 static enum trajd_status launch(struct trajd_cuda_problem *problem,
@@ -50,13 +35,14 @@ static enum trajd_status launch(struct trajd_cuda_problem *problem,
     if (problem->totals) { /* have a kernel of one shape */
         problem->shape.overlaps = facts->compute_capability >= OVERLAP_CAPABILITY_MIN;
         code = trajd_cuda_launch_totals(problem, stream);
-    } else if (!trajd_cuda_shape_fits(problem, shape) || !device_serves(facts, shape))
+    } else if (!trajd_cuda_shape_fits(problem, shape) ||
+               (shape->overlaps && facts->compute_capability < OVERLAP_CAPABILITY_MIN))
         return trajd_error_set(
             error, TRAJD_ERR_ARGUMENT, 0,
             "cuda: style %u with %u steps, %u threads and %u staged rows does not fit",
             shape->style, shape->tile_steps, shape->thread_count, shape->stage_rows);
     else
-        code = launch_styled(problem, facts, stream);
+        code = launch_styled(problem, stream);
     if (code != 0)
         return trajd_error_set(
             error, TRAJD_ERR_DEVICE, code,
@@ -98,28 +84,4 @@ enum trajd_status trajd_cuda_run_style(const struct trajd_resample_request *requ
         status = launch(&problem, facts, &shape, stream, error);
     }
     return status;
-}
-
-enum trajd_status trajd_cuda_run_dense(const struct trajd_dense_problem *dense,
-                                       const struct trajd_device_facts *facts,
-                                       const struct trajd_cuda_shape *shape, void *stream,
-                                       struct trajd_error *error)
-{
-    struct trajd_cuda_problem problem;
-    struct trajd_cuda_shape chosen;
-    enum trajd_status status = trajd_cuda_pack_dense(dense, &problem, error);
-
-    if (status || dense->window_count == 0)
-        return status;
-    chosen = shape ? *shape : trajd_cuda_shape_of(&problem, facts, dense->row_count);
-    return launch(&problem, facts, &chosen, stream, error);
-}
-
-enum trajd_status trajd_cuda_run_nothing(int overlaps, void *stream, struct trajd_error *error)
-{
-    int code = trajd_cuda_launch_nothing(overlaps, stream);
-
-    return code == 0 ? TRAJD_OK
-                     : trajd_error_set(error, TRAJD_ERR_DEVICE, code,
-                                       "cuda: launching nothing: CUDA error %d", code);
 }

@@ -11,24 +11,6 @@
 extern "C" {
 #endif
 
-/* The dense problem [B, S, D] -> [B, T, D]: row s of window b stands at stamps_ns[b][s], and target
- * t at targets_ns[b][t]. All arrays are packed. It has no arrays of counts and anchors. */
-struct trajd_dense_problem {
-    uint32_t window_count;  /* B >= 1 */
-    uint32_t row_count;     /* S >= 1 */
-    uint32_t step_count;    /* T >= 1 */
-    uint32_t feature_count; /* D >= 1 */
-    const int64_t *stamps_ns;
-    const int64_t *targets_ns;
-    enum trajd_kind kind;
-    enum trajd_dtype source_type;
-    enum trajd_dtype output_type;
-    enum trajd_edge edge;
-    const void *source;
-    void *output;
-    uint8_t *mask; /* [B, T] or NULL */
-};
-
 /* Chooses a launch shape for this problem on this device. The shape never needs more shared memory
  * than a block has. Pure. row_count is the estimated rows of a window; 0: not known, or
  * those of a dense bracket. A problem without
@@ -59,29 +41,11 @@ enum trajd_status trajd_cuda_run(const struct trajd_resample_request *request,
 enum trajd_status trajd_cuda_run_style(const struct trajd_resample_request *request,
                                        const struct trajd_device_facts *facts, int style,
                                        void *stream, struct trajd_error *error);
-enum trajd_status trajd_cuda_run_dense(const struct trajd_dense_problem *problem,
-                                       const struct trajd_device_facts *facts,
-                                       const struct trajd_cuda_shape *shape, void *stream,
-                                       struct trajd_error *error);
-
-/* Launches an empty kernel, for benchmarks: the lower bound of all times. overlaps: as in a
- * shape. */
-enum trajd_status trajd_cuda_run_nothing(int overlaps, void *stream, struct trajd_error *error);
-
 /* Describes the shape of the first launch for a request of this shape, and in a few words why it is
  * chosen. Its pointers may be NULL. */
 void trajd_cuda_describe(const struct trajd_resample_request *shape,
                          const struct trajd_device_facts *facts, int style,
                          struct trajd_cuda_shape *cut, char *why, uint32_t why_size);
-
-/* Returns the shape of the first launch of such a run. */
-enum trajd_status trajd_cuda_chosen(const struct trajd_resample_request *request,
-                                    const struct trajd_device_facts *facts,
-                                    struct trajd_cuda_shape *shape, struct trajd_error *error);
-enum trajd_status trajd_cuda_chosen_dense(const struct trajd_dense_problem *problem,
-                                          const struct trajd_device_facts *facts,
-                                          struct trajd_cuda_shape *shape,
-                                          struct trajd_error *error);
 
 #ifdef __cplusplus
 }

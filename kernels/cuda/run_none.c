@@ -13,25 +13,10 @@ enum trajd_status trajd_cuda_run(const struct trajd_resample_request *request,
     return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "cuda: built without CUDA");
 }
 
-enum trajd_status trajd_cuda_run_dense(const struct trajd_dense_problem *problem,
-                                       const struct trajd_device_facts *facts,
-                                       const struct trajd_cuda_shape *shape, void *stream,
-                                       struct trajd_error *error)
-{
-    (void)problem;
-    return trajd_cuda_run(NULL, facts, shape, stream, error);
-}
-
 enum trajd_status trajd_cuda_run_style(const struct trajd_resample_request *request,
                                        const struct trajd_device_facts *facts, int style,
                                        void *stream, struct trajd_error *error)
 {
     (void)style;
     return trajd_cuda_run(request, facts, NULL, stream, error);
-}
-
-enum trajd_status trajd_cuda_run_nothing(int overlaps, void *stream, struct trajd_error *error)
-{
-    (void)overlaps;
-    return trajd_cuda_run(NULL, NULL, NULL, stream, error);
 }

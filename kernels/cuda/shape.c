@@ -4,7 +4,7 @@
 
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/run.h"
-#include "kernels/cuda/trials.h"
+#include "kernels/cuda/tuning.h"
 
 #define WARP 32u
 #define THREADS 128u
@@ -57,7 +57,6 @@ static bool style_serves(const struct trajd_cuda_problem *problem,
                          const struct trajd_cuda_shape *shape)
 {
     const struct trajd_cuda_stream *stream = &problem->streams[0];
-    uint32_t out_size = trajd_dtype_size((enum trajd_dtype)stream->output_type);
 
     switch (shape->style) {
     case TRAJD_CUDA_STEPS:
@@ -70,13 +69,6 @@ static bool style_serves(const struct trajd_cuda_problem *problem,
         return problem->lean && measured_path(stream) && contiguous_steps(stream) &&
                stream->step_stride_bytes <= TRAJD_CUDA_NARROW_BYTES &&
                stream->row_stride_bytes <= TRAJD_CUDA_NARROW_BYTES;
-    case TRAJD_CUDA_STREAM:
-        return problem->lean &&
-               (stream->path == TRAJD_CUDA_BF16 || stream->path == TRAJD_CUDA_F32) &&
-               stream->load_bytes == 16 && stream->vector_width * out_size == 16 &&
-               contiguous_steps(stream) &&
-               stream->step_stride_bytes <= TRAJD_CUDA_STREAM_BYTES_MAX &&
-               stream->row_stride_bytes <= TRAJD_CUDA_STREAM_BYTES_MAX;
     case TRAJD_CUDA_BATCH:
         return problem->task_count > 0 && problem->window_count <= INT32_MAX &&
                (problem->task_count - 1) / (shape->thread_count / WARP) <
@@ -90,12 +82,10 @@ int trajd_cuda_shape_fits(const struct trajd_cuda_problem *problem,
                           const struct trajd_cuda_shape *shape)
 {
     struct trajd_cuda_problem shaped = *problem;
-    bool streams = shape->style == TRAJD_CUDA_STREAM;
     uint64_t tiles;
 
     if (problem->step_count_max == 0 || shape->thread_count < WARP ||
         shape->thread_count > TRAJD_CUDA_THREADS_MAX || shape->thread_count % WARP != 0 ||
-        shape->tiles_per_block == 0 || shape->tiles_per_block > (streams ? 16 : 1) ||
         shape->tile_steps == 0 || shape->tile_steps > 4096 || shape->stage_rows > 4096 ||
         !style_serves(problem, shape))
         return false;
@@ -103,15 +93,9 @@ int trajd_cuda_shape_fits(const struct trajd_cuda_problem *problem,
         ((shape->vectors != 1 && shape->vectors != 2 && shape->vectors != 4) ||
          (uint64_t)shape->tile_steps * problem->streams[0].vector_count > DIRECT_VECTORS_MAX))
         return false;
-    if (streams &&
-        (shape->vectors < 1 || shape->vectors > 4 || shape->producers < 1 || shape->producers > 4 ||
-         shape->stages < 2 || shape->stages > TRAJD_CUDA_STAGES_MAX))
-        return false;
     shaped.shape = *shape;
     tiles = (problem->step_count_max - 1) / shape->tile_steps + 1;
-    return tiles <= INT32_MAX &&
-           trajd_cuda_shared_bytes(&shaped) <=
-               (streams ? TRAJD_CUDA_STREAM_BYTES_MAX : TRAJD_CUDA_SHARED_BYTES_MAX);
+    return tiles <= INT32_MAX && trajd_cuda_shared_bytes(&shaped) <= TRAJD_CUDA_SHARED_BYTES_MAX;
 }
 
 /* Returns the vectors of a step over all streams, as a measure of its work. */
@@ -228,7 +212,7 @@ static struct trajd_cuda_shape lean_shape(const struct trajd_cuda_problem *probl
                                           uint64_t row_count)
 {
     struct trajd_cuda_shape shape = {
-        .thread_count = THREADS, .tiles_per_block = 1, .style = TRAJD_CUDA_DIRECT, .vectors = 1};
+        .thread_count = THREADS, .style = TRAJD_CUDA_DIRECT, .vectors = 1};
     uint64_t vectors = problem->streams[0].vector_count;
     bool searches =
         problem->brackets[0].rate.num == 0 && problem->brackets[0].unit == TRAJD_GRID_NS;
@@ -276,7 +260,7 @@ static bool wants_small_tiles(const struct trajd_cuda_problem *problem)
 static struct trajd_cuda_shape full_shape(const struct trajd_cuda_problem *problem)
 {
     struct trajd_cuda_shape shape = {
-        .thread_count = THREADS, .tiles_per_block = 1, .style = TRAJD_CUDA_BATCH, .vectors = 1};
+        .thread_count = THREADS, .style = TRAJD_CUDA_BATCH, .vectors = 1};
     uint64_t vectors = vectors_of_step(problem), steps = problem->step_count_max;
 
     if (problem->task_count == 0 || problem->task_count > BATCH_TASKS_MAX ||
@@ -298,7 +282,6 @@ static void use_general_style(const struct trajd_cuda_problem *problem,
                               struct trajd_cuda_shape *shape)
 {
     shape->style = problem->lean ? TRAJD_CUDA_STEPS : TRAJD_CUDA_TILE;
-    shape->tiles_per_block = 1;
 }
 
 /* Reduces the shape until its shared memory fits a block. */
@@ -306,8 +289,6 @@ static void make_fit(const struct trajd_cuda_problem *problem, struct trajd_cuda
 {
     if (shape->tile_steps > problem->step_count_max)
         shape->tile_steps = problem->step_count_max;
-    if (shape->style != TRAJD_CUDA_STREAM)
-        shape->tiles_per_block = 1;
     if (!style_serves(problem, shape))
         use_general_style(problem, shape);
     while (!trajd_cuda_shape_fits(problem, shape)) {
@@ -339,17 +320,8 @@ struct trajd_cuda_shape trajd_cuda_styled_shape_of(const struct trajd_cuda_probl
     if (style == TRAJD_CUDA_ANY_STYLE && facts->tuning &&
         trajd_tuning_find(facts->tuning, problem, facts, row_count, &found))
         shape = found.shape;
-    if (style != TRAJD_CUDA_ANY_STYLE) {
+    if (style != TRAJD_CUDA_ANY_STYLE)
         shape.style = (uint8_t)style;
-        shape.producers = 2;
-        shape.stages = 3;
-        if (style == TRAJD_CUDA_STREAM) {
-            shape.stage_rows = 16;
-            shape.tile_steps = 64;
-            shape.tiles_per_block = 2;
-            shape.vectors = 2;
-        }
-    }
     shape.overlaps = facts->compute_capability >= 90;
     make_fit(problem, &shape);
     return shape;

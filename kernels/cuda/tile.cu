@@ -54,8 +54,7 @@ template <typename S, typename O, int V> struct walk_writer : step_writer<S, O, 
     static __device__ __forceinline__ bool write(const lean_problem &stream, const entry *entries,
                                                  uint32_t here, const lean_output &out)
     {
-        return walk_values<S, O, V, false>(whole_block(), stream, stream.vector_count, entries,
-                                           here, out);
+        return walk_values<S, O, V>(whole_block(), stream, stream.vector_count, entries, here, out);
     }
 };
 

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/trials.h"
 #include "proto/array_len.h"
 
 #define VERSION_LINE "trajd-tuning 1"
@@ -19,8 +18,9 @@
 
 static const char *const path_names[TRAJD_CUDA_PATH_COUNT] = {"full",     "bf16",     "f32", "f16",
                                                               "f32_bf16", "bf16_f32", "copy"};
-static const char *const style_names[TRAJD_CUDA_STYLE_COUNT] = {
-    "steps", "walk", "direct", "narrow", "stream", "batch", "tile"};
+/* the last one is a style of former releases */
+static const char *const style_names[TRAJD_CUDA_STYLE_COUNT + 1] = {
+    "steps", "walk", "direct", "narrow", "batch", "tile", "stream"};
 
 struct row {
     uint32_t line;
@@ -73,7 +73,7 @@ static const struct field fields[FIELDS] = {
     [STEPS] = {"T", NULL, 1, UINT32_MAX},
     [FEATURES] = {"D", NULL, 1, UINT32_MAX},
     [US] = {"us", NULL, 0, 0}, /* a decimal number */
-    [STYLE] = {"style", style_names, 0, TRAJD_CUDA_STYLE_COUNT},
+    [STYLE] = {"style", style_names, 0, TRAJD_CUDA_STYLE_COUNT + 1},
     [TILE] = {"tile", NULL, 1, 4096},
     [THREADS] = {"threads", NULL, 32, 256},
     [TILES] = {"tiles", NULL, 1, 4096},
@@ -165,13 +165,10 @@ static enum trajd_status read_row(const struct parser *p, char *text, struct row
                         .us = us,
                         .shape = {.tile_steps = values[TILE],
                                   .thread_count = values[THREADS],
-                                  .tiles_per_block = values[TILES],
                                   .stage_rows = values[STAGE],
                                   .prefetch = (uint8_t)values[PREFETCH],
                                   .style = (uint8_t)values[STYLE],
-                                  .vectors = (uint8_t)values[VECTORS],
-                                  .producers = (uint8_t)values[PRODUCERS],
-                                  .stages = (uint8_t)values[STAGES]}};
+                                  .vectors = (uint8_t)values[VECTORS]}};
     return TRAJD_OK;
 }
 
@@ -187,6 +184,9 @@ static enum trajd_status read_origin(struct parser *p, char *text)
 
 static enum trajd_status read_line(struct parser *p, char *line, struct trajd_tuning *tuning)
 {
+    enum trajd_status status;
+    struct row *row;
+
     if (p->line == 1)
         return strcmp(line, VERSION_LINE) == 0 ? TRAJD_OK
                                                : fail(p, "the first line is not ", VERSION_LINE);
@@ -200,7 +200,10 @@ static enum trajd_status read_line(struct parser *p, char *line, struct trajd_tu
         return fail(p, "a row before the first ", "origin");
     if (tuning->row_count == ROWS_MAX)
         return fail(p, "more rows than ", "4096");
-    return read_row(p, line + 4, &tuning->rows[tuning->row_count++]);
+    row = &tuning->rows[tuning->row_count];
+    status = read_row(p, line + 4, row);
+    tuning->row_count += !status && row->shape.style < TRAJD_CUDA_STYLE_COUNT;
+    return status;
 }
 
 enum trajd_status trajd_tuning_parse(const char *name, const char *text, size_t size,
@@ -352,7 +355,7 @@ int trajd_tuning_find(const struct trajd_tuning *tuning, const struct trajd_cuda
     found->line = best->line;
     found->us = best->us;
     found->name = tuning->name;
-    if (best->shape.stage_rows > 0 && best->shape.style != TRAJD_CUDA_STREAM)
+    if (best->shape.stage_rows > 0)
         found->shape.stage_rows = row_count == 0                ? best->shape.stage_rows
                                   : row_count <= STAGE_ROWS_MAX ? (uint32_t)row_count
                                                                 : 0;
@@ -364,15 +367,12 @@ void trajd_tuning_print_row(FILE *out, const struct trajd_cuda_problem *problem,
 {
     fprintf(out,
             "row path %s kind %u search %u B %u S %llu T %u D %u us %.2f style %s tile %u threads "
-            "%u tiles %u stage "
-            "%u prefetch %u vectors %u "
-            "producers %u stages %u\n",
+            "%u tiles 1 stage %u prefetch %u vectors %u producers 0 stages 0\n",
             path_names[problem->lean ? problem->streams[0].path : TRAJD_CUDA_FULL],
             kind_of(problem), search_of(problem), problem->window_count,
             (unsigned long long)row_count, problem->step_count_max, features_of(problem), us,
-            style_names[shape->style], shape->tile_steps, shape->thread_count,
-            shape->tiles_per_block, shape->stage_rows, shape->prefetch, shape->vectors,
-            shape->producers, shape->stages);
+            style_names[shape->style], shape->tile_steps, shape->thread_count, shape->stage_rows,
+            shape->prefetch, shape->vectors);
 }
 
 const char *trajd_cuda_style_name(uint32_t style)

@@ -235,31 +235,13 @@ __device__ __forceinline__ step_run run_of(const lane_place &lane, uint32_t vect
             lane.slot < step_count ? (step_count - 1 - lane.slot) / lane.slots + 1 : 0};
 }
 
-/* Reads rows from memory and stores steps so that they leave the cache first. */
-template <typename O, int V> struct memory_writer {
-    char *first;
-    uint32_t step_stride_bytes;
-
-    template <typename S> __device__ __forceinline__ vector_of<S, V> load(const char *from) const
-    {
-        return load_vector<S, V>(from);
-    }
-    __device__ __forceinline__ char *at(uint32_t step) const
-    {
-        return first + (uint64_t)step * step_stride_bytes;
-    }
-    __device__ __forceinline__ void store(uint32_t step, const vector_of<O, V> &vector) const
-    {
-        store_streaming<O, V>(at(step), vector);
-    }
-};
-
-/* Forms one vector of features along a run. While the row stays the same, its two vectors stay in
- * registers, as floats. Returns whether there may be a NaN, or no row. W loads rows and stores
- * steps, as memory_writer does. */
-template <typename S, typename O, int V, typename STREAM, typename W>
+/* Forms one vector of features along a run, and stores steps so that they leave the cache first.
+ * `first` is the vector's place in the tile's first step. While the row stays the same, its two
+ * vectors stay in registers, as floats. Returns whether there may be a NaN, or no row. */
+template <typename S, typename O, int V, typename STREAM>
 __device__ __forceinline__ bool walk_run(const STREAM &stream, const entry *entries,
-                                         const step_run &run, uint32_t vector, const W &writer)
+                                         const step_run &run, uint32_t vector, char *first,
+                                         uint32_t step_stride_bytes)
 {
     const uint4 *raw = (const uint4 *)entries;
     /* an entry as it lies in memory: row, a, next_bytes; no row at first */
@@ -285,9 +267,9 @@ __device__ __forceinline__ bool walk_run(const STREAM &stream, const entry *entr
             if (from && ((at[0].x ^ row.x) | (at[0].y ^ row.y) | (at[0].w ^ row.w)) != 0) {
                 row = at[0];
                 const vector_of<S, V> low =
-                    writer.template load<S>(from + vector * (uint32_t)(V * sizeof(S)));
+                    load_vector<S, V>(from + vector * (uint32_t)(V * sizeof(S)));
                 const vector_of<S, V> high =
-                    writer.template load<S>(from + vector * (uint32_t)(V * sizeof(S)) + row.w);
+                    load_vector<S, V>(from + vector * (uint32_t)(V * sizeof(S)) + row.w);
 #pragma unroll
                 for (int v = 0; v < V; v++) {
                     values[v] = as_float(low.elements[v]);
@@ -304,7 +286,8 @@ __device__ __forceinline__ bool walk_run(const STREAM &stream, const entry *entr
 #pragma unroll
             for (int v = 0; v < V; v++)
                 result[v] = fmaf(__uint_as_float(at[k].z), slopes[v], values[v]);
-            writer.store(t + k * run.stride, finish<O, V>(stream, result, vector * V));
+            store_streaming<O, V>(first + (uint64_t)(t + k * run.stride) * step_stride_bytes,
+                                  finish<O, V>(stream, result, vector * V));
         }
         i += same ? WALK_STEPS : 1;
         t += same ? WALK_STEPS * run.stride : run.stride;
@@ -312,8 +295,8 @@ __device__ __forceinline__ bool walk_run(const STREAM &stream, const entry *entr
     return suspect;
 }
 
-/* The same as write_values, with each thread's targets in order. */
-template <typename S, typename O, int V, bool LOOKS, typename STREAM, typename OUT>
+/* The same as write_values without LOOKS, with each thread's targets in order. */
+template <typename S, typename O, int V, typename STREAM, typename OUT>
 __device__ __forceinline__ bool walk_values(const team &team, const STREAM &stream,
                                             uint32_t vector_count, const entry *entries,
                                             uint32_t step_count, const OUT &out)
@@ -324,19 +307,9 @@ __device__ __forceinline__ bool walk_values(const team &team, const STREAM &stre
 
 #pragma unroll 1
     for (uint32_t vector = lane.vector; vector < vector_count; vector += lane.vector_step) {
-        const memory_writer<O, V> writer = {out.first + vector * (uint32_t)(V * sizeof(O)),
-                                            out.step_stride_bytes};
-        const bool rare = walk_run<S, O, V>(stream, entries, run, vector, writer);
-        suspect |= rare;
-        if constexpr (LOOKS) {
-            if (!rare)
-                continue;
-#pragma unroll 1
-            for (uint32_t i = 0, t = run.first; i < run.count; i++, t += run.stride)
-                if (look_closer<S, O, V>(stream.scale, stream.offset, stream.edge, entries[t],
-                                         vector, writer.at(t)))
-                    out.mask.mark(t);
-        }
+        suspect |= walk_run<S, O, V>(stream, entries, run, vector,
+                                     out.first + vector * (uint32_t)(V * sizeof(O)),
+                                     out.step_stride_bytes);
     }
     return suspect;
 }

@@ -4,8 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kernels/quaternion.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/cuda/run.h"
+#include "kernels/quaternion.h"
 #include "proto/array_len.h"
 
 /* Costs of one thread in ns. They only decide the number of slices. Origin: bench_cpu 1 on an AMD
@@ -34,30 +35,33 @@ struct row {
     uint32_t min_threads; /* least threads of the pool */
     double min_cpu_ns;    /* least estimate for one thread */
     const char *why;
-    bool on_gpu;
+    trajd_run_windows *run; /* NULL: on a GPU */
+    int cuda_style;         /* that the name forces, or TRAJD_CUDA_ANY_STYLE */
 };
 
 /* The least compute capability that the kernels are built for. */
 #define COMPUTE_CAPABILITY_MIN 80
 
+static const char by_name[] = "requested by name";
+
 static const struct row table[] = {
     /* bench_resample on an H200: the policy batch takes 4 us, and 92 us with cpu_rows. cuda/shape.c
      * chooses the shape of the launch. */
-    {"cuda", true, 0, 0, "on the GPU", true},
-    {"cuda_steps", false, 0, 0, "requested by name", true},
-    {"cuda_walk", false, 0, 0, "requested by name", true},
-    {"cuda_direct", false, 0, 0, "requested by name", true},
-    {"cuda_narrow", false, 0, 0, "requested by name", true},
-    {"cuda_batch", false, 0, 0, "requested by name", true},
-    {"cuda_tile", false, 0, 0, "requested by name", true},
+    {"cuda", true, 0, 0, "on the GPU", NULL, TRAJD_CUDA_ANY_STYLE},
+    {"cuda_steps", false, 0, 0, by_name, NULL, TRAJD_CUDA_STEPS},
+    {"cuda_walk", false, 0, 0, by_name, NULL, TRAJD_CUDA_WALK},
+    {"cuda_direct", false, 0, 0, by_name, NULL, TRAJD_CUDA_DIRECT},
+    {"cuda_narrow", false, 0, 0, by_name, NULL, TRAJD_CUDA_NARROW},
+    {"cuda_batch", false, 0, 0, by_name, NULL, TRAJD_CUDA_BATCH},
+    {"cuda_tile", false, 0, 0, by_name, NULL, TRAJD_CUDA_TILE},
     /* bench_cpu 2 against bench_cpu 1: long and narrow 570 us instead of 1103, mean 671 instead of
      * 1161, wide scaled 364 instead of 666. */
-    {"cpu_rows", true, 2, 2 * SLICE_NS, "enough for several threads", false},
+    {"cpu_rows", true, 2, 2 * SLICE_NS, "enough for several threads", trajd_resample_cpu, 0},
     /* bench_cpu 1: the policy batch takes 92 us (rows) and 166 us (three clocks). Images run at the
      * speed of memcpy. */
-    {"cpu_rows", true, 1, 0, "on one thread", false},
+    {"cpu_rows", true, 1, 0, "on one thread", trajd_resample_cpu, 0},
     /* At least twice as slow as cpu_rows on every shape of bench_cpu. */
-    {"reference", false, 1, 0, "requested by name", false},
+    {"reference", false, 1, 0, by_name, trajd_resample_reference, 0},
 };
 
 static bool is_copied(const struct trajd_stream *stream)
@@ -88,32 +92,18 @@ static double step_cost(const struct trajd_stream *stream, const struct trajd_gr
 static void add_stream(const struct trajd_stream *stream, const struct trajd_grid *grid,
                        struct trajd_problem *problem)
 {
-    const uint64_t targets = (uint64_t)problem->window_count * grid->step_count;
+    const double targets = (double)problem->window_count * grid->step_count;
 
     problem->copied_count += is_copied(stream);
-    if (stream->feature_count > problem->feature_count)
-        problem->feature_count = stream->feature_count;
-    problem->output_bytes +=
-        targets * stream->feature_count * trajd_dtype_size(stream->output_type);
-    problem->kinds |= 1u << stream->kind;
-    problem->source_types |= 1u << stream->source_type;
-    problem->output_types |= 1u << stream->output_type;
-    problem->has_derivative |= stream->derivative != NULL;
-    problem->cpu_ns += (double)targets * step_cost(stream, grid) * (stream->derivative ? 2 : 1);
+    problem->cpu_ns += targets * step_cost(stream, grid) * (stream->derivative ? 2 : 1);
 }
 
-void trajd_problem_of(const struct trajd_resample_request *shape, uint64_t row_count,
-                      struct trajd_problem *problem)
+void trajd_problem_of(const struct trajd_resample_request *shape, struct trajd_problem *problem)
 {
     *problem = (struct trajd_problem){.window_count = shape->window_count,
-                                      .bracket_count = shape->bracket_count,
-                                      .stream_count = shape->stream_count,
-                                      .row_count = row_count};
+                                      .stream_count = shape->stream_count};
     for (uint32_t b = 0; b < shape->bracket_count; b++) {
         const struct trajd_grid *grid = &shape->grids[shape->brackets[b].grid_index];
-        if (grid->step_count > problem->step_count)
-            problem->step_count = grid->step_count;
-        problem->target_count += (uint64_t)shape->window_count * grid->step_count;
         if (grid->unit == TRAJD_GRID_NS)
             problem->cpu_ns += (double)shape->window_count * grid->step_count * FIND_NS;
     }
@@ -126,7 +116,7 @@ void trajd_problem_of(const struct trajd_resample_request *shape, uint64_t row_c
 static bool serves(const struct row *row, const struct trajd_problem *problem,
                    const struct trajd_device_facts *facts)
 {
-    if (row->on_gpu)
+    if (!row->run)
         return facts->sm_count > 0 && facts->compute_capability >= COMPUTE_CAPABILITY_MIN;
     return facts->cpu_threads >= row->min_threads && problem->cpu_ns >= row->min_cpu_ns;
 }
@@ -178,7 +168,8 @@ enum trajd_status trajd_choose(const struct trajd_problem *problem,
         if ((is_auto ? !row->is_automatic : strcmp(row->variant, requested) != 0) ||
             !serves(row, problem, facts))
             continue;
-        *choice = (struct trajd_choice){.variant = row->variant};
+        *choice = (struct trajd_choice){
+            .variant = row->variant, .run = row->run, .cuda_style = row->cuda_style};
         shape_slices(row, problem, facts, choice);
         snprintf(choice->reason, sizeof choice->reason, "%.0f us of work, %s",
                  problem->cpu_ns / 1000, row->why);

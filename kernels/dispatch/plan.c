@@ -3,39 +3,13 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "kernels/dispatch/choose.h"
 #include "kernels/cuda/pack.h"
-#include "kernels/cuda/trials.h"
+#include "kernels/cuda/tuning.h"
 #include "kernels/device.h"
 #include "kernels/pool.h"
-#include "kernels/cpu/cpu.h"
-#include "proto/array_len.h"
 #include "proto/plural.h"
-
-typedef void run_windows(const struct trajd_resample_request *request, uint32_t window_begin,
-                         uint32_t window_end);
-
-/* Variants that run on the CPU, by their names in choose.c. */
-static const struct {
-    const char *name;
-    run_windows *run;
-} cpu_variants[] = {
-    {"cpu_rows", trajd_resample_cpu},
-    {"reference", trajd_resample_reference},
-};
-
-/* Variants that run on a GPU, and the style that each forces. */
-static const struct {
-    const char *name;
-    int style;
-} cuda_variants[] = {
-    {"cuda", TRAJD_CUDA_ANY_STYLE},     {"cuda_steps", TRAJD_CUDA_STEPS},
-    {"cuda_walk", TRAJD_CUDA_WALK},     {"cuda_direct", TRAJD_CUDA_DIRECT},
-    {"cuda_narrow", TRAJD_CUDA_NARROW}, {"cuda_batch", TRAJD_CUDA_BATCH},
-    {"cuda_tile", TRAJD_CUDA_TILE},
-};
 
 /* The numbers of a stream that every run must repeat, without pointers. */
 struct stream_shape {
@@ -50,8 +24,6 @@ struct stream_shape {
 struct trajd_plan {
     struct trajd_choice choice;
     struct trajd_device_facts facts;
-    run_windows *run; /* NULL: on a GPU */
-    int cuda_style;
     char description[448];
     uint32_t window_count;
     uint32_t bracket_count;
@@ -98,7 +70,7 @@ static void describe_cuda(struct trajd_plan *plan, const struct trajd_resample_r
     struct trajd_cuda_shape cut;
     char why[128];
 
-    trajd_cuda_describe(shape, &plan->facts, plan->cuda_style, &cut, why, sizeof why);
+    trajd_cuda_describe(shape, &plan->facts, plan->choice.cuda_style, &cut, why, sizeof why);
     snprintf(plan->description, sizeof plan->description,
              "%s: %u window%s x %u stream%s, %u launch%s, %s of %u steps, %u threads, %s; %s",
              plan->choice.variant, shape->window_count, trajd_plural(shape->window_count),
@@ -132,7 +104,7 @@ enum trajd_status trajd_plan_create_then(const struct trajd_resample_request *sh
     if (shape->window_count == 0)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "plan: window_count is 0 (at least one window)");
-    trajd_problem_of(shape, 0, &problem);
+    trajd_problem_of(shape, &problem);
     problem.cpu_ns += then_ns;
     status = trajd_choose(&problem, facts, variant, &choice, error);
     if (status)
@@ -141,12 +113,6 @@ enum trajd_status trajd_plan_create_then(const struct trajd_resample_request *sh
     if (!plan)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "plan: no memory");
     plan->choice = choice;
-    for (size_t i = 0; i < ARRAY_LEN(cpu_variants); i++)
-        if (strcmp(cpu_variants[i].name, choice.variant) == 0)
-            plan->run = cpu_variants[i].run;
-    for (size_t i = 0; i < ARRAY_LEN(cuda_variants); i++)
-        if (strcmp(cuda_variants[i].name, choice.variant) == 0)
-            plan->cuda_style = cuda_variants[i].style;
     plan->facts = *facts;
     plan->window_count = shape->window_count;
     plan->bracket_count = shape->bracket_count;
@@ -154,7 +120,7 @@ enum trajd_status trajd_plan_create_then(const struct trajd_resample_request *sh
     plan->has_window_rows = shape->window_rows != NULL;
     for (uint32_t s = 0; s < shape->stream_count; s++)
         plan->streams[s] = shape_of(shape, s);
-    if (plan->run)
+    if (plan->choice.run)
         describe(plan, &problem);
     else
         describe_cuda(plan, shape);
@@ -211,7 +177,7 @@ static void run_slice(void *context, uint32_t index)
     uint32_t count =
         remaining < run->plan->choice.slice_windows ? remaining : run->plan->choice.slice_windows;
 
-    run->plan->run(run->request, begin, begin + count);
+    run->plan->choice.run(run->request, begin, begin + count);
     if (run->then)
         run->then(run->context, begin, begin + count);
 }
@@ -225,7 +191,7 @@ enum trajd_status trajd_plan_run_then(struct trajd_plan *plan,
     enum trajd_status status = check_run(plan, request, error);
     struct run run = {plan, request, then, context};
 
-    if (!status && !plan->run)
+    if (!status && !plan->choice.run)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "run: variant %s runs only on a GPU stream", plan->choice.variant);
     if (!status)
@@ -246,7 +212,7 @@ enum trajd_status trajd_plan_run(struct trajd_plan *plan,
 
 int trajd_plan_is_cuda(const struct trajd_plan *plan)
 {
-    return !plan->run;
+    return !plan->choice.run;
 }
 
 enum trajd_status trajd_plan_run_on(struct trajd_plan *plan,
@@ -255,12 +221,12 @@ enum trajd_status trajd_plan_run_on(struct trajd_plan *plan,
 {
     enum trajd_status status = check_run(plan, request, error);
 
-    if (!status && plan->run)
+    if (!status && plan->choice.run)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "run: variant %s runs only on the CPU",
                                plan->choice.variant);
     if (status || request->window_count == 0)
         return status;
-    return trajd_cuda_run_style(request, &plan->facts, plan->cuda_style, stream, error);
+    return trajd_cuda_run_style(request, &plan->facts, plan->choice.cuda_style, stream, error);
 }
 
 enum trajd_status trajd_plan_run_async(struct trajd_plan *plan,

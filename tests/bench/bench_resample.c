@@ -1,5 +1,5 @@
-// libs: trajd_kernels
-// sources: resample_bench_sets.c resample_bench_times.c
+// libs: trajd_test_graph
+// sources: resample_bench_sets.c resample_bench_times.c resample_bench_trials.c
 /* bench_resample budget|grid|tune: measures the CUDA kernels over shapes and launch shapes, against
  * floors and ceilings of the same run. `tune` also writes a table of the best launch shapes
  * (kernels/cuda/tuning.h). `grid` with a table chooses by it, so that another run checks the table
@@ -32,31 +32,29 @@ static void print_sample(struct bench *b, const char *name, const struct bench_s
 static void print_launch_shape(struct bench *b, const struct trajd_cuda_shape *shape)
 {
     fprintf(b->out,
-            "\"style\":%u,\"tile\":%u,\"threads\":%u,\"tiles\":%u,\"stage\":%u,\"prefetch\":%u,"
-            "\"vectors\":%u,"
-            "\"producers\":%u,\"stages\":%u,\"overlaps\":%u",
-            shape->style, shape->tile_steps, shape->thread_count, shape->tiles_per_block,
-            shape->stage_rows, shape->prefetch, shape->vectors, shape->producers, shape->stages,
-            shape->overlaps);
+            "\"style\":\"%s\",\"tile\":%u,\"threads\":%u,\"stage\":%u,\"prefetch\":%u,"
+            "\"vectors\":%u,\"overlaps\":%u",
+            trajd_cuda_style_name(shape->style), shape->tile_steps, shape->thread_count,
+            shape->stage_rows, shape->prefetch, shape->vectors, shape->overlaps);
 }
 
 static int by_us(const void *a, const void *b)
 {
-    return bench_by_value(&((const struct trajd_tuning_trial *)a)->us,
-                          &((const struct trajd_tuning_trial *)b)->us);
+    return bench_by_value(&((const struct bench_trial *)a)->us,
+                          &((const struct bench_trial *)b)->us);
 }
 
 /* Measures all candidates once, and then the best of them at length. Returns their number. */
 static uint32_t time_candidates(struct bench *b, const struct bench_shape *shape, uint32_t keep,
-                                struct trajd_tuning_trial *trials, struct bench_sample *samples)
+                                struct bench_trial *trials, struct bench_sample *samples)
 {
     struct trajd_cuda_problem problem;
     uint32_t count;
 
-    bench_pack_set(&b->sets[0], &problem);
-    count = trajd_tuning_candidates(&problem, &b->facts,
-                                    shape->layout == BENCH_LAYOUT_DENSE ? shape->S : 0, b->wide,
-                                    trials, TRIALS_MAX);
+    trajd_cuda_pack(&b->sets[0].request, 0, &problem);
+    count =
+        bench_list_trials(&problem, &b->facts, shape->layout == BENCH_LAYOUT_DENSE ? shape->S : 0,
+                          b->wide, trials, TRIALS_MAX);
     for (uint32_t i = 0; i < count; i++)
         trials[i].us = bench_quick_us(b, &trials[i].shape);
     qsort(trials, count, sizeof *trials, by_us);
@@ -69,24 +67,20 @@ static uint32_t time_candidates(struct bench *b, const struct bench_shape *shape
 
 static struct trajd_cuda_shape chosen_shape(struct bench *b)
 {
-    const struct bench_set *set = &b->sets[0];
-    struct trajd_cuda_shape chosen;
+    struct trajd_cuda_problem problem;
 
-    if (set->is_batch)
-        bench_must(trajd_cuda_chosen(&set->request, &b->facts, &chosen, &bench_error));
-    else
-        bench_must(trajd_cuda_chosen_dense(&set->dense, &b->facts, &chosen, &bench_error));
-    return chosen;
+    bench_must(trajd_resample_check_shape(&b->sets[0].request, &bench_error));
+    trajd_cuda_pack(&b->sets[0].request, 0, &problem);
+    return trajd_cuda_shape_of(&problem, &b->facts, 0);
 }
 
 static void print_shape(const struct trajd_cuda_shape *shape)
 {
-    printf("style %u t%u/%u*%u s%u p%u v%u %u:%u ", shape->style, shape->tile_steps,
-           shape->thread_count, shape->tiles_per_block, shape->stage_rows, shape->prefetch,
-           shape->vectors, shape->producers, shape->stages);
+    printf("%s t%u/%u s%u p%u v%u ", trajd_cuda_style_name(shape->style), shape->tile_steps,
+           shape->thread_count, shape->stage_rows, shape->prefetch, shape->vectors);
 }
 
-static void print_trials(struct bench *b, const struct trajd_tuning_trial *trials,
+static void print_trials(struct bench *b, const struct bench_trial *trials,
                          const struct bench_sample *samples, uint32_t count)
 {
     fprintf(b->out, ",\"candidates\":[");
@@ -101,7 +95,7 @@ static void print_trials(struct bench *b, const struct trajd_tuning_trial *trial
 }
 
 /* Measures every candidate once. */
-static void print_quick(struct bench *b, const struct trajd_tuning_trial *trials, uint32_t count)
+static void print_quick(struct bench *b, const struct bench_trial *trials, uint32_t count)
 {
     fprintf(b->out, ",\"quick\":[");
     for (uint32_t i = 0; i < count; i++) {
@@ -113,7 +107,7 @@ static void print_quick(struct bench *b, const struct trajd_tuning_trial *trials
 }
 
 /* Measures the best time of each style quickly, for pictures of crossovers. */
-static void print_styles(struct bench *b, const struct trajd_tuning_trial *trials, uint32_t count)
+static void print_styles(struct bench *b, const struct bench_trial *trials, uint32_t count)
 {
     double best[TRAJD_CUDA_STYLE_COUNT] = {0};
     bool any = false;
@@ -124,7 +118,7 @@ static void print_styles(struct bench *b, const struct trajd_tuning_trial *trial
     fprintf(b->out, ",\"styles\":{");
     for (uint32_t k = 0; k < TRAJD_CUDA_STYLE_COUNT; k++)
         if (best[k] > 0) {
-            fprintf(b->out, "%s\"%u\":%.4f", any ? "," : "", k, best[k]);
+            fprintf(b->out, "%s\"%s\":%.4f", any ? "," : "", trajd_cuda_style_name(k), best[k]);
             any = true;
         }
     fprintf(b->out, "}");
@@ -172,7 +166,7 @@ static void tell_shape(const struct bench *b, const struct bench_shape *shape,
 }
 
 /* Measures the three fastest of each style quickly. */
-static void tell_quick(const struct trajd_tuning_trial *trials, uint32_t count)
+static void tell_quick(const struct bench_trial *trials, uint32_t count)
 {
     for (uint32_t style = 0; style < TRAJD_CUDA_STYLE_COUNT; style++)
         for (uint32_t i = 0, shown = 0; i < count && shown < 3; i++)
@@ -186,7 +180,7 @@ static void tell_quick(const struct trajd_tuning_trial *trials, uint32_t count)
 
 static void bench_shape(struct bench *b, const struct bench_shape *shape)
 {
-    static struct trajd_tuning_trial trials[TRIALS_MAX];
+    static struct bench_trial trials[TRIALS_MAX];
     static struct bench_sample kept[TRIALS_MAX];
     struct trajd_cuda_shape chosen, alone, *best;
     struct bench_sample samples[5];
@@ -203,10 +197,9 @@ static void bench_shape(struct bench *b, const struct bench_shape *shape)
     bench_time_write(b, &samples[4]);
     print_row(b, shape, &chosen, samples);
     count = time_candidates(b, shape, b->wide ? 12 : 4, trials, kept);
-    bench_pack_set(&b->sets[0], &problem);
-    all = trajd_tuning_candidates(&problem, &b->facts,
-                                  shape->layout == BENCH_LAYOUT_DENSE ? shape->S : 0, b->wide, NULL,
-                                  TRIALS_MAX);
+    trajd_cuda_pack(&b->sets[0].request, 0, &problem);
+    all = bench_list_trials(&problem, &b->facts, shape->layout == BENCH_LAYOUT_DENSE ? shape->S : 0,
+                            b->wide, NULL, TRIALS_MAX);
     print_trials(b, trials, kept, count);
     print_styles(b, trials, all);
     if (b->wide)

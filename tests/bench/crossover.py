@@ -6,12 +6,15 @@ import json
 import math
 import sys
 
-STYLES = {0: "s steps", 1: "w walk", 2: "d direct", 3: "n narrow", 5: "b batch"}
+STYLES = {"steps": "s steps", "walk": "w walk", "direct": "d direct", "narrow": "n narrow", "batch": "b batch"}
+# records of former releases have the numbers of styles
+NUMBERS = {"0": "steps", "1": "walk", "2": "direct", "3": "narrow", "5": "batch"}
 LINES = 16
 
 
 def best_by_style(row):
-    return {int(style): time for style, time in row["styles"].items() if int(style) in STYLES}
+    named = {NUMBERS.get(style, style): time for style, time in row["styles"].items()}
+    return {style: time for style, time in named.items() if style in STYLES}
 
 
 def main(path, *shape):

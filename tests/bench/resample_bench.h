@@ -8,8 +8,10 @@
 
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/pack.h"
-#include "kernels/cuda/trials.h"
+#include "kernels/cuda/tuning.h"
 #include "kernels/device.h"
+#include "tests/gpu/device_graph.h"
+#include "tests/support/dense_request.h"
 
 #define BENCH_POOL_BYTES (256ull << 20) /* of source values without NaN */
 #define BENCH_SETS_BYTES (1200ull << 20)
@@ -35,8 +37,6 @@ struct bench_shape {
 
 /* One set of a rotation: a dense problem or a policy's batch, ready to launch. */
 struct bench_set {
-    bool is_batch;
-    struct trajd_dense_problem dense;
     struct trajd_clock clocks[3];
     struct trajd_grid grids[2];
     struct trajd_bracket brackets[3];
@@ -64,6 +64,11 @@ struct bench_sample {
     double median_us;
 };
 
+struct bench_trial {
+    struct trajd_cuda_shape shape;
+    double us;
+};
+
 enum bench_temperature { BENCH_COLD, BENCH_HOT };
 
 extern struct trajd_error bench_error;
@@ -75,7 +80,13 @@ void bench_must(enum trajd_status status);
 void bench_open(struct bench *b);
 /* Makes as many sets of the shape as a rotation beyond the L2 takes. */
 void bench_make_sets(struct bench *b, const struct bench_shape *shape);
-void bench_pack_set(const struct bench_set *set, struct trajd_cuda_problem *problem);
+
+/* resample_bench_trials.c: lists shapes that are worth trying for a problem whose windows see
+ * row_count rows. All fit the problem. Writes at most `limit` of them to *trials (NULL: only counts
+ * them). `wide` adds finer steps. */
+uint32_t bench_list_trials(const struct trajd_cuda_problem *problem,
+                           const struct trajd_device_facts *facts, uint64_t row_count, bool wide,
+                           struct bench_trial *trials, uint32_t limit);
 
 /* resample_bench_times.c: times are in us per launch. */
 void bench_launch(struct bench *b, const struct bench_set *set,

@@ -72,7 +72,8 @@ static int64_t *draw_stamps(struct bench *b, uint64_t episodes, uint32_t rows)
 static void make_dense(struct bench *b, const struct bench_shape *shape, struct bench_set *set)
 {
     uint64_t rows = (uint64_t)shape->B * shape->S, targets = (uint64_t)shape->B * shape->T;
-    const struct trajd_dense_problem *first = &b->sets[0].dense;
+    const struct bench_set *first = &b->sets[0];
+    struct dense_request made;
     uint64_t source_bytes = rows * shape->D * trajd_dtype_size(shape->source);
     int64_t *stamps, *offsets;
 
@@ -84,18 +85,24 @@ static void make_dense(struct bench *b, const struct bench_shape *shape, struct 
                          (int64_t)draw(b, BENCH_STEP_NS / 4);
         offsets = take_copy(b, offsets, targets * 8);
     } else {
-        stamps = take_copy(b, first->stamps_ns, rows * 8);
-        offsets = take_copy(b, first->targets_ns, targets * 8);
+        stamps = take_copy(b, first->clocks[0].stamps_ns, rows * 8);
+        offsets = take_copy(b, first->grids[0].offsets, targets * 8);
     }
     b->output_bytes = targets * shape->D * trajd_dtype_size(shape->output);
     /* read once: the rows that are used, stamps, targets; written once: output, mask */
     b->moved_bytes =
         (2ull * shape->T < shape->S ? source_bytes / shape->S * 2 * shape->T : source_bytes) +
         rows * 8 + targets * 9 + b->output_bytes;
-    *set = (struct bench_set){.dense = {shape->B, shape->S, shape->T, shape->D, stamps, offsets,
-                                        shape->kind, shape->source, shape->output, TRAJD_EDGE_HOLD,
-                                        take_rows(b, source_bytes), take(b, b->output_bytes),
-                                        take(b, targets)}};
+    dense_request_make(&(struct dense_problem){shape->B, shape->S, shape->T, shape->D, stamps,
+                                               offsets, shape->kind, shape->source, shape->output,
+                                               TRAJD_EDGE_HOLD, take_rows(b, source_bytes),
+                                               take(b, b->output_bytes), take(b, targets)},
+                       &made);
+    *set = (struct bench_set){.clocks = {made.clock},
+                              .grids = {made.grid},
+                              .brackets = {made.bracket},
+                              .streams = {made.stream},
+                              .request = made.request};
 }
 
 /* A policy's request for 256 windows: position, quaternion, gripper and joints of now and before,
@@ -114,7 +121,7 @@ static void make_batch(struct bench *b, struct bench_set *set)
     static const uint32_t steps[] = {2, 16};
     int64_t begin[B], count[3][B], anchor[B], offsets[16];
 
-    *set = (struct bench_set){.is_batch = true};
+    *set = (struct bench_set){0};
     for (uint32_t w = 0; w < B; w++) {
         int64_t row = (int64_t)draw(b, ROWS - 20) + 2;
         begin[w] = (int64_t)draw(b, EPISODES) * ROWS;
@@ -179,7 +186,7 @@ static void make_single(struct bench *b, const struct bench_shape *shape, struct
     bool by_rows = shape->layout == BENCH_LAYOUT_ROWS;
     int64_t unit = by_rows ? 1 : BENCH_STEP_NS, *host = (int64_t *)b->host;
 
-    *set = (struct bench_set){.is_batch = true};
+    *set = (struct bench_set){0};
     if (shape->layout == BENCH_LAYOUT_REGULAR)
         set->clocks[0].rate = (struct trajd_rate){30000, 301};
     else if (!by_rows)
@@ -240,24 +247,14 @@ void bench_make_sets(struct bench *b, const struct bench_shape *shape)
             make_batch(b, set);
         else
             make_single(b, shape, set);
-        if (set->is_batch) { /* the lists are in the set */
-            set->request.clocks = set->clocks;
-            set->request.grids = set->grids;
-            set->request.brackets = set->brackets;
-            set->request.streams = set->streams;
-        }
+        set->request.clocks = set->clocks;
+        set->request.grids = set->grids;
+        set->request.brackets = set->brackets;
+        set->request.streams = set->streams;
         one = b->used_bytes / b->set_count;
     } while ((b->used_bytes < COLD_BYTES || b->set_count < 2) && b->set_count < BENCH_SETS_MAX &&
              b->used_bytes + one + (1 << 20) < BENCH_SETS_BYTES);
     bench_must(trajd_device_stream_wait(b->stream, &bench_error));
-}
-
-void bench_pack_set(const struct bench_set *set, struct trajd_cuda_problem *problem)
-{
-    if (set->is_batch)
-        trajd_cuda_pack(&set->request, 0, problem);
-    else
-        bench_must(trajd_cuda_pack_dense(&set->dense, problem, &bench_error));
 }
 
 void bench_open(struct bench *b)

@@ -1,8 +1,7 @@
 /* kernels/device.h and the launches of kernels/cuda/run.h without a GPU. Memory is a set of memfds
  * that the workers' fake (libcuda.c) opens. A stream is a thread that runs its tasks in order,
  * later than they were queued. This file is linked before the kernels' library and replaces its
- * functions, but for those that only benchmarks and tests on a GPU call (graphs, timers). A launch
- * checks that all its arguments are "device memory", as a GPU would.
+ * functions. A launch checks that all its arguments are "device memory", as a GPU would.
  *
  * $FAKE_GPU selects faults:
  *   none       there is no GPU
@@ -74,10 +73,6 @@ struct trajd_device_stream {
 struct trajd_device_event {
     struct trajd_device_stream *stream;
     uint64_t recorded, passed; /* protected by the stream's mutex */
-};
-
-struct trajd_device_graph {
-    int unused;
 };
 
 static pthread_mutex_t table_mutex = PTHREAD_MUTEX_INITIALIZER;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "kernels/cuda/pack.h"
-#include "kernels/cuda/trials.h"
+#include "kernels/cuda/tuning.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "gpu/device_graph.h"
 #include "kernels/image/cuda/image_gpu.h"
 #include "kernels/image/cuda/image_launch.h"
 #include "proto/array_len.h"
@@ -85,28 +86,28 @@ typedef void work(struct bench *b, uint32_t set, const void *context);
 
 static double measure(struct bench *b, work *run, const void *context)
 {
-    struct trajd_device_graph *graph;
+    struct device_graph *graph;
     double us[SAMPLES];
     uint32_t replays = 1;
 
     run(b, 0, context); /* sets attributes, which a graph does not record */
     must(trajd_device_stream_wait(b->stream, &error));
-    must(trajd_device_graph_begin(b->stream, &error));
+    must(device_graph_begin(b->stream, &error));
     for (uint32_t i = 0; i < b->set_count; i++)
         run(b, i, context);
-    must(trajd_device_graph_end(b->stream, &graph, &error));
+    must(device_graph_end(b->stream, &graph, &error));
     for (int i = -2; i < SAMPLES; i++) {
         float elapsed_us;
-        must(trajd_device_timer_start(b->stream, &error));
+        must(device_timer_start(b->stream, &error));
         for (uint32_t k = 0; k < replays; k++)
-            must(trajd_device_graph_replay_async(graph, b->stream, &error));
-        must(trajd_device_timer_stop(b->stream, &elapsed_us, &error));
+            must(device_graph_replay_async(graph, b->stream, &error));
+        must(device_timer_stop(b->stream, &elapsed_us, &error));
         if (i == -2 && (double)elapsed_us < SAMPLE_US)
             replays = (uint32_t)(SAMPLE_US / (double)elapsed_us) + 1;
         if (i >= 0)
             us[i] = (double)elapsed_us / replays / b->set_count;
     }
-    trajd_device_graph_destroy(&graph);
+    device_graph_destroy(&graph);
     qsort(us, SAMPLES, sizeof *us, by_value);
     return us[SAMPLES / 2];
 }

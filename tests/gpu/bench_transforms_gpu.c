@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu/device_graph.h"
 #include "kernels/cuda/run.h"
 #include "kernels/transform/cuda/transform_gpu.h"
 #include "proto/array_len.h"
@@ -256,28 +257,28 @@ static int by_value(const void *a, const void *b)
 
 static double measure(struct bench *b, enum what what)
 {
-    struct trajd_device_graph *graph;
+    struct device_graph *graph;
     double us[SAMPLES];
     uint32_t replays = 1;
 
     launch(b, what); /* loads the kernels, which a graph does not record */
     must(trajd_device_stream_wait(b->stream, &error));
-    must(trajd_device_graph_begin(b->stream, &error));
+    must(device_graph_begin(b->stream, &error));
     for (int i = 0; i < LAUNCHES; i++)
         launch(b, what);
-    must(trajd_device_graph_end(b->stream, &graph, &error));
+    must(device_graph_end(b->stream, &graph, &error));
     for (int i = -2; i < SAMPLES; i++) {
         float elapsed_us;
-        must(trajd_device_timer_start(b->stream, &error));
+        must(device_timer_start(b->stream, &error));
         for (uint32_t k = 0; k < replays; k++)
-            must(trajd_device_graph_replay_async(graph, b->stream, &error));
-        must(trajd_device_timer_stop(b->stream, &elapsed_us, &error));
+            must(device_graph_replay_async(graph, b->stream, &error));
+        must(device_timer_stop(b->stream, &elapsed_us, &error));
         if (i == -2 && (double)elapsed_us < SAMPLE_US)
             replays = (uint32_t)(SAMPLE_US / (double)elapsed_us) + 1;
         if (i >= 0)
             us[i] = (double)elapsed_us / replays / LAUNCHES;
     }
-    trajd_device_graph_destroy(&graph);
+    device_graph_destroy(&graph);
     qsort(us, SAMPLES, sizeof *us, by_value);
     return us[SAMPLES / 2];
 }

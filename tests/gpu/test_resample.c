@@ -15,6 +15,7 @@
 #include "kernels/device.h"
 #include "kernels/dispatch/plan.h"
 #include "proto/array_len.h"
+#include "support/dense_request.h"
 
 #define ARENA_BYTES (32u << 20)
 #define SKIPPED 77
@@ -219,14 +220,10 @@ static void test_every_shape(void **state)
                     const struct trajd_cuda_shape shape = {
                         .tile_steps = tiles[a],
                         .thread_count = threads[b],
-                        .tiles_per_block =
-                            i / 8 == TRAJD_CUDA_STREAM ? 1 + (uint32_t)(seed % 3) : 1,
                         .stage_rows = stages[c],
                         .prefetch = (uint8_t)(i % 8 | (seed & 8)),
                         .style = (uint8_t)(i / 8),
                         .vectors = (uint8_t)(1u << seed % 3),
-                        .producers = (uint8_t)(1 + seed % 4),
-                        .stages = (uint8_t)(2 + seed % 3),
                         .overlaps = f->facts.compute_capability >= 90};
                     struct arena_spec spec = any;
                     spec.seed = ++seed * 104729;
@@ -242,73 +239,7 @@ static void test_every_shape(void **state)
                     check_shape(f, &spec, &shape);
                 }
     for (int style = 0; style < TRAJD_CUDA_STYLE_COUNT; style++)
-        assert_true(style == TRAJD_CUDA_STREAM || f->shape_count[style] > 20);
-}
-
-/* Runs every split of warps and number of stages, at sizes that are a multiple of nothing. Checks
- * values, masks and canaries, and that each run ends. */
-static void test_streaming(void **state)
-{
-    static const uint32_t features[] = {8, 16, 24, 128, 136, 1000}, steps[] = {1, 31, 130, 700};
-    struct fixture *f = *state;
-    uint64_t seed = 9;
-
-    if (f->facts.compute_capability < 90)
-        skip();
-    for (uint8_t producers = 1; producers <= 4; producers++)
-        for (uint8_t stages = 2; stages <= 4; stages++)
-            for (uint32_t i = 0; i < 24; i++) {
-                struct arena_spec spec = {.seed = ++seed * 15485863,
-                                          .windows = 1 + (uint32_t)(seed % 7),
-                                          .rows = 1 + (uint32_t)(seed * 31 % 150),
-                                          .steps = steps[i / 6],
-                                          .features = features[i % 6],
-                                          .streams = 1,
-                                          .brackets = 1,
-                                          .kind = seed % 5 ? TRAJD_KIND_LINEAR : TRAJD_KIND_NEAREST,
-                                          .source = seed % 3 ? TRAJD_BF16 : TRAJD_F32,
-                                          .output = seed % 3 ? TRAJD_BF16 : TRAJD_F32,
-                                          .stamps = (int)(seed % ARENA_STAMPS_COUNT),
-                                          .unit = seed % 6 ? TRAJD_GRID_NS : TRAJD_GRID_ROWS,
-                                          .packed = true};
-                const struct trajd_cuda_shape shape = {.tile_steps = seed % 2 ? 32 : 17,
-                                                       .thread_count = 256,
-                                                       .tiles_per_block = 1 + (uint32_t)(seed % 2),
-                                                       .stage_rows = (uint32_t)(seed % 4) * 4,
-                                                       .style = TRAJD_CUDA_STREAM,
-                                                       .vectors = (uint8_t)(1 + seed % 4),
-                                                       .producers = producers,
-                                                       .stages = stages,
-                                                       .overlaps = 1};
-                check_shape(f, &spec, &shape);
-            }
-    assert_true(f->shape_count[TRAJD_CUDA_STREAM] > 200);
-    /* blocks that go round their stages many times */
-    for (uint8_t producers = 1; producers <= 4; producers++)
-        for (uint8_t stages = 2; stages <= 4; stages++) {
-            struct arena_spec spec = {.seed = ++seed,
-                                      .windows = 100,
-                                      .rows = 50,
-                                      .steps = 701,
-                                      .features = 8,
-                                      .streams = 1,
-                                      .brackets = 1,
-                                      .kind = TRAJD_KIND_LINEAR,
-                                      .source = TRAJD_BF16,
-                                      .output = TRAJD_BF16,
-                                      .stamps = ARENA_JITTER,
-                                      .packed = true};
-            const struct trajd_cuda_shape shape = {.tile_steps = 7,
-                                                   .thread_count = 256,
-                                                   .tiles_per_block = 2,
-                                                   .stage_rows = 8,
-                                                   .style = TRAJD_CUDA_STREAM,
-                                                   .vectors = 1,
-                                                   .producers = producers,
-                                                   .stages = stages,
-                                                   .overlaps = 1};
-            check_shape(f, &spec, &shape);
-        }
+        assert_true(f->shape_count[style] > 20);
 }
 
 static void test_more_windows_than_a_grid_is_high(void **state)
@@ -368,19 +299,20 @@ static void test_same_times_are_the_identity(void **state)
     uint16_t *source = (uint16_t *)(stamps + B * S);
     uint64_t output_at = (uint64_t)B * S * (sizeof *stamps + D * sizeof *source),
              rows_bytes = (uint64_t)B * S * D * 2;
-    struct trajd_dense_problem dense = {B,
-                                        S,
-                                        S,
-                                        D,
-                                        (int64_t *)f->on_device,
-                                        (int64_t *)f->on_device,
-                                        0,
-                                        TRAJD_BF16,
-                                        TRAJD_BF16,
-                                        TRAJD_EDGE_NAN,
-                                        f->on_device + B * S * sizeof *stamps,
-                                        f->on_device + output_at,
-                                        NULL};
+    struct dense_problem dense = {B,
+                                  S,
+                                  S,
+                                  D,
+                                  (int64_t *)f->on_device,
+                                  (int64_t *)f->on_device,
+                                  0,
+                                  TRAJD_BF16,
+                                  TRAJD_BF16,
+                                  TRAJD_EDGE_NAN,
+                                  f->on_device + B * S * sizeof *stamps,
+                                  f->on_device + output_at,
+                                  NULL};
+    struct dense_request made;
     struct trajd_error error = {0};
 
     for (uint32_t i = 0; i < B * S; i++)
@@ -390,8 +322,9 @@ static void test_same_times_are_the_identity(void **state)
     must(trajd_device_copy_async(f->on_device, f->memory, output_at, f->stream, &error), &error);
     must(trajd_device_fill_async(f->on_device + output_at, 0x11, rows_bytes, f->stream, &error),
          &error);
-    must(trajd_cuda_run_dense(&dense, &f->facts, NULL, trajd_device_stream_handle(f->stream),
-                              &error),
+    dense_request_make(&dense, &made);
+    must(trajd_cuda_run(&made.request, &f->facts, NULL, trajd_device_stream_handle(f->stream),
+                        &error),
          &error);
     must(
         trajd_device_copy_async(f->result, f->on_device + output_at, rows_bytes, f->stream, &error),
@@ -424,13 +357,13 @@ static void test_dense_equals_windows(void **state)
                                       .unit = TRAJD_GRID_NS};
             struct trajd_cuda_shape shape = {.tile_steps = (uint32_t)(shaped * 17 + 4),
                                              .thread_count = 128,
-                                             .tiles_per_block = 1,
                                              .stage_rows = shaped % 2 ? 1024 : 0,
                                              .prefetch = (uint8_t)(shaped % 4),
                                              .style = (uint8_t)(shaped % 3),
                                              .vectors = (uint8_t)(1u << shaped % 3)};
             struct trajd_error error = {0};
-            struct trajd_dense_problem dense;
+            struct dense_problem dense;
+            struct dense_request made;
             struct trajd_cuda_problem problem;
             struct arena_view view;
             struct arena arena;
@@ -464,26 +397,26 @@ static void test_dense_equals_windows(void **state)
             stream->mask = (uint8_t *)f->memory + arena.used_bytes;
             arena.used_bytes += (uint64_t)spec.windows * spec.steps;
             arena_view(&arena, f->on_device, &view);
-            dense = (struct trajd_dense_problem){spec.windows,
-                                                 spec.rows,
-                                                 spec.steps,
-                                                 spec.features,
-                                                 view.clocks[0].stamps_ns,
-                                                 view.grids[0].offsets,
-                                                 stream->kind,
-                                                 TRAJD_BF16,
-                                                 TRAJD_BF16,
-                                                 stream->edge,
-                                                 view.streams[0].base,
-                                                 view.streams[0].output,
-                                                 view.streams[0].mask};
+            dense = (struct dense_problem){spec.windows,
+                                           spec.rows,
+                                           spec.steps,
+                                           spec.features,
+                                           view.clocks[0].stamps_ns,
+                                           view.grids[0].offsets,
+                                           stream->kind,
+                                           TRAJD_BF16,
+                                           TRAJD_BF16,
+                                           stream->edge,
+                                           view.streams[0].base,
+                                           view.streams[0].output,
+                                           view.streams[0].mask};
             upload(f, &arena);
-            must(trajd_cuda_pack_dense(&dense, &problem, &error), &error);
+            dense_request_make(&dense, &made);
+            trajd_cuda_pack(&made.request, 0, &problem);
             shaped_count += shaped && trajd_cuda_shape_fits(&problem, &shape);
-            must(trajd_cuda_run_dense(&dense, &f->facts,
-                                      shaped && trajd_cuda_shape_fits(&problem, &shape) ? &shape
-                                                                                        : NULL,
-                                      trajd_device_stream_handle(f->stream), &error),
+            must(trajd_cuda_run(&made.request, &f->facts,
+                                shaped && trajd_cuda_shape_fits(&problem, &shape) ? &shape : NULL,
+                                trajd_device_stream_handle(f->stream), &error),
                  &error);
             download(f, &arena);
             trajd_resample_reference(&arena.request, 0, spec.windows);
@@ -608,8 +541,9 @@ static void test_wrong_requests_are_refused(void **state)
                               .unit = 0};
     struct trajd_cuda_shape none = {0};
     void *stream = trajd_device_stream_handle(f->stream);
-    struct trajd_dense_problem dense = {
+    const struct dense_problem dense = {
         .window_count = 1, .row_count = 1, .step_count = 1, .feature_count = 1};
+    struct dense_request made;
     struct trajd_error error = {0};
     struct arena_view view;
     struct arena arena;
@@ -627,7 +561,8 @@ static void test_wrong_requests_are_refused(void **state)
     view.streams[0].output_type = TRAJD_I32;
     assert_int_equal(trajd_cuda_run(&view.request, &f->facts, NULL, stream, &error),
                      TRAJD_ERR_UNSUPPORTED);
-    assert_int_equal(trajd_cuda_run_dense(&dense, &f->facts, NULL, stream, &error),
+    dense_request_make(&dense, &made);
+    assert_int_equal(trajd_cuda_run(&made.request, &f->facts, NULL, stream, &error),
                      TRAJD_ERR_ARGUMENT);
     must(trajd_device_stream_wait(f->stream, &error), &error);
 }
@@ -670,7 +605,6 @@ int main(int argc, char **argv)
         cmocka_unit_test_prestate(test_stamps_that_are_not_ascending, &fixture),
         cmocka_unit_test_prestate(test_many_streams, &fixture),
         cmocka_unit_test_prestate(test_every_shape, &fixture),
-        cmocka_unit_test_prestate(test_streaming, &fixture),
         cmocka_unit_test_prestate(test_more_windows_than_a_grid_is_high, &fixture),
         cmocka_unit_test_prestate(test_repeats_bit_for_bit, &fixture),
         cmocka_unit_test_prestate(test_same_times_are_the_identity, &fixture),

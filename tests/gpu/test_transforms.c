@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu/device_graph.h"
 #include "kernels/cuda/run.h"
 #include "kernels/element_convert.h"
 #include "support/random_chain.h"
@@ -125,17 +126,17 @@ static void test_a_graph(void **state)
     struct fixture *f = *state;
     struct random_chain *chain = random_chain_create(3);
     const struct trajd_transform_gpu_job job = random_chain_gpu_job(chain, f->on_device);
-    struct trajd_device_graph *graph;
+    struct device_graph *graph;
 
     upload(f, f->on_device, chain->found, chain->size_bytes);
-    must(trajd_device_graph_begin(f->stream, &error));
+    must(device_graph_begin(f->stream, &error));
     run(f, &job, 1, chain->window_count);
-    must(trajd_device_graph_end(f->stream, &graph, &error));
+    must(device_graph_end(f->stream, &graph, &error));
     for (int i = 0; i < 2; i++) {
-        must(trajd_device_graph_replay_async(graph, f->stream, &error));
+        must(device_graph_replay_async(graph, f->stream, &error));
         check(f, chain, f->on_device, 3);
     }
-    trajd_device_graph_destroy(&graph);
+    device_graph_destroy(&graph);
     random_chain_destroy(&chain);
 }
 

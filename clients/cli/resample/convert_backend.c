@@ -66,7 +66,7 @@ static double step_ns(const struct convert_plan *plan)
                                                          .brackets = &bracket,
                                                          .streams = &stream};
             struct trajd_problem problem;
-            trajd_problem_of(&shape, 0, &problem);
+            trajd_problem_of(&shape, &problem);
             ns += problem.cpu_ns / SAMPLE_STEPS;
         }
     return ns;

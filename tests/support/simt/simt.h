@@ -73,8 +73,8 @@ void *in_block(void *address, uint32_t block);
 
 } // namespace simt
 
-/* bulk.cuh */
-#define TRAJD_KERNELS_CUDA_BULK_CUH
+/* instructions.cuh */
+#define TRAJD_KERNELS_IMAGE_CUDA_INSTRUCTIONS_CUH
 
 void barrier_init(uint64_t *barrier, uint32_t arrivals);
 void barrier_arrive(uint64_t *barrier);
@@ -85,9 +85,6 @@ void bulk_load(void *shared, const void *global, uint32_t bytes, uint64_t *barri
 static inline void bulk_fence()
 {
 }
-
-/* instructions.cuh */
-#define TRAJD_KERNELS_IMAGE_CUDA_INSTRUCTIONS_CUH
 
 static inline void wait_for_threads(uint32_t barrier, uint32_t threads)
 {

@@ -11,6 +11,7 @@
 #include "kernels/dispatch/choose.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/pack.h"
+#include "support/dense_request.h"
 
 enum { STREAMS = 40, BRACKETS = 20 };
 
@@ -248,7 +249,6 @@ static void test_shapes_that_do_not_fit(void **state)
 {
     const struct trajd_cuda_shape good = {.tile_steps = 16,
                                           .thread_count = 128,
-                                          .tiles_per_block = 1,
                                           .stage_rows = 512,
                                           .style = TRAJD_CUDA_STEPS,
                                           .vectors = 1};
@@ -265,8 +265,6 @@ static void test_shapes_that_do_not_fit(void **state)
     bad = good, bad.thread_count = 100;
     assert_false(trajd_cuda_shape_fits(&problem, &bad));
     bad = good, bad.thread_count = 2 * TRAJD_CUDA_THREADS_MAX;
-    assert_false(trajd_cuda_shape_fits(&problem, &bad));
-    bad = good, bad.tiles_per_block = 0;
     assert_false(trajd_cuda_shape_fits(&problem, &bad));
     bad = good, bad.tile_steps = 4000;
     assert_false(trajd_cuda_shape_fits(&problem, &bad));
@@ -375,7 +373,7 @@ static void test_the_gpu_is_chosen_if_present(void **state)
 
     (void)state;
     fill(&f, 5, 3, 16);
-    trajd_problem_of(&f.request, 0, &problem);
+    trajd_problem_of(&f.request, &problem);
     assert_int_equal(trajd_choose(&problem, &h200, NULL, &choice, &error), TRAJD_OK);
     assert_string_equal(choice.variant, "cuda");
     assert_int_equal(trajd_choose(&problem, &h200, "cuda_walk", &choice, &error), TRAJD_OK);
@@ -404,37 +402,43 @@ static void test_plan_describes_the_launch(void **state)
 
 static void test_dense_problems_are_checked(void **state)
 {
-    struct trajd_dense_problem dense = {2,
-                                        8,
-                                        4,
-                                        3,
-                                        numbers,
-                                        numbers,
-                                        TRAJD_KIND_LINEAR,
-                                        TRAJD_F32,
-                                        TRAJD_F32,
-                                        TRAJD_EDGE_HOLD,
-                                        memory,
-                                        memory,
-                                        NULL};
+    struct dense_problem dense = {2,
+                                  8,
+                                  4,
+                                  3,
+                                  numbers,
+                                  numbers,
+                                  TRAJD_KIND_LINEAR,
+                                  TRAJD_F32,
+                                  TRAJD_F32,
+                                  TRAJD_EDGE_HOLD,
+                                  memory,
+                                  memory,
+                                  NULL};
     struct trajd_cuda_problem problem;
+    struct dense_request made;
     struct trajd_error error;
 
     (void)state;
-    assert_int_equal(trajd_cuda_pack_dense(&dense, &problem, &error), TRAJD_OK);
+    dense_request_make(&dense, &made);
+    assert_int_equal(trajd_resample_check(&made.request, &error), TRAJD_OK);
+    trajd_cuda_pack(&made.request, 0, &problem);
     assert_null(problem.brackets[0].row_begin);
     assert_int_equal(problem.brackets[0].dense_rows, 8);
     assert_null(problem.brackets[0].row_begin);
     /* the rows of a dense bracket are known, so their stamps are staged */
     assert_int_equal(trajd_cuda_shape_of(&problem, &h200, 0).stage_rows, 8);
     dense.source = NULL;
-    assert_int_equal(trajd_cuda_pack_dense(&dense, &problem, &error), TRAJD_ERR_ARGUMENT);
+    dense_request_make(&dense, &made);
+    assert_int_equal(trajd_resample_check(&made.request, &error), TRAJD_ERR_ARGUMENT);
     dense.source = memory;
     dense.row_count = 0;
-    assert_int_equal(trajd_cuda_pack_dense(&dense, &problem, &error), TRAJD_ERR_ARGUMENT);
+    dense_request_make(&dense, &made);
+    assert_int_equal(trajd_resample_check(&made.request, &error), TRAJD_ERR_ARGUMENT);
     dense.row_count = 8;
     dense.kind = TRAJD_KIND_MEAN;
-    assert_int_not_equal(trajd_cuda_pack_dense(&dense, &problem, &error), TRAJD_OK);
+    dense_request_make(&dense, &made);
+    assert_int_not_equal(trajd_resample_check(&made.request, &error), TRAJD_OK);
 }
 
 int main(void)

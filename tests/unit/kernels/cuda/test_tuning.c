@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "kernels/cuda/pack.h"
-#include "kernels/cuda/trials.h"
+#include "kernels/cuda/tuning.h"
 #include "proto/array_len.h"
 
 #define HEAD "trajd-tuning 1\n# a remark\norigin compute 90 NVIDIA H200, by hand\n"
@@ -173,11 +173,27 @@ static void test_shapes_of_any_row_fit(void **state)
     }
 }
 
+/* Rows of the style `stream`, which former releases had, are passed over. */
+static void test_a_style_of_former_releases(void **state)
+{
+    static const char old[] =
+        "row path bf16 kind 0 search 1 B 1 S 1 T 1 D 1 us 1 style stream tile 64 threads 256 tiles "
+        "2 stage 16 prefetch 0 vectors 2 producers 2 stages 3\n";
+    struct trajd_tuning *tuning;
+    struct trajd_error error;
+    char text[1024];
+
+    (void)state;
+    snprintf(text, sizeof text, HEAD "%s" ROW "%s", old, old);
+    assert_int_equal(parse(text, &tuning, &error), TRAJD_OK);
+    assert_int_equal(trajd_tuning_row_count(tuning), 1);
+    trajd_tuning_destroy(&tuning);
+}
+
 static void test_a_row_is_read_as_it_was_written(void **state)
 {
     const struct trajd_cuda_shape shape = {.tile_steps = 50,
                                            .thread_count = 64,
-                                           .tiles_per_block = 1,
                                            .stage_rows = 300,
                                            .prefetch = 4,
                                            .style = TRAJD_CUDA_NARROW,
@@ -256,6 +272,7 @@ int main(void)
         cmocka_unit_test(test_kinds_and_clocks_are_distinguished),
         cmocka_unit_test(test_the_table_for_h200_is_read),
         cmocka_unit_test(test_shapes_of_any_row_fit),
+        cmocka_unit_test(test_a_style_of_former_releases),
         cmocka_unit_test(test_a_row_is_read_as_it_was_written),
         cmocka_unit_test(test_bad_tables),
     };

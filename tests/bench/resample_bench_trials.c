@@ -1,15 +1,13 @@
+/* Candidate shapes of a launch, for the tuner. */
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "kernels/cuda/launch.h"
-#include "kernels/cuda/trials.h"
 #include "proto/array_len.h"
+#include "tests/bench/resample_bench.h"
 
 #define STAGE_ROWS_MAX 1024u
 /* of one stream; beyond, a search of one target by many lanes costs more than a barrier */
 #define BATCH_TASKS_MAX 16u
-/* output bytes; below, the other families take a few microseconds */
-#define STREAM_BYTES_MIN (UINT64_C(16) << 20)
 
 struct list {
     bool large; /* output larger than the L2 cache, source smaller */
@@ -17,7 +15,7 @@ struct list {
     const struct trajd_device_facts *facts;
     uint64_t row_count;
     bool wide;
-    struct trajd_tuning_trial *trials;
+    struct bench_trial *trials;
     uint32_t limit, count;
 };
 
@@ -49,7 +47,7 @@ static void try_shape(struct list *list, struct trajd_cuda_shape shape)
     if (!trajd_cuda_shape_fits(list->problem, &shape) || list->count == list->limit)
         return;
     if (list->trials)
-        list->trials[list->count] = (struct trajd_tuning_trial){.shape = shape};
+        list->trials[list->count] = (struct bench_trial){.shape = shape};
     list->count++;
 }
 
@@ -91,7 +89,6 @@ static void try_tiles(struct list *list)
         for (uint32_t threads = 128; threads <= 256; threads *= 2) {
             struct trajd_cuda_shape shape = {.tile_steps = tiles[i],
                                              .thread_count = threads,
-                                             .tiles_per_block = 1,
                                              .style = TRAJD_CUDA_STEPS,
                                              .vectors = 1};
             try_ways(list, shape);
@@ -127,7 +124,6 @@ static void try_direct(struct list *list)
                                                                 ? steps
                                                                 : list->problem->step_count_max),
                                    .thread_count = threads,
-                                   .tiles_per_block = 1,
                                    .style = TRAJD_CUDA_DIRECT,
                                    .vectors = k});
             }
@@ -140,33 +136,8 @@ static void try_narrow(struct list *list)
             if (threads >= 64 || items * threads >= list->problem->step_count_max)
                 try_ways(list, (struct trajd_cuda_shape){.tile_steps = items * threads,
                                                          .thread_count = threads,
-                                                         .tiles_per_block = 1,
                                                          .style = TRAJD_CUDA_NARROW,
                                                          .vectors = 1});
-}
-
-static void try_stream(struct list *list)
-{
-    const struct trajd_cuda_stream *stream = &list->problem->streams[0];
-    const uint64_t bytes =
-        stream->step_stride_bytes * list->problem->step_count_max * list->problem->window_count;
-
-    if (list->facts->compute_capability < 90 || bytes < STREAM_BYTES_MIN)
-        return;
-    for (uint8_t producers = 1; producers <= 4; producers++)
-        for (uint8_t stages = 2; stages <= TRAJD_CUDA_STAGES_MAX; stages++)
-            for (uint32_t tile = 32; tile <= 64; tile *= 2)
-                for (uint32_t blocks = 1; blocks <= 3; blocks++)
-                    for (uint8_t chunk = 1; chunk <= 4; chunk *= 2)
-                        if (list->wide || (blocks == 2 && stages == 3 && tile == 64 && chunk == 2))
-                            try_shape(list, (struct trajd_cuda_shape){.tile_steps = tile,
-                                                                      .thread_count = 256,
-                                                                      .tiles_per_block = blocks,
-                                                                      .stage_rows = 16,
-                                                                      .style = TRAJD_CUDA_STREAM,
-                                                                      .vectors = chunk,
-                                                                      .producers = producers,
-                                                                      .stages = stages});
 }
 
 /* Tries the kernels for any request. */
@@ -177,7 +148,6 @@ static void try_general(struct list *list)
     for (uint32_t threads = 64; threads <= 256; threads *= 2) {
         try_shape(list, (struct trajd_cuda_shape){.tile_steps = 16,
                                                   .thread_count = threads,
-                                                  .tiles_per_block = 1,
                                                   .style = TRAJD_CUDA_BATCH,
                                                   .vectors = 1});
         for (size_t i = 0; i < ARRAY_LEN(tiles) && threads > 64; i++)
@@ -185,16 +155,15 @@ static void try_general(struct list *list)
                 try_shape(list, (struct trajd_cuda_shape){
                                     .tile_steps = tiles[i],
                                     .thread_count = threads,
-                                    .tiles_per_block = 1,
                                     .stage_rows = staged ? (uint32_t)list->row_count : 0,
                                     .style = TRAJD_CUDA_TILE,
                                     .vectors = 1});
     }
 }
 
-uint32_t trajd_tuning_candidates(const struct trajd_cuda_problem *problem,
-                                 const struct trajd_device_facts *facts, uint64_t row_count,
-                                 int wide, struct trajd_tuning_trial *trials, uint32_t limit)
+uint32_t bench_list_trials(const struct trajd_cuda_problem *problem,
+                           const struct trajd_device_facts *facts, uint64_t row_count, bool wide,
+                           struct bench_trial *trials, uint32_t limit)
 {
     struct list list = {
         is_large(problem, facts, row_count), problem, facts, row_count, wide, trials, limit, 0};
@@ -202,14 +171,12 @@ uint32_t trajd_tuning_candidates(const struct trajd_cuda_problem *problem,
     if (problem->lean && problem->task_count > 0 && problem->task_count <= BATCH_TASKS_MAX)
         try_shape(&list, (struct trajd_cuda_shape){.tile_steps = 16,
                                                    .thread_count = 128,
-                                                   .tiles_per_block = 1,
                                                    .style = TRAJD_CUDA_BATCH,
                                                    .vectors = 1});
     if (problem->lean) {
         try_tiles(&list);
         try_direct(&list);
         try_narrow(&list);
-        try_stream(&list);
     } else {
         try_general(&list);
     }
