@@ -36,38 +36,11 @@ bool trajd_rotation_is_quaternion(enum trajd_rotation_form form)
     return form == TRAJD_ROTATION_QUAT_XYZW || form == TRAJD_ROTATION_QUAT_WXYZ;
 }
 
-/* ---- algebra ---- */
-
-static struct trajd_rotation pack(const double q[4])
-{
-    return (struct trajd_rotation){q[0], q[1], q[2], q[3]};
-}
+/* ---- conversions ---- */
 
 static void unpack(struct trajd_rotation p, double q[4])
 {
     memcpy(q, (const double[]){p.x, p.y, p.z, p.w}, 4 * sizeof *q);
-}
-
-void trajd_rotation_multiply(const double p[4], const double q[4], double out[4])
-{
-    unpack(trajd_rotation_product(pack(p), pack(q)), out);
-}
-
-void trajd_rotation_invert(const double q[4], double out[4])
-{
-    unpack(trajd_rotation_inverse(pack(q)), out);
-}
-
-void trajd_rotation_turn(const double q[4], const double v[3], double out[3])
-{
-    trajd_vector_put(trajd_rotation_turned(pack(q), trajd_vector_of(v)), out);
-}
-
-/* ---- forms ---- */
-
-struct trajd_euler_order trajd_rotation_euler_order(enum trajd_rotation_form form)
-{
-    return trajd_rotation_order(form);
 }
 
 bool trajd_rotation_load(enum trajd_rotation_form form, const double *numbers, double q[4])
@@ -80,5 +53,5 @@ bool trajd_rotation_load(enum trajd_rotation_form form, const double *numbers, d
 
 void trajd_rotation_store(enum trajd_rotation_form form, const double q[4], double *numbers)
 {
-    trajd_rotation_to_numbers(form, pack(q), numbers);
+    trajd_rotation_to_numbers(form, (struct trajd_rotation){q[0], q[1], q[2], q[3]}, numbers);
 }

@@ -30,15 +30,6 @@ enum trajd_rotation_form trajd_rotation_parse(const char *name);
 uint32_t trajd_rotation_width(enum trajd_rotation_form form);
 bool trajd_rotation_is_quaternion(enum trajd_rotation_form form);
 
-/* The axes (0, 1, 2) of three Euler angles. */
-struct trajd_euler_order {
-    int axes[3];   /* in the order in which turns about fixed axes are applied */
-    double sign;   /* 1 if the axes are in cyclic order, else -1 */
-    bool reversed; /* the angles are written in the other order: about moving axes */
-};
-
-struct trajd_euler_order trajd_rotation_euler_order(enum trajd_rotation_form form);
-
 /* Converts a rotation to a unit quaternion. False: the numbers are no rotation (a quaternion of
  * length 0, a pair of rot6d on one line, a matrix that is not orthogonal within 0.1 or mirrors, an
  * angle beyond 10^6, NaN); q is then NaN. */
@@ -47,12 +38,5 @@ bool trajd_rotation_load(enum trajd_rotation_form form, const double *numbers, d
  * angle of at most pi, and Euler angles with the middle one in [-pi/2, pi/2]. Where the middle
  * angle is +-pi/2 within 1e-7, the last one is 0. */
 void trajd_rotation_store(enum trajd_rotation_form form, const double q[4], double *numbers);
-
-/* out = p q: turns by q first, then by p. out may be p or q. */
-void trajd_rotation_multiply(const double p[4], const double q[4], double out[4]);
-/* out = q^-1 of a unit quaternion. */
-void trajd_rotation_invert(const double q[4], double out[4]);
-/* out = R v. out may be v. */
-void trajd_rotation_turn(const double q[4], const double v[3], double out[3]);
 
 #endif

@@ -1,6 +1,6 @@
 #include "kernels/transform/rotation_lanes.h"
 
-#include "kernels/transform/rotation_math.h"
+#include "kernels/transform/rotation_numbers.h"
 
 typedef double column[TRAJD_LANES];
 
@@ -109,7 +109,7 @@ void trajd_lanes_load(enum trajd_rotation_form form, const double (*numbers)[TRA
     else if (form == TRAJD_ROTATION_ROT6D)
         load_two_rows(numbers, count, q);
     else if (form != TRAJD_ROTATION_AXIS_ANGLE)
-        load_euler(trajd_rotation_euler_order(form), numbers, count, q);
+        load_euler(trajd_rotation_order(form), numbers, count, q);
     else if (!load_axis_angles(numbers, count, q))
         load_far_axis_angles(numbers, count, q);
 }
@@ -196,7 +196,7 @@ void trajd_lanes_store(enum trajd_rotation_form form, const struct trajd_rotatio
     else if (form == TRAJD_ROTATION_ROT6D)
         store_two_rows(q, count, numbers);
     else
-        store_euler(trajd_rotation_euler_order(form), q, count, numbers);
+        store_euler(trajd_rotation_order(form), q, count, numbers);
 }
 
 /* ---- relative to an origin ---- */

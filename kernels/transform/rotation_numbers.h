@@ -6,6 +6,13 @@
 #include "kernels/transform/rotation_forms.h"
 #include "kernels/transform/rotation_math.h"
 
+/* The axes (0, 1, 2) of three Euler angles. */
+struct trajd_euler_order {
+    int axes[3];   /* in the order in which turns about fixed axes are applied */
+    double sign;   /* 1 if the axes are in cyclic order, else -1 */
+    bool reversed; /* the angles are written in the other order: about moving axes */
+};
+
 /* Returns the axes of Euler angles. The six orders ascend; those about moving axes follow, and are
  * the same turns about fixed axes in the other order. */
 TRAJD_INLINE struct trajd_euler_order trajd_rotation_order(enum trajd_rotation_form form)

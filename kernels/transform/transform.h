@@ -50,6 +50,16 @@ struct trajd_transform {
     bool from_step_before; /* the origin is the step before; else the reference row */
 };
 
+/* Returns whether a step with that mask has a row of the recording. */
+TRAJD_BOTH_SIDES bool trajd_transform_has_row(uint32_t edge, uint8_t mask)
+{
+    if (mask == TRAJD_MASK_MISSING)
+        return false;
+    return edge == TRAJD_EDGE_HOLD ||
+           (mask != TRAJD_MASK_BEFORE_START && mask != TRAJD_MASK_AFTER_END &&
+            mask != TRAJD_MASK_BAD_STAMP);
+}
+
 /* ---- transform_blend.c ---- */
 
 /* Replaces a rotation that a request blended number by number (kinds linear and angle) with the one

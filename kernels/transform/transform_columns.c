@@ -4,8 +4,48 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/clones.h"
 #include "kernels/element_convert.h"
-#include "kernels/transform/transpose.h"
+
+/* ---- blocks of 4 x 4 numbers ---- */
+
+typedef float four_floats __attribute__((vector_size(16)));
+typedef double four_doubles __attribute__((vector_size(32)));
+typedef int64_t four_masks __attribute__((vector_size(32)));
+
+/* zip_low returns a0 b0 a1 b1, and zip_high a2 b2 a3 b3. Of doubles: a0 b0 a2 b2, and a1 b1 a3 b3,
+ * which takes one instruction; join_low returns a0 a1 b0 b1, and join_high a2 a3 b2 b3. */
+#ifdef __clang__
+#define ZIP(a, b, i, j, k, l) __builtin_shufflevector(a, b, i, j, k, l)
+#else
+typedef int32_t four_places __attribute__((vector_size(16)));
+#define ZIP(a, b, i, j, k, l)                                                                      \
+    __builtin_shuffle(a, b,                                                                        \
+                      __builtin_choose_expr(sizeof(a) == 16, ((four_places){i, j, k, l}),          \
+                                            ((four_masks){i, j, k, l})))
+#endif
+
+TRAJD_INLINE void transpose(four_floats rows[4])
+{
+    const four_floats a = ZIP(rows[0], rows[2], 0, 4, 1, 5), b = ZIP(rows[1], rows[3], 0, 4, 1, 5),
+                      c = ZIP(rows[0], rows[2], 2, 6, 3, 7), d = ZIP(rows[1], rows[3], 2, 6, 3, 7);
+
+    rows[0] = ZIP(a, b, 0, 4, 1, 5);
+    rows[1] = ZIP(a, b, 2, 6, 3, 7);
+    rows[2] = ZIP(c, d, 0, 4, 1, 5);
+    rows[3] = ZIP(c, d, 2, 6, 3, 7);
+}
+
+TRAJD_INLINE void transpose_doubles(four_doubles rows[4])
+{
+    const four_doubles a = ZIP(rows[0], rows[1], 0, 4, 2, 6), b = ZIP(rows[0], rows[1], 1, 5, 3, 7),
+                       c = ZIP(rows[2], rows[3], 0, 4, 2, 6), d = ZIP(rows[2], rows[3], 1, 5, 3, 7);
+
+    rows[0] = ZIP(a, c, 0, 1, 4, 5);
+    rows[1] = ZIP(b, d, 0, 1, 4, 5);
+    rows[2] = ZIP(a, c, 2, 3, 6, 7);
+    rows[3] = ZIP(b, d, 2, 3, 6, 7);
+}
 
 /* ---- rows to columns ---- */
 
@@ -16,12 +56,12 @@ TRAJD_CLONES static void gather_floats(const float *restrict from, const uint64_
 {
     const uint32_t lanes = (count + 3) / 4 * 4;
     float columns[4][TRAJD_LANES];
-    trajd_four_floats block[4];
+    four_floats block[4];
 
     for (size_t l = 0; l < lanes; l += 4) {
         for (int k = 0; k < 4; k++)
             memcpy(&block[k], from + at[l + k], sizeof block[k]);
-        trajd_transpose(block);
+        transpose(block);
         for (int k = 0; k < 4; k++)
             memcpy(&columns[k][l], &block[k], sizeof block[k]);
     }
@@ -33,12 +73,12 @@ TRAJD_CLONES static void gather_floats(const float *restrict from, const uint64_
 TRAJD_CLONES static void gather_doubles(const double *restrict from, const uint64_t *restrict at,
                                         uint32_t count, trajd_column *restrict to)
 {
-    trajd_four_doubles block[4];
+    four_doubles block[4];
 
     for (size_t l = 0; l < count; l += 4) {
         for (int k = 0; k < 4; k++)
             memcpy(&block[k], from + at[l + k], sizeof block[k]);
-        trajd_transpose_doubles(block);
+        transpose_doubles(block);
         for (int k = 0; k < 4; k++)
             memcpy(&to[k][l], &block[k], sizeof block[k]);
     }
@@ -94,18 +134,18 @@ struct store {
 
 /* Stores up to four rows, and adds the numbers of each column to its sum. */
 TRAJD_INLINE void store_rows(const struct store *store, const double *const from[4],
-                             uint32_t columns, size_t l, uint32_t rows, trajd_four_doubles sums[4])
+                             uint32_t columns, size_t l, uint32_t rows, four_doubles sums[4])
 {
-    trajd_four_doubles wide;
-    trajd_four_floats block[4] = {0};
+    four_doubles wide;
+    four_floats block[4] = {0};
 
     for (uint32_t k = 0; k < columns; k++) {
         memcpy(&wide, &from[k][l], sizeof wide);
         sums[k] += wide;
         wide = wide * store->scale[k] + store->offset[k];
-        block[k] = __builtin_convertvector(wide, trajd_four_floats);
+        block[k] = __builtin_convertvector(wide, four_floats);
     }
-    trajd_transpose(block);
+    transpose(block);
     for (uint32_t k = 0; k < rows; k++)
         memcpy(store->to + store->at[l + k], &block[k], columns * sizeof *store->to);
 }
@@ -115,7 +155,7 @@ TRAJD_INLINE bool store_block(const struct store *store, uint32_t columns)
 {
     const struct store own = *store; /* which no store through a pointer changes */
     const double *from[4] = {NULL};
-    trajd_four_doubles sums[4] = {{0}}, sum;
+    four_doubles sums[4] = {{0}}, sum;
     size_t l = 0;
 
     for (uint32_t k = 0; k < columns; k++)

@@ -83,12 +83,12 @@ static void find_origins(struct work *work, uint32_t w)
     const uint8_t *mask = job->mask + row;
     uint32_t step = group->first_step, lane = w * group->step_count, from = TRAJD_LANES + w;
 
-    while (step > 0 && !trajd_transform_has_row(job, mask[step - 1]))
+    while (step > 0 && !trajd_transform_has_row(job->edge, mask[step - 1]))
         step--;
     work->has_before[w] = step > 0;
     work->before[w] = (row + (step > 0 ? step - 1 : 0)) * job->transform->column_count;
     for (uint32_t i = 1; i < group->step_count; i++, lane++) {
-        const bool has_row = trajd_transform_has_row(job, mask[group->first_step + i - 1]);
+        const bool has_row = trajd_transform_has_row(job->edge, mask[group->first_step + i - 1]);
         from = has_row ? lane : from;
         if (!has_row) {
             work->exceptions[work->exception_count].lane = lane + 1;

@@ -22,10 +22,8 @@ struct trajd_transform_group {
  * a step that is relative to the step before needs that one's mask as it was. */
 void trajd_transform_group_run(struct trajd_transform_group *group);
 
-/* ---- transform_finish.c ---- */
+/* ---- transform_run.c ---- */
 
-/* Returns whether a step with that mask has a row of the recording. */
-bool trajd_transform_has_row(const struct trajd_transform_job *job, uint8_t mask);
 /* Sets the masks of the steps, and stores the edge in steps that have no values. lost[lane]:
  * a number has become NaN; NULL: none has. */
 void trajd_transform_finish(const struct trajd_transform_group *group, const bool *lost);

@@ -144,16 +144,6 @@ TRAJD_STEP void trajd_step_store_edge(const struct trajd_step *step)
         trajd_step_store(step, d, step->out->edge == TRAJD_EDGE_NAN ? NAN : 0.0);
 }
 
-/* As trajd_transform_has_row. */
-TRAJD_STEP bool trajd_step_has_row(const struct trajd_step_output *out, uint8_t mask)
-{
-    if (mask == TRAJD_MASK_MISSING)
-        return false;
-    return out->edge == TRAJD_EDGE_HOLD ||
-           (mask != TRAJD_MASK_BEFORE_START && mask != TRAJD_MASK_AFTER_END &&
-            mask != TRAJD_MASK_BAD_STAMP);
-}
-
 /* Finds the row that the step is relative to: of the last step before it that has one, else of the
  * reference. */
 TRAJD_STEP void trajd_step_find_origin(struct trajd_step *step, uint64_t row, uint32_t t)
@@ -167,7 +157,7 @@ TRAJD_STEP void trajd_step_find_origin(struct trajd_step *step, uint64_t row, ui
     step->origin_is_step = false;
     step->turn_part = -1;
     while (out->from_step_before && t-- > 0)
-        if (trajd_step_has_row(out, masks[t])) {
+        if (trajd_transform_has_row(out->edge, masks[t])) {
             step->origin = step->source;
             step->origin.first = (row * out->step_count + t) * out->column_count;
             step->origin_is_step = true;
@@ -205,7 +195,7 @@ TRAJD_STEP void trajd_step_run(const struct trajd_step_launch *launch, uint32_t 
     own = out->source_mask[step.place];
     origin = trajd_step_origin_mask(out, row, t);
     code = own > origin ? own : origin;
-    if (!trajd_step_has_row(out, own)) {
+    if (!trajd_transform_has_row(out->edge, own)) {
         trajd_step_store_edge(&step);
         out->mask[step.place] = code;
         return;

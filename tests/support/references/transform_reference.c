@@ -2,7 +2,35 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/transform/rotation_numbers.h"
 #include "support/references/references.h"
+
+static struct trajd_rotation pack(const double q[4])
+{
+    return (struct trajd_rotation){q[0], q[1], q[2], q[3]};
+}
+
+static void unpack(struct trajd_rotation p, double q[4])
+{
+    memcpy(q, (const double[]){p.x, p.y, p.z, p.w}, 4 * sizeof *q);
+}
+
+/* out = p q: turns by q first, then by p. out may be p or q. */
+static void multiply(const double p[4], const double q[4], double out[4])
+{
+    unpack(trajd_rotation_product(pack(p), pack(q)), out);
+}
+
+static void invert(const double q[4], double out[4])
+{
+    unpack(trajd_rotation_inverse(pack(q)), out);
+}
+
+/* out = R v. out may be v. */
+static void turn(const double q[4], const double v[3], double out[3])
+{
+    trajd_vector_put(trajd_rotation_turned(pack(q), trajd_vector_of(v)), out);
+}
 
 void trajd_transform_origin_of_reference(const struct trajd_transform *transform,
                                          const double *reference, double *origin)
@@ -52,11 +80,11 @@ static void forward_rotation(const struct trajd_transform *transform,
 
     trajd_rotation_load(part->from, row, q);
     if (part->is_relative) {
-        trajd_rotation_invert(origin, inverse);
+        invert(origin, inverse);
         if (transform->frame == TRAJD_FRAME_ANCHOR)
-            trajd_rotation_multiply(inverse, q, q);
+            multiply(inverse, q, q);
         else
-            trajd_rotation_multiply(q, inverse, q);
+            multiply(q, inverse, q);
     }
     trajd_rotation_store(part->to, q, out);
 }
@@ -78,8 +106,8 @@ void trajd_transform_row(const struct trajd_transform *transform, const double *
         for (uint32_t d = 0; d < part->count && part->kind == TRAJD_PART_ANGLE; d++)
             to[d] = part->is_relative ? wrap(to[d], part->period) : to[d];
         if (part->turned_by >= 0) {
-            trajd_rotation_invert(turn_of(transform, part, origin), inverse);
-            trajd_rotation_turn(inverse, to, to);
+            invert(turn_of(transform, part, origin), inverse);
+            turn(inverse, to, to);
         }
     }
 }
@@ -92,9 +120,9 @@ static void invert_rotation(const struct trajd_transform *transform,
 
     trajd_rotation_load(part->to, out, q);
     if (part->is_relative && transform->frame == TRAJD_FRAME_ANCHOR)
-        trajd_rotation_multiply(origin, q, q);
+        multiply(origin, q, q);
     else if (part->is_relative)
-        trajd_rotation_multiply(q, origin, q);
+        multiply(q, origin, q);
     trajd_rotation_store(part->from, q, row);
 }
 
@@ -112,7 +140,7 @@ void trajd_transform_invert(const struct trajd_transform *transform, const doubl
         }
         memcpy(to, from, part->count * sizeof *to);
         if (part->turned_by >= 0)
-            trajd_rotation_turn(turn_of(transform, part, origin), to, to);
+            turn(turn_of(transform, part, origin), to, to);
         for (uint32_t d = 0; d < part->count && part->is_relative; d++)
             to[d] += zero[d];
     }
