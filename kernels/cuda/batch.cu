@@ -15,32 +15,6 @@
  * Chosen    by shape.c, if there are few units. */
 #include "kernels/cuda/windows.cuh"
 
-template <typename P>
-__device__ __forceinline__ window_view view_window(const P &problem, uint32_t bracket_index,
-                                                   uint32_t window)
-{
-    const trajd_cuda_bracket &bracket = problem.brackets[bracket_index];
-    window_view view;
-
-    view.row_begin = window * bracket.dense_rows;
-    view.clock.row_count = bracket.dense_rows;
-    view.anchor = 0;
-    if (bracket.row_begin) {
-        view.row_begin = __ldg(bracket.row_begin + window);
-        view.clock.row_count = __ldg(bracket.row_count + window);
-        view.anchor = __ldg(bracket.anchor + window);
-    }
-    view.unit = bracket.unit;
-    view.clock.rate = bracket.rate;
-    view.clock.stamps_ns = bracket.stamps_ns ? bracket.stamps_ns + view.row_begin : NULL;
-    view.clock.first_ns = view.clock.last_ns = 0;
-    if (view.clock.stamps_ns && view.unit == TRAJD_GRID_NS && view.clock.row_count > 0) {
-        view.clock.first_ns = __ldg(view.clock.stamps_ns);
-        view.clock.last_ns = __ldg(view.clock.stamps_ns + view.clock.row_count - 1);
-    }
-    return view;
-}
-
 /* Serves one feature or quaternion. Returns the mask code of its target as far as this unit knows
  * it. */
 template <typename STREAM>
@@ -50,17 +24,13 @@ __device__ __forceinline__ uint32_t serve_unit(const STREAM &stream, uint32_t wi
                                                uint32_t unit)
 {
     const bool wide = is_wide(source_type_of(stream));
-    const char *rows = stream.base + view.row_begin * (int64_t)stream.row_stride_bytes;
+    const char *rows = rows_alone(stream, view, window);
     char *output =
         stream.output + place * stream.window_stride_bytes + step * stream.step_stride_bytes;
     full_entry full;
     entry entry;
     bool nan;
 
-    if (stream.bases) {
-        rows = (const char *)__ldg((const unsigned long long *)stream.bases + window);
-        rows = rows ? rows + stream.first_column_bytes : NULL;
-    }
     const uint32_t code = resolve_entry(stream, view.clock.row_count, target, rows, entry);
     resolve_full(stream, view, target, entry, full);
     if (picks_rows(stream) && !stream.scale && source_type_of(stream) == output_type_of(stream))
@@ -119,7 +89,7 @@ __device__ __forceinline__ uint32_t serve_units(const P &problem, const trajd_cu
             const int64_t offset =
                 __ldg(bracket.offsets + window * bracket.offsets_per_window + step);
             found_bracket = stream.bracket_index;
-            view = view_window(problem, found_bracket, window);
+            view = open_alone(bracket, window);
             target = find_target(view, offset);
         }
         code = max(code, serve_unit(stream, window, place, step, view, target, unit - before));

@@ -83,70 +83,32 @@ __global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_BLOCKS_MIN)
         write_slowly<S, O>(problem, tile.first_step, tile.step_count);
 }
 
-typedef void lean_kernel(const struct lean_problem problem);
+struct direct_pick {
+    uint32_t vectors;
+    bool is_staged;
 
-template <typename S, typename O, int V, bool STAGED> static lean_kernel *several(uint32_t vectors)
-{
-    return vectors == 4   ? resample_direct<S, O, V, 4, STAGED>
-           : vectors == 2 ? resample_direct<S, O, V, 2, STAGED>
-                          : resample_direct<S, O, V, 1, STAGED>;
-}
-
-template <typename H, bool STAGED>
-static lean_kernel *half_kernel(uint32_t vector_width, uint32_t vectors)
-{
-    switch (vector_width) {
-    case 8:
-        return vectors == 2 ? resample_direct<H, H, 8, 2, STAGED>
-                            : resample_direct<H, H, 8, 1, STAGED>;
-    case 4:
-        return several<H, H, 4, STAGED>(vectors);
-    case 2:
-        return several<H, H, 2, STAGED>(vectors);
-    default:
-        return several<H, H, 1, STAGED>(vectors);
+    template <typename S, typename O, int V, bool STAGED> lean_kernel *several() const
+    {
+        if constexpr (V < 8)
+            if (vectors == 4)
+                return resample_direct<S, O, V, 4, STAGED>;
+        return vectors == 2 ? resample_direct<S, O, V, 2, STAGED>
+                            : resample_direct<S, O, V, 1, STAGED>;
     }
-}
-
-template <typename S, typename O, bool STAGED>
-static lean_kernel *float_kernel(uint32_t vector_width, uint32_t vectors)
-{
-    return vector_width == 4   ? several<S, O, 4, STAGED>(vectors)
-           : vector_width == 2 ? several<S, O, 2, STAGED>(vectors)
-                               : several<S, O, 1, STAGED>(vectors);
-}
-
-template <bool STAGED>
-static lean_kernel *kernel_of(uint32_t path, uint32_t vector_width, uint32_t vectors)
-{
-    switch (path) {
-    case TRAJD_CUDA_BF16:
-        return half_kernel<__nv_bfloat16, STAGED>(vector_width, vectors);
-    case TRAJD_CUDA_F32:
-        return float_kernel<float, float, STAGED>(vector_width, vectors);
-    case TRAJD_CUDA_F32_BF16:
-        return float_kernel<float, __nv_bfloat16, STAGED>(vector_width, vectors);
-    default:
-        return NULL;
+    template <typename S, typename O, int V> lean_kernel *kernel() const
+    {
+        return is_staged ? several<S, O, V, true>() : several<S, O, V, false>();
     }
-}
+};
 
 extern "C" int trajd_cuda_launch_direct(const struct trajd_cuda_problem *problem, void *stream)
 {
     struct lean_problem lean = lean_of(problem);
-    const struct trajd_cuda_stream *only = &problem->streams[0];
-    lean_kernel *kernel =
-        lean.stage_rows > 0
-            ? kernel_of<true>(only->path, only->vector_width, problem->shape.vectors)
-            : kernel_of<false>(only->path, only->vector_width, problem->shape.vectors);
-    dim3 grid((problem->step_count_max - 1) / lean.tile_steps + 1, problem->window_count);
+    const direct_pick pick = {problem->shape.vectors, lean.stage_rows > 0};
 
-    if (!kernel)
-        return (int)cudaErrorInvalidValue;
     lean.lanes = (lean.vector_count - 1) / problem->shape.vectors + 1;
     /* exact, because items and lanes are below 2^16 */
     lean.lanes_reciprocal =
         lean.lanes > 1 ? (uint32_t)(((UINT64_C(1) << 32) + lean.lanes - 1) / lean.lanes) : 0;
-    return launch_kernel(kernel, lean, grid, problem->shape.thread_count,
-                         trajd_cuda_shared_bytes(problem), problem->shape.overlaps, stream);
+    return launch_tiles(kernel_of_path(pick, problem->streams[0]), problem, lean, stream);
 }

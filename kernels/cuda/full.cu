@@ -58,11 +58,7 @@ __device__ __forceinline__ void serve_target(const P &problem, uint32_t bracket_
         if (stream.bracket_index != bracket_index)
             continue;
         uint32_t slot = s * problem.shape.tile_steps + step;
-        const char *rows = stream.base + view.row_begin * (int64_t)stream.row_stride_bytes;
-        if (stream.bases) {
-            rows = (const char *)__ldg((const unsigned long long *)stream.bases + window);
-            rows = rows ? rows + stream.first_column_bytes : NULL;
-        }
+        const char *rows = rows_alone(stream, view, window);
         entry entry;
         uint32_t code = resolve_entry(stream, view.clock.row_count, target, rows, entry);
         if (stream.path == TRAJD_CUDA_FULL)

@@ -253,4 +253,47 @@ static __device__ __noinline__ void write_slowly(const lean_problem &problem, ui
     }
 }
 
+typedef void lean_kernel(const struct lean_problem problem);
+
+/* Picks the kernel for vectors of that many elements: PICK::kernel<S, O, V>(). */
+template <typename S, typename O, typename PICK>
+static lean_kernel *kernel_of_width(const PICK &pick, uint32_t vector_width)
+{
+    if constexpr (sizeof(S) == 2 && sizeof(O) == 2)
+        if (vector_width == 8)
+            return pick.template kernel<S, O, 8>();
+    return vector_width == 4   ? pick.template kernel<S, O, 4>()
+           : vector_width == 2 ? pick.template kernel<S, O, 2>()
+                               : pick.template kernel<S, O, 1>();
+}
+
+/* Picks the kernel for a pair of types that was measured. NULL: for another one. */
+template <typename PICK>
+static lean_kernel *kernel_of_path(const PICK &pick, const struct trajd_cuda_stream &stream)
+{
+    switch (stream.path) {
+    case TRAJD_CUDA_BF16:
+        return kernel_of_width<__nv_bfloat16, __nv_bfloat16>(pick, stream.vector_width);
+    case TRAJD_CUDA_F32:
+        return kernel_of_width<float, float>(pick, stream.vector_width);
+    case TRAJD_CUDA_F32_BF16:
+        return kernel_of_width<float, __nv_bfloat16>(pick, stream.vector_width);
+    default:
+        return NULL;
+    }
+}
+
+/* Launches a block for each tile of each window. */
+static inline int launch_tiles(lean_kernel *kernel, const struct trajd_cuda_problem *problem,
+                               const struct lean_problem &lean, void *stream)
+{
+    const dim3 grid((problem->step_count_max - 1) / problem->shape.tile_steps + 1,
+                    problem->window_count);
+
+    if (!kernel)
+        return (int)cudaErrorInvalidValue;
+    return launch_kernel(kernel, lean, grid, problem->shape.thread_count,
+                         trajd_cuda_shared_bytes(problem), problem->shape.overlaps, stream);
+}
+
 #endif

@@ -115,51 +115,19 @@ __global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_BLOCKS_MIN)
         write_bytes(results, out.first, tile.step_count * step_bytes);
 }
 
-typedef void lean_kernel(const struct lean_problem problem);
+struct narrow_pick {
+    bool is_staged;
 
-template <typename S, typename O, int V> static lean_kernel *staged(bool is_staged)
-{
-    return is_staged ? resample_narrow<S, O, V, true> : resample_narrow<S, O, V, false>;
-}
-
-template <typename H> static lean_kernel *half_kernel(uint32_t vector_width, bool is_staged)
-{
-    return vector_width == 8   ? staged<H, H, 8>(is_staged)
-           : vector_width == 4 ? staged<H, H, 4>(is_staged)
-           : vector_width == 2 ? staged<H, H, 2>(is_staged)
-                               : staged<H, H, 1>(is_staged);
-}
-
-template <typename S, typename O>
-static lean_kernel *float_kernel(uint32_t vector_width, bool is_staged)
-{
-    return vector_width == 4   ? staged<S, O, 4>(is_staged)
-           : vector_width == 2 ? staged<S, O, 2>(is_staged)
-                               : staged<S, O, 1>(is_staged);
-}
-
-static lean_kernel *kernel_of(uint32_t path, uint32_t vector_width, bool is_staged)
-{
-    switch (path) {
-    case TRAJD_CUDA_BF16:
-        return half_kernel<__nv_bfloat16>(vector_width, is_staged);
-    case TRAJD_CUDA_F32:
-        return float_kernel<float, float>(vector_width, is_staged);
-    case TRAJD_CUDA_F32_BF16:
-        return float_kernel<float, __nv_bfloat16>(vector_width, is_staged);
-    default:
-        return NULL;
+    template <typename S, typename O, int V> lean_kernel *kernel() const
+    {
+        return is_staged ? resample_narrow<S, O, V, true> : resample_narrow<S, O, V, false>;
     }
-}
+};
 
 extern "C" int trajd_cuda_launch_narrow(const struct trajd_cuda_problem *problem, void *stream)
 {
-    lean_kernel *kernel = kernel_of(problem->streams[0].path, problem->streams[0].vector_width,
-                                    problem->shape.stage_rows > 0);
-    dim3 grid((problem->step_count_max - 1) / problem->shape.tile_steps + 1, problem->window_count);
+    const narrow_pick pick = {problem->shape.stage_rows > 0};
 
-    if (!kernel)
-        return (int)cudaErrorInvalidValue;
-    return launch_kernel(kernel, lean_of(problem), grid, problem->shape.thread_count,
-                         trajd_cuda_shared_bytes(problem), problem->shape.overlaps, stream);
+    return launch_tiles(kernel_of_path(pick, problem->streams[0]), problem, lean_of(problem),
+                        stream);
 }

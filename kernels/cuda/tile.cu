@@ -157,67 +157,37 @@ __global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, W::BLOCKS_MIN)
         W::write_again(problem, tile);
 }
 
-typedef void lean_kernel(const struct lean_problem problem);
+struct tile_pick {
+    uint32_t style;
 
-/* Picks the kernel of the widest vectors, which can also walk. */
-template <typename S, typename O, int V> static lean_kernel *widest(uint32_t style)
-{
-    return style == TRAJD_CUDA_WALK ? resample_tile<walk_writer<S, O, V>>
-                                    : resample_tile<step_writer<S, O, V>>;
-}
-
-template <typename H> static lean_kernel *half_kernel(uint32_t vector_width, uint32_t style)
-{
-    switch (vector_width) {
-    case 8:
-        return widest<H, H, 8>(style);
-    case 4:
-        return resample_tile<step_writer<H, H, 4>>;
-    case 2:
-        return resample_tile<step_writer<H, H, 2>>;
-    default:
-        return resample_tile<step_writer<H, H, 1>>;
+    /* the widest vectors can also walk */
+    template <typename S, typename O, int V> lean_kernel *kernel() const
+    {
+        if constexpr (V * sizeof(S) == 16 || V * sizeof(O) == 16)
+            if (style == TRAJD_CUDA_WALK)
+                return resample_tile<walk_writer<S, O, V>>;
+        return resample_tile<step_writer<S, O, V>>;
     }
-}
+};
 
-template <typename S, typename O>
-static lean_kernel *float_kernel(uint32_t vector_width, uint32_t style)
+static lean_kernel *kernel_of(const struct trajd_cuda_stream &stream, const tile_pick &pick)
 {
-    return vector_width == 4   ? widest<S, O, 4>(style)
-           : vector_width == 2 ? resample_tile<step_writer<S, O, 2>>
-                               : resample_tile<step_writer<S, O, 1>>;
-}
-
-static lean_kernel *kernel_of(uint32_t path, uint32_t vector_width, uint32_t style)
-{
-    switch (path) {
-    case TRAJD_CUDA_BF16:
-        return half_kernel<__nv_bfloat16>(vector_width, style);
+    switch (stream.path) {
     case TRAJD_CUDA_F16:
-        return half_kernel<__half>(vector_width, style);
-    case TRAJD_CUDA_F32:
-        return float_kernel<float, float>(vector_width, style);
-    case TRAJD_CUDA_F32_BF16:
-        return float_kernel<float, __nv_bfloat16>(vector_width, style);
+        return kernel_of_width<__half, __half>(pick, stream.vector_width);
     case TRAJD_CUDA_BF16_F32:
-        return float_kernel<__nv_bfloat16, float>(vector_width, style);
+        return kernel_of_width<__nv_bfloat16, float>(pick, stream.vector_width);
     case TRAJD_CUDA_COPY:
-        return vector_width == 16  ? resample_tile<copy_writer<16>>
-               : vector_width == 4 ? resample_tile<copy_writer<4>>
-                                   : resample_tile<copy_writer<1>>;
+        return stream.vector_width == 16  ? resample_tile<copy_writer<16>>
+               : stream.vector_width == 4 ? resample_tile<copy_writer<4>>
+                                          : resample_tile<copy_writer<1>>;
     default:
-        return NULL;
+        return kernel_of_path(pick, stream);
     }
 }
 
 extern "C" int trajd_cuda_launch_tile(const struct trajd_cuda_problem *problem, void *stream)
 {
-    const struct trajd_cuda_stream *only = &problem->streams[0];
-    lean_kernel *kernel = kernel_of(only->path, only->vector_width, problem->shape.style);
-    dim3 grid((problem->step_count_max - 1) / problem->shape.tile_steps + 1, problem->window_count);
-
-    if (!kernel)
-        return (int)cudaErrorInvalidValue;
-    return launch_kernel(kernel, lean_of(problem), grid, problem->shape.thread_count,
-                         trajd_cuda_shared_bytes(problem), problem->shape.overlaps, stream);
+    return launch_tiles(kernel_of(problem->streams[0], {problem->shape.style}), problem,
+                        lean_of(problem), stream);
 }

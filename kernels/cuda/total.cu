@@ -60,7 +60,7 @@ __device__ __forceinline__ summed find_step(const trajd_cuda_stream &stream,
                   (uint64_t)trajd_total_end(stream.total_width, bracket.step_count, offsets, step));
     int64_t row, row_end;
 
-    if (clock.row_count == 0 || x < trajd_total_time(clock.stamps_ns, clock.rate, 0))
+    if (clock.row_count <= 0 || x < trajd_total_time(clock.stamps_ns, clock.rate, 0))
         return {NULL, 0, TRAJD_MASK_BEFORE_START};
     row = row_from(view, x);
     if (row >= clock.row_count)

@@ -99,14 +99,13 @@ __device__ __forceinline__ window_view open_alone(const trajd_cuda_bracket &brac
 {
     window_view view;
 
+    view.row_begin = window * bracket.dense_rows;
+    view.clock.row_count = bracket.dense_rows;
+    view.anchor = 0;
     if (bracket.row_begin) {
         view.row_begin = __ldg(bracket.row_begin + window);
+        view.clock.row_count = __ldg(bracket.row_count + window);
         view.anchor = __ldg(bracket.anchor + window);
-        view.clock.row_count = max(__ldg(bracket.row_count + window), (int64_t)0);
-    } else {
-        view.row_begin = window * bracket.dense_rows;
-        view.anchor = 0;
-        view.clock.row_count = bracket.dense_rows;
     }
     view.unit = bracket.unit;
     view.clock.rate = bracket.rate;
@@ -123,12 +122,13 @@ __device__ __forceinline__ window_view open_alone(const trajd_cuda_bracket &brac
 __device__ __forceinline__ const char *rows_alone(const trajd_cuda_stream &stream,
                                                   const window_view &view, uint32_t window)
 {
-    const char *rows;
+    const char *rows = stream.base + view.row_begin * (int64_t)stream.row_stride_bytes;
 
-    if (!stream.bases)
-        return stream.base + view.row_begin * (int64_t)stream.row_stride_bytes;
-    rows = (const char *)__ldg((const unsigned long long *)stream.bases + window);
-    return rows ? rows + stream.first_column_bytes : NULL;
+    if (stream.bases) {
+        rows = (const char *)__ldg((const unsigned long long *)stream.bases + window);
+        rows = rows ? rows + stream.first_column_bytes : NULL;
+    }
+    return rows;
 }
 
 __device__ __forceinline__ uint32_t steps_here(uint32_t step_count, uint64_t first_step,
