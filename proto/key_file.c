@@ -149,41 +149,34 @@ static enum trajd_status read_open(const char *path, int fd, struct trajd_key_fi
     return status;
 }
 
-static int open_for_reading(const char *path, struct trajd_error *error)
+static enum trajd_status read_file(const char *path, bool is_secret, struct trajd_key_file *keys,
+                                   struct trajd_error *error)
 {
     /* O_NONBLOCK, so that a fifo does not block */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    enum trajd_status status;
+
     if (fd < 0)
-        trajd_error_set(error, errno == ENOENT ? TRAJD_ERR_NOT_FOUND : TRAJD_ERR_SYSTEM, errno,
-                        "%s: %s", path, strerror(errno));
-    return fd;
+        return trajd_error_set(error, errno == ENOENT ? TRAJD_ERR_NOT_FOUND : TRAJD_ERR_SYSTEM,
+                               errno, "%s: %s", path, strerror(errno));
+    status = is_secret ? check_secrecy(path, fd, error) : TRAJD_OK;
+    if (!status)
+        status = read_open(path, fd, keys, error);
+    close(fd);
+    return status;
 }
 
 enum trajd_status trajd_key_read(const char *path, struct trajd_key_file *keys,
                                  struct trajd_error *error)
 {
-    struct trajd_error own;
-    error = error ? error : &own;
-    int fd = open_for_reading(path, error);
-    if (fd < 0)
-        return error->status;
-    enum trajd_status status = read_open(path, fd, keys, error);
-    close(fd);
-    return status;
+    return read_file(path, false, keys, error);
 }
 
 enum trajd_status trajd_key_read_secret(const char *path, struct trajd_key_file *keys,
                                         struct trajd_error *error)
 {
-    struct trajd_error own;
-    error = error ? error : &own;
-    int fd = open_for_reading(path, error);
-    if (fd < 0)
-        return error->status;
-    enum trajd_status status = check_secrecy(path, fd, error);
-    if (!status)
-        status = read_open(path, fd, keys, error);
-    close(fd);
+    const enum trajd_status status = read_file(path, true, keys, error);
+
     if (!status && keys->secret_key[0] == '\0')
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "%s: no secret-key: is this the public file?", path);
