@@ -7,7 +7,7 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/base/unix_socket.h"
-#include "kernels/image/image_copy.h"
+#include "kernels/image/image_frame.h"
 
 /* Waits for the child's reply. */
 static bool receive(const struct trajd_decode_link *link, struct trajd_decode_reply *reply)

@@ -13,7 +13,7 @@
 
 #include "kernels/element_convert.h"
 #include "kernels/image/image.h"
-#include "kernels/image/image_copy.h"
+#include "kernels/image/image_frame.h"
 #include "kernels/image/image_planes.h"
 #include "kernels/clones.h"
 #include "proto/array_len.h"

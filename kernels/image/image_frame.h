@@ -27,4 +27,8 @@ void trajd_image_pick(const struct trajd_image_preparation *preparation,
                       const struct trajd_image_taps *y, const struct trajd_image_taps *x,
                       const void *source, void *output);
 
+/* Copies the pixels of a frame like memcpy. Where there are many bytes, they go past the processor's
+ * caches. */
+void trajd_image_copy(void *to, const void *from, uint64_t bytes);
+
 #endif

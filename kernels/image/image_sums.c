@@ -2,7 +2,7 @@
  *
  * **Math.** A value v in 0..255 is v * 2^7 as int16, a weight w is w * 2^15. Their product is
  * (((v * w) >> 14) + 1) >> 1, rounded: one instruction for 16 values with AVX2, for which
- * image_sums_avx2.c has the sums by hand, because only GCC finds it in plain C. Filters with
+ * the sums are written by hand, because only GCC finds it in plain C. Filters with
  * negative weights have v * 2^6 and w * 2^14, which leaves room for sums outside 0..255.
  *
  * **Order.** Along y first, because rows are long: a row of the result is a weighted sum of whole
@@ -21,7 +21,106 @@
 #include <string.h>
 
 #include "kernels/clones.h"
-#include "kernels/image/image_sums_avx2.h"
+
+#ifdef __x86_64__
+#include <immintrin.h>
+
+#define AVX2 __attribute__((target("avx2")))
+#define VECTOR 16 /* of int16 in a vector */
+
+AVX2 static inline __m256i load_16(const int16_t *from)
+{
+    return _mm256_loadu_si256((const __m256i *)from);
+}
+
+AVX2 static inline void store_16(int16_t *to, __m256i values)
+{
+    _mm256_storeu_si256((__m256i *)to, values);
+}
+
+/* Returns sum + values * weight. */
+AVX2 static inline __m256i add_product(__m256i sum, const int16_t *values, int16_t weight)
+{
+    return _mm256_add_epi16(sum, _mm256_mulhrs_epi16(load_16(values), _mm256_set1_epi16(weight)));
+}
+
+AVX2 static void sum_16(int16_t *restrict out, const int16_t *const *rows, const int16_t *weights,
+                        uint32_t taps, uint32_t at)
+{
+    __m256i sum = _mm256_setzero_si256();
+
+    for (uint32_t k = 0; k < taps; k++)
+        sum = add_product(sum, rows[k] + at, weights[k]);
+    store_16(out + at, sum);
+}
+
+/* The last 16 elements are summed once more where `count` is no multiple of 16. */
+AVX2 static uint32_t sum_rows_avx2(int16_t *restrict out, const int16_t *const *rows,
+                                   const int16_t *weights, uint32_t taps, uint32_t count)
+{
+    uint32_t i = 0;
+
+    if (count < VECTOR)
+        return 0;
+    for (; count - i >= 2 * VECTOR; i += 2 * VECTOR) {
+        __m256i low = _mm256_setzero_si256(), high = low;
+        for (uint32_t k = 0; k < taps; k++) {
+            low = add_product(low, rows[k] + i, weights[k]);
+            high = add_product(high, rows[k] + i + VECTOR, weights[k]);
+        }
+        store_16(out + i, low);
+        store_16(out + i + VECTOR, high);
+    }
+    if (count - i >= VECTOR)
+        sum_16(out, rows, weights, taps, i);
+    if (count % VECTOR)
+        sum_16(out, rows, weights, taps, count - VECTOR);
+    return count;
+}
+
+AVX2 static void sum_columns_avx2(int16_t *restrict out, const int16_t *restrict in,
+                                  const struct trajd_image_axis *x, uint32_t channels)
+{
+    const size_t step = (size_t)channels * TRAJD_IMAGE_ROWS;
+    const struct trajd_image_taps taps = x->taps; /* a copy: the stores do not change it */
+    const int16_t *weights = x->weights;
+
+    for (uint32_t c = 0; c < taps.count; c++, weights += taps.stride) {
+        const uint32_t length = taps.lengths[c];
+        for (uint32_t d = 0; d < channels; d++) {
+            const int16_t *from = in + taps.starts[c] * step + d * TRAJD_IMAGE_ROWS;
+            __m256i sum = _mm256_setzero_si256();
+            for (uint32_t k = 0; k < length; k++)
+                sum = add_product(sum, from + k * step, weights[k]);
+            store_16(out + c * step + d * TRAJD_IMAGE_ROWS, sum);
+        }
+    }
+}
+
+/* Returns whether the processor has the instructions. */
+static bool has_avx2(void)
+{
+    return __builtin_cpu_supports("avx2");
+}
+#else
+static bool has_avx2(void)
+{
+    return false;
+}
+
+static uint32_t sum_rows_avx2(int16_t *restrict out, const int16_t *const *rows,
+                              const int16_t *weights, uint32_t taps, uint32_t count)
+{
+    (void)out, (void)rows, (void)weights, (void)taps, (void)count;
+    return 0;
+}
+
+static void sum_columns_avx2(int16_t *restrict out, const int16_t *restrict in,
+                             const struct trajd_image_axis *x, uint32_t channels)
+{
+    (void)out, (void)in, (void)x, (void)channels;
+}
+#endif
 
 TRAJD_INLINE int16_t product(int16_t value, int16_t weight)
 {
@@ -53,7 +152,7 @@ TRAJD_INLINE void sum_few(int16_t *restrict out, const int16_t *const *rows, con
 void trajd_image_sum_rows(int16_t *restrict out, const int16_t *const *rows, const int16_t *weights,
                           uint32_t taps, uint32_t count)
 {
-    const uint32_t begin = trajd_image_sum_rows_avx2(out, rows, weights, taps, count);
+    const uint32_t begin = has_avx2() ? sum_rows_avx2(out, rows, weights, taps, count) : 0;
     uint32_t done = 0;
 
     for (; taps - done >= 4; done += 4)
@@ -83,8 +182,10 @@ TRAJD_INLINE void sum_column(int16_t *restrict out, const int16_t *restrict in,
 void trajd_image_sum_columns(int16_t *restrict out, const int16_t *restrict in,
                              const struct trajd_image_axis *x, uint32_t channels)
 {
-    if (trajd_image_sum_columns_avx2(out, in, x, channels))
+    if (has_avx2()) {
+        sum_columns_avx2(out, in, x, channels);
         return;
+    }
     for (uint32_t c = 0; c < x->taps.count; c++)
         for (uint32_t d = 0; d < channels; d++)
             sum_column(out + (c * channels + d) * TRAJD_IMAGE_ROWS,

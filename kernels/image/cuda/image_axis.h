@@ -7,6 +7,30 @@
 
 #include "kernels/image/cuda/image_program.h"
 
+static inline uint32_t at_most(uint32_t value, uint32_t most)
+{
+    return value < most ? value : most;
+}
+
+/* How a frame of tiles is cut into items of work, for `block_count` blocks in all. Items with fewer tiles
+ * are more even, but cost `again` of a tile more: their first rows are read twice. */
+static inline void trajd_image_axis_divide(uint64_t items_of_strip, uint32_t tile_count,
+                                           uint32_t block_count, double again,
+                                           uint32_t *strip_tiles, uint32_t *strips)
+{
+    double best = INFINITY;
+
+    for (uint32_t tiles = 1; tiles <= tile_count; tiles++) {
+        const uint32_t count = (tile_count - 1) / tiles + 1;
+        const double turns = (double)((items_of_strip * count - 1) / block_count + 1);
+        if (turns * (tiles + again) < best) {
+            best = turns * (tiles + again);
+            *strip_tiles = tiles;
+            *strips = count;
+        }
+    }
+}
+
 /* The entry of an output pixel: start, length, weights. */
 static inline const uint32_t *trajd_image_axis_entry(const uint32_t *tables,
                                                      const struct trajd_image_axis_table *axis,

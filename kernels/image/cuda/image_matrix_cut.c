@@ -21,11 +21,6 @@ static const struct {
     uint32_t tiles, steps, live, warps;
 } shapes[] = {{4, 1, 3, 7}, {4, 2, 2, 5}, {4, 2, 3, 5}, {2, 4, 3, 5}};
 
-static uint32_t at_most(uint32_t value, uint32_t most)
-{
-    return value < most ? value : most;
-}
-
 static uint32_t round_up(uint32_t value, uint32_t to)
 {
     return (value + to - 1) / to * to;
@@ -245,25 +240,13 @@ bool trajd_image_crop_cut(const struct trajd_image_program *program, uint32_t wa
     return m->steps <= 2 && m->chunks >= kept;
 }
 
-/* Items with fewer tiles are more even, but their first rows are read and summed twice. */
+/* Three quarters of a tile are made twice, or are weights. */
 void trajd_image_matrix_divide(uint32_t frame_count, uint32_t block_count,
                                struct trajd_image_matrix *matrix)
 {
-    struct trajd_image_matrix *m = matrix;
-    double best = INFINITY;
-
-    m->grid_blocks = block_count;
-    for (uint32_t tiles = 1; tiles <= m->row_tiles; tiles++) {
-        const uint32_t strips = (m->row_tiles - 1) / tiles + 1;
-        const uint64_t items = (uint64_t)frame_count * strips * m->bands;
-        const double turns = (double)((items - 1) / block_count + 1);
-        const double cost = turns * (tiles + 0.75); /* of a tile is made twice, or is weights */
-        if (cost < best) {
-            best = cost;
-            m->strip_tiles = tiles;
-            m->strips = strips;
-        }
-    }
+    matrix->grid_blocks = block_count;
+    trajd_image_axis_divide((uint64_t)frame_count * matrix->bands, matrix->row_tiles, block_count,
+                            0.75, &matrix->strip_tiles, &matrix->strips);
 }
 
 static uint32_t pair_of(float low, float high)

@@ -18,11 +18,6 @@ enum {
     ROW_HEAD = 3, /* words: start, length, end */
 };
 
-static uint32_t at_most(uint32_t value, uint32_t most)
-{
-    return value < most ? value : most;
-}
-
 /* The most chunks that one turn of the consumers needs at once, wherever an item begins. */
 static uint32_t chunks_needed(const struct trajd_image_program *p, const uint32_t *tables,
                               const struct trajd_image_resize *r)
@@ -125,25 +120,12 @@ bool trajd_image_resize_cut(const struct trajd_image_program *program, const uin
     return cut_rows(program, tables, chunks_max, r);
 }
 
-/* Items with fewer tiles are more even, but their first rows are read twice. */
 void trajd_image_resize_divide(uint32_t frame_count, uint32_t block_count,
                                struct trajd_image_resize *resize)
 {
-    struct trajd_image_resize *r = resize;
-    double best = INFINITY;
-
-    r->grid_blocks = block_count;
-    for (uint32_t tiles = 1; tiles <= r->tiles; tiles++) {
-        const uint32_t strips = (r->tiles - 1) / tiles + 1;
-        const uint64_t items = (uint64_t)frame_count * strips;
-        const double turns = (double)((items - 1) / block_count + 1);
-        const double cost = turns * (tiles + 0.25); /* a quarter of a tile is read twice */
-        if (cost < best) {
-            best = cost;
-            r->strip_tiles = tiles;
-            r->strips = strips;
-        }
-    }
+    resize->grid_blocks = block_count;
+    trajd_image_axis_divide(frame_count, resize->tiles, block_count, 0.25, &resize->strip_tiles,
+                            &resize->strips);
 }
 
 /* Rounds the weights of a row to multiples of 2^-15 that add up to 1. Sums of 32768 + level are then

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "kernels/image/image_copy.h"
+#include "kernels/image/image_frame.h"
 #include "kernels/image/image_finish.h"
 #include "proto/array_len.h"
 #include "support/references/references.h"

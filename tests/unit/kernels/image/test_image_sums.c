@@ -2,6 +2,7 @@
  * definition. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -9,12 +10,10 @@
 
 #include <cmocka.h>
 
-/* This program has the functions of image_sums_avx2.c under other names, and replaces them. */
-#define trajd_image_sum_rows_avx2 rows_by_avx2
-#define trajd_image_sum_columns_avx2 columns_by_avx2
-#include "kernels/image/image_sums_avx2.c"
-#undef trajd_image_sum_rows_avx2
-#undef trajd_image_sum_columns_avx2
+/* This program has the functions of image_sums.c itself, and says whether they may use AVX2. */
+static bool may_use_avx2;
+#define __builtin_cpu_supports(feature) (may_use_avx2 && __builtin_cpu_supports(feature))
+#include "kernels/image/image_sums.c"
 
 #define MAX_TAPS 9
 #define MAX_COUNT 131
@@ -22,25 +21,6 @@
 #define CHANNELS 3
 #define PIXELS 14
 #define CANARY 0x5a5a
-
-static bool may_use_avx2;
-
-uint32_t trajd_image_sum_rows_avx2(int16_t *restrict out, const int16_t *const *rows,
-                                   const int16_t *weights, uint32_t taps, uint32_t count);
-bool trajd_image_sum_columns_avx2(int16_t *restrict out, const int16_t *restrict in,
-                                  const struct trajd_image_axis *x, uint32_t channels);
-
-uint32_t trajd_image_sum_rows_avx2(int16_t *restrict out, const int16_t *const *rows,
-                                   const int16_t *weights, uint32_t taps, uint32_t count)
-{
-    return may_use_avx2 ? rows_by_avx2(out, rows, weights, taps, count) : 0;
-}
-
-bool trajd_image_sum_columns_avx2(int16_t *restrict out, const int16_t *restrict in,
-                                  const struct trajd_image_axis *x, uint32_t channels)
-{
-    return may_use_avx2 && columns_by_avx2(out, in, x, channels);
-}
 
 /* All int16, the ends of their range among them. */
 static int16_t any_value(void)
