@@ -22,11 +22,14 @@ struct trajd_device_event {
     cudaEvent_t handle;
 };
 
-static enum trajd_status fail(struct trajd_error *error, cudaError_t code, const char *operation)
+/* Returns TRAJD_OK, or the error of an operation that failed. */
+static enum trajd_status check(struct trajd_error *error, cudaError_t code, const char *operation)
 {
     enum trajd_status status =
         code == cudaErrorMemoryAllocation ? TRAJD_ERR_MEMORY : TRAJD_ERR_DEVICE;
 
+    if (code == cudaSuccess)
+        return TRAJD_OK;
     cudaGetLastError(); /* clears the error, so that a later launch does not find it */
     return trajd_error_set(error, status, (int)code, "%s: %s", operation, cudaGetErrorString(code));
 }
@@ -86,7 +89,7 @@ enum trajd_status trajd_device_open(uint32_t index, struct trajd_device **device
     if (code == cudaSuccess)
         code = cudaGetDeviceProperties(&properties, (int)index);
     if (code != cudaSuccess)
-        return fail(error, code, "opening the GPU");
+        return check(error, code, "opening the GPU");
     opened = calloc(1, sizeof *opened);
     if (!opened)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "GPU %u: no memory", index);
@@ -111,9 +114,7 @@ void trajd_device_facts(const struct trajd_device *device, struct trajd_device_f
 
 enum trajd_status trajd_device_enter(struct trajd_device *device, struct trajd_error *error)
 {
-    cudaError_t code = cudaSetDevice(device->index);
-
-    return code == cudaSuccess ? TRAJD_OK : fail(error, code, "using the GPU");
+    return check(error, cudaSetDevice(device->index), "using the GPU");
 }
 
 void trajd_device_close(struct trajd_device **device)
@@ -130,7 +131,7 @@ enum trajd_status trajd_device_alloc(struct trajd_device *device, uint64_t size_
     *memory = NULL;
     if (code == cudaSuccess)
         code = cudaMalloc(memory, size_bytes);
-    return code == cudaSuccess ? TRAJD_OK : fail(error, code, "allocating device memory");
+    return check(error, code, "allocating device memory");
 }
 
 void trajd_device_free(struct trajd_device *device, void *memory)
@@ -151,7 +152,7 @@ enum trajd_status trajd_device_share(struct trajd_device *device, void *memory,
     if (code == cudaSuccess)
         code = cudaIpcGetMemHandle(&made, memory);
     if (code != cudaSuccess)
-        return fail(error, code, "sharing device memory (cudaIpcGetMemHandle)");
+        return check(error, code, "sharing device memory (cudaIpcGetMemHandle)");
     memcpy(handle, &made, sizeof made);
     return TRAJD_OK;
 }
@@ -165,7 +166,7 @@ enum trajd_status trajd_device_free_bytes(struct trajd_device *device, uint64_t 
     if (code == cudaSuccess)
         code = cudaMemGetInfo(&free_bytes, &total);
     *size_bytes = free_bytes;
-    return code == cudaSuccess ? TRAJD_OK : fail(error, code, "reading the free device memory");
+    return check(error, code, "reading the free device memory");
 }
 
 enum trajd_status trajd_device_host_alloc(struct trajd_device *device, uint64_t size_bytes,
@@ -176,7 +177,7 @@ enum trajd_status trajd_device_host_alloc(struct trajd_device *device, uint64_t 
     *memory = NULL;
     if (code == cudaSuccess)
         code = cudaHostAlloc(memory, size_bytes, cudaHostAllocDefault);
-    return code == cudaSuccess ? TRAJD_OK : fail(error, code, "allocating pinned memory");
+    return check(error, code, "allocating pinned memory");
 }
 
 void trajd_device_host_free(struct trajd_device *device, void *memory)
@@ -201,7 +202,7 @@ enum trajd_status trajd_device_stream_create(struct trajd_device *device,
         code = cudaStreamCreateWithFlags(&created->handle, cudaStreamNonBlocking);
     if (code != cudaSuccess) {
         free(created);
-        return fail(error, code, "creating a GPU stream");
+        return check(error, code, "creating a GPU stream");
     }
     *stream = created;
     return TRAJD_OK;
@@ -210,9 +211,7 @@ enum trajd_status trajd_device_stream_create(struct trajd_device *device,
 enum trajd_status trajd_device_stream_wait(struct trajd_device_stream *stream,
                                            struct trajd_error *error)
 {
-    cudaError_t code = cudaStreamSynchronize(stream->handle);
-
-    return code == cudaSuccess ? TRAJD_OK : fail(error, code, "waiting for the GPU");
+    return check(error, cudaStreamSynchronize(stream->handle), "waiting for the GPU");
 }
 
 void trajd_device_stream_destroy(struct trajd_device_stream **stream)
@@ -233,9 +232,8 @@ enum trajd_status trajd_device_copy_async(void *to, const void *from, uint64_t s
                                           struct trajd_device_stream *stream,
                                           struct trajd_error *error)
 {
-    cudaError_t code = cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyDefault, stream->handle);
-
-    return code == cudaSuccess ? TRAJD_OK : fail(error, code, "copying");
+    return check(error, cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyDefault, stream->handle),
+                 "copying");
 }
 
 enum trajd_status trajd_device_fill_async(void *memory, uint8_t byte, uint64_t size_bytes,
@@ -247,7 +245,7 @@ enum trajd_status trajd_device_fill_async(void *memory, uint8_t byte, uint64_t s
 
     if (code == cudaSuccess)
         code = cudaMemsetAsync(memory, byte, size_bytes, stream->handle);
-    return code == cudaSuccess ? TRAJD_OK : fail(error, code, "filling device memory");
+    return check(error, code, "filling device memory");
 }
 
 enum trajd_status trajd_device_event_create(struct trajd_device *device,
@@ -265,7 +263,7 @@ enum trajd_status trajd_device_event_create(struct trajd_device *device,
         code = cudaEventCreateWithFlags(&created->handle, cudaEventDisableTiming);
     if (code != cudaSuccess) {
         free(created);
-        return fail(error, code, "creating a GPU event");
+        return check(error, code, "creating a GPU event");
     }
     *event = created;
     return TRAJD_OK;
@@ -275,9 +273,7 @@ enum trajd_status trajd_device_event_record(struct trajd_device_event *event,
                                             struct trajd_device_stream *stream,
                                             struct trajd_error *error)
 {
-    cudaError_t code = cudaEventRecord(event->handle, stream->handle);
-
-    return code == cudaSuccess ? TRAJD_OK : fail(error, code, "recording a GPU event");
+    return check(error, cudaEventRecord(event->handle, stream->handle), "recording a GPU event");
 }
 
 enum trajd_status trajd_device_event_poll(struct trajd_device_event *event, bool *passed,
@@ -290,7 +286,7 @@ enum trajd_status trajd_device_event_poll(struct trajd_device_event *event, bool
         cudaGetLastError(); /* "not ready" is stored like an error, so clear it */
         return TRAJD_OK;
     }
-    return code == cudaSuccess ? TRAJD_OK : fail(error, code, "work on the GPU");
+    return check(error, code, "work on the GPU");
 }
 
 void trajd_device_event_destroy(struct trajd_device_event **event)
@@ -305,7 +301,6 @@ enum trajd_status trajd_device_stream_follow(struct trajd_device_stream *stream,
                                              struct trajd_device_event *event,
                                              struct trajd_error *error)
 {
-    cudaError_t code = cudaStreamWaitEvent(stream->handle, event->handle, 0);
-
-    return code == cudaSuccess ? TRAJD_OK : fail(error, code, "waiting for another GPU stream");
+    return check(error, cudaStreamWaitEvent(stream->handle, event->handle, 0),
+                 "waiting for another GPU stream");
 }

@@ -3,6 +3,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "kernels/dispatch/choose.h"
 #include "kernels/cuda/pack.h"
@@ -11,7 +12,7 @@
 #include "kernels/pool.h"
 #include "proto/plural.h"
 
-/* The numbers of a stream that every run must repeat, without pointers. */
+/* The numbers of a stream that every run must repeat, without pointers and without padding. */
 struct stream_shape {
     enum trajd_kind kind;
     enum trajd_dtype source_type, output_type;
@@ -20,6 +21,7 @@ struct stream_shape {
     uint32_t feature_count;
     uint32_t step_count;
 };
+_Static_assert(sizeof(struct stream_shape) == 7 * sizeof(uint32_t), "shapes are compared as bytes");
 
 struct trajd_plan {
     struct trajd_choice choice;
@@ -54,14 +56,6 @@ static struct stream_shape shape_of(const struct trajd_resample_request *request
         .feature_count = stream->feature_count,
         .step_count = grid->step_count,
     };
-}
-
-static bool same_shape(const struct stream_shape *a, const struct stream_shape *b)
-{
-    return a->kind == b->kind && a->source_type == b->source_type &&
-           a->output_type == b->output_type && a->unit == b->unit &&
-           a->bracket_index == b->bracket_index && a->feature_count == b->feature_count &&
-           a->step_count == b->step_count;
 }
 
 static void describe_cuda(struct trajd_plan *plan, const struct trajd_resample_request *shape)
@@ -161,7 +155,7 @@ static enum trajd_status check_run(const struct trajd_plan *plan,
                                "run: has window_rows, but the plan was made without");
     for (uint32_t s = 0; s < plan->stream_count; s++) {
         struct stream_shape shape = shape_of(request, s);
-        if (!same_shape(&shape, &plan->streams[s]))
+        if (memcmp(&shape, &plan->streams[s], sizeof shape) != 0)
             return trajd_error_set(
                 error, TRAJD_ERR_ARGUMENT, 0,
                 "streams[%u]: kind, types, bracket, grid or size differ from the plan's", s);
