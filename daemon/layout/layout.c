@@ -1,10 +1,14 @@
-#include "daemon/layout/layout.h"
-
+/* Finds a layout by its name or path, and parses its document. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "daemon/base/files.h"
+#include "daemon/layout/glob.h"
 #include "daemon/layout/layout_internal.h"
 
+enum { TEXT_SIZE_MAX = 1 << 20 };
 static const size_t layout_bytes_max = 8u << 20;
 
 /* Checks that the key rows names a stream of its clock. The stream may be a member of a family. */
@@ -26,6 +30,71 @@ static enum trajd_status check_rows(struct trajd_layout_parser *p,
     }
     return TRAJD_OK;
 }
+
+/* ---- several episodes in one array ---- */
+
+static const char *const split_words[] = {"flags", "lengths", "ends", "starts", NULL};
+
+/* Reads one path, or a list of paths. */
+static enum trajd_status read_paths(struct trajd_layout_parser *p,
+                                    const struct trajd_yaml_node *node,
+                                    struct trajd_layout_split *split)
+{
+    const bool is_list = node->kind == TRAJD_YAML_SEQUENCE && split->kind == TRAJD_SPLIT_FLAGS;
+    enum trajd_status status = TRAJD_OK;
+
+    if (is_list && (!node->child_count || node->child_count > TRAJD_LAYOUT_SPLIT_PATHS_MAX))
+        return trajd_yaml_error(p->yaml, node, p->error, "must be a list of 1 to %d datasets",
+                                TRAJD_LAYOUT_SPLIT_PATHS_MAX);
+    for (const struct trajd_yaml_node *child = is_list ? node->children : node; child && !status;
+         child = is_list ? child->next : NULL)
+        status = trajd_layout_read_path(p, child, false, &split->paths[split->path_count++]);
+    return status;
+}
+
+static enum trajd_status read_split(struct trajd_layout_parser *p,
+                                    const struct trajd_yaml_node *node)
+{
+    struct trajd_layout_split *split = &p->memory->layout.split;
+    const struct trajd_yaml_node *found = NULL;
+    enum trajd_status status = trajd_yaml_check_keys(p->yaml, node, split_words, p->error);
+
+    for (int i = 0; split_words[i] && !status; i++) {
+        const struct trajd_yaml_node *child = trajd_yaml_get(node, split_words[i]);
+        if (!child)
+            continue;
+        if (found)
+            return trajd_yaml_error(p->yaml, child, p->error,
+                                    "only one of flags, lengths, ends and starts");
+        found = child;
+        split->kind = (enum trajd_split_kind)(i + 1);
+    }
+    if (!status && !found)
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "needs one of flags, lengths, ends and starts");
+    return status ? status : read_paths(p, found, split);
+}
+
+/* Checks that no clock or stream contradicts the split. */
+static enum trajd_status check_split(struct trajd_layout_parser *p,
+                                     const struct trajd_yaml_node *node)
+{
+    const struct trajd_layout *layout = &p->memory->layout;
+
+    for (uint32_t i = 0; i < layout->clock_count; i++)
+        if (p->clocks[i].start_path)
+            return trajd_yaml_error(p->yaml, node, p->error,
+                                    "split: does not go with start: of clock %s",
+                                    p->clocks[i].name);
+    for (uint32_t i = 0; i < layout->stream_count; i++)
+        if (p->streams[i].drops_last_row)
+            return trajd_yaml_error(p->yaml, node, p->error,
+                                    "split: does not go with rows: first of stream %s",
+                                    p->streams[i].name);
+    return TRAJD_OK;
+}
+
+/* ---- the document ---- */
 
 static enum trajd_status read_episodes(struct trajd_layout_parser *p,
                                        const struct trajd_yaml_node *node)
@@ -54,7 +123,7 @@ static enum trajd_status read_episodes(struct trajd_layout_parser *p,
         status = trajd_yaml_error(p->yaml, groups, p->error,
                                   "\"%s\": begins with '/', like /data/demo_*", layout->groups);
     split = status ? NULL : trajd_yaml_get(node, "split");
-    return split ? trajd_layout_read_split(p, split) : status;
+    return split ? read_split(p, split) : status;
 }
 
 static enum trajd_status read_filter(struct trajd_layout_parser *p,
@@ -93,7 +162,7 @@ static enum trajd_status read_tables(struct trajd_layout_parser *p,
     layout->tables = tables;
     for (const struct trajd_yaml_node *child = node->children; child && !status;
          child = child->next)
-        status = trajd_layout_read_path(p, child, 1, &tables[layout->table_count++]);
+        status = trajd_layout_read_path(p, child, true, &tables[layout->table_count++]);
     return status;
 }
 
@@ -131,7 +200,7 @@ static enum trajd_status read_root(struct trajd_layout_parser *p)
     if (node)
         status = read_tables(p, node);
     if (!status && p->memory->layout.split.kind)
-        status = trajd_layout_check_split(p, trajd_yaml_get(root, "episodes"));
+        status = check_split(p, trajd_yaml_get(root, "episodes"));
     node = status ? NULL : trajd_yaml_get(root, "meta");
     return node ? trajd_layout_read_metas(p, node) : status;
 }
@@ -166,6 +235,57 @@ enum trajd_status trajd_layout_parse(const char *name, const char *text, size_t 
         trajd_layout_destroy(layout);
     else
         trajd_layout_set_hash(*layout);
+    return status;
+}
+
+/* Writes the names of the layouts in the folder to `list`, as many as fit, or "none". */
+static void list_names(const char *directory, char *list, size_t size)
+{
+    struct trajd_file_list files;
+    size_t used = 0;
+
+    snprintf(list, size, "none");
+    if (trajd_file_list_find(directory, "*.yaml", &files, NULL))
+        return;
+    for (uint32_t i = 0; i < files.count; i++) {
+        const char *name = files.relative_paths[i];
+        int length = (int)(strlen(name) - strlen(".yaml"));
+        if (used + (size_t)length + 3 > size)
+            break;
+        used +=
+            (size_t)snprintf(list + used, size - used, "%s%.*s", used ? ", " : "", length, name);
+    }
+    trajd_file_list_free(&files);
+}
+
+enum trajd_status trajd_layout_load(const char *name, const char *directory,
+                                    struct trajd_layout **layout, struct trajd_error *error)
+{
+    size_t name_length = strlen(name), length = 0;
+    bool is_path =
+        strchr(name, '/') || (name_length > 5 && !strcmp(name + name_length - 5, ".yaml"));
+    char path[4096], names[300];
+    char *text = NULL;
+    enum trajd_status status;
+
+    *layout = NULL;
+    if (!is_path && !directory)
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
+                               "layout %s: no folder of layouts is known", name);
+    if ((size_t)(is_path
+                     ? snprintf(path, sizeof path, "%s", name)
+                     : snprintf(path, sizeof path, "%s/%s.yaml", directory, name)) >= sizeof path)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "layout %.64s...: the name is too long", name);
+    if (!is_path && access(path, F_OK)) {
+        list_names(directory, names, sizeof names);
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
+                               "layout %s: not in %s (there are: %s)", name, directory, names);
+    }
+    status = trajd_file_read(path, TEXT_SIZE_MAX, &text, &length, error);
+    if (!status)
+        status = trajd_layout_parse(path, text, length, layout, error);
+    free(text);
     return status;
 }
 

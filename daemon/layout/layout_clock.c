@@ -1,8 +1,10 @@
-/* Reads the clocks of a layout: stamps or a rate, and their place in the common time. */
+/* The clocks of a layout: stamps or a rate, and their place in the common time. Rates that files
+ * state, and rates that are given from outside in their place. */
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
+#include "daemon/base/quantity.h"
 #include "daemon/layout/layout_internal.h"
 #include "proto/array_len.h"
 
@@ -12,42 +14,11 @@ static const char *const unit_words[] = {"ns", "us", "ms", "s", NULL};
 static const char *const rate_unit_words[] = {"hz", "s", "ms", "us", NULL};
 static const char *const policy_words[] = {"error", "drop", "keep_last", NULL};
 
-static enum trajd_status read_unit(struct trajd_layout_parser *p,
-                                   const struct trajd_yaml_node *mapping,
-                                   enum trajd_stamp_unit *unit)
-{
-    const struct trajd_yaml_node *node = trajd_yaml_get(mapping, "unit");
-    enum trajd_status status;
-    int choice;
-
-    if (!node)
-        return trajd_yaml_error(p->yaml, mapping, p->error, "unit: missing (one of ns, us, ms, s)");
-    status = trajd_yaml_choice(p->yaml, node, unit_words, &choice, p->error);
-    if (!status)
-        *unit = (enum trajd_stamp_unit)choice;
-    return status;
-}
-
-static enum trajd_status read_policy(struct trajd_layout_parser *p,
-                                     const struct trajd_yaml_node *mapping, const char *key,
-                                     enum trajd_stamp_policy *policy)
-{
-    const struct trajd_yaml_node *node = trajd_yaml_get(mapping, key);
-    enum trajd_status status;
-    int choice;
-
-    if (!node)
-        return TRAJD_OK;
-    status = trajd_yaml_choice(p->yaml, node, policy_words, &choice, p->error);
-    if (!status)
-        *policy = (enum trajd_stamp_policy)choice;
-    return status;
-}
-
 /* Reads "10%". */
 static enum trajd_status read_percent(struct trajd_layout_parser *p,
-                                      const struct trajd_yaml_node *node, double *percent)
+                                      const struct trajd_yaml_node *node, void *out)
 {
+    double *percent = out;
     int length = 0;
 
     if (node->kind == TRAJD_YAML_SCALAR && sscanf(node->value, "%lf%%%n", percent, &length) == 1 &&
@@ -59,20 +30,44 @@ static enum trajd_status read_percent(struct trajd_layout_parser *p,
 
 /* Reads "OBJECT@NAME", where the object may be empty. */
 static enum trajd_status read_attribute(struct trajd_layout_parser *p,
-                                        const struct trajd_yaml_node *node, const char **out)
+                                        const struct trajd_yaml_node *node, void *out)
 {
     enum trajd_status status = trajd_layout_read_text(p, node, out);
-    const char *at;
+    const char *text = status ? NULL : *(const char **)out, *at;
 
     if (status)
         return status;
-    at = strchr(*out, '@');
+    at = strchr(text, '@');
     if (!at || !at[1] ||
-        (at != *out && strncmp(*out, "/@", 2) && !trajd_layout_path_is_clean(*out)))
+        (at != text && strncmp(text, "/@", 2) && !trajd_layout_path_is_clean(text)))
         return trajd_yaml_error(p->yaml, node, p->error,
                                 "\"%s\": an attribute is written OBJECT@NAME, like /data@env_args",
-                                *out);
+                                text);
     return TRAJD_OK;
+}
+
+/* Reads the path of a dataset that holds the rate, which may be outside the episode. */
+static enum trajd_status read_rate_path(struct trajd_layout_parser *p,
+                                        const struct trajd_yaml_node *node, void *out)
+{
+    enum trajd_status status = trajd_layout_read_text(p, node, out);
+    const char *path = status ? NULL : *(const char **)out;
+
+    if (!status && (!trajd_layout_path_is_clean(path) || trajd_layout_star_count(path)))
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "\"%s\": a dataset of one number, like info/frequency or /info/dt",
+                                path);
+    return status;
+}
+
+static enum trajd_status read_column(struct trajd_layout_parser *p,
+                                     const struct trajd_yaml_node *node, void *out)
+{
+    int64_t number = 0;
+    enum trajd_status status = trajd_yaml_int(p->yaml, node, 0, 65535, &number, p->error);
+
+    *(uint32_t *)out = (uint32_t)number;
+    return status;
 }
 
 /* Returns whether a text ends in a word for a period, which stands alone or after one of "_.@/". */
@@ -91,163 +86,112 @@ static bool is_named_like_period(const char *text)
     return false;
 }
 
-/* Reads the place where a file states the rate. */
-static enum trajd_status read_rate_place(struct trajd_layout_parser *p,
-                                         const struct trajd_yaml_node *node,
-                                         struct trajd_layout_clock *clock)
-{
-    const struct trajd_yaml_node *attribute = trajd_yaml_get(node, "attribute"),
-                                 *path = trajd_yaml_get(node, "path"),
-                                 *json = trajd_yaml_get(node, "json");
-    enum trajd_status status;
+#define MEMBER(member) .offset = offsetof(struct trajd_layout_clock, member)
 
-    if (!attribute == !path)
-        return trajd_yaml_error(p->yaml, node, p->error, "needs attribute or path, one of them");
-    status = attribute ? read_attribute(p, attribute, &clock->rate_attribute)
-                       : trajd_layout_read_text(p, path, &clock->rate_path);
-    if (!status && path &&
-        (!trajd_layout_path_is_clean(clock->rate_path) ||
-         trajd_layout_star_count(clock->rate_path)))
-        status = trajd_yaml_error(
-            p->yaml, path, p->error,
-            "\"%s\": a dataset of one number, like info/frequency or /info/dt", clock->rate_path);
-    if (!status && json)
-        status = trajd_layout_read_text(p, json, &clock->rate_json);
-    return status;
-}
+static const struct trajd_layout_key rate_keys[] = {
+    {"attribute", .read = read_attribute, MEMBER(rate_attribute)},
+    {"path", .read = read_rate_path, MEMBER(rate_path)},
+    {"json", LAYOUT_TEXT, MEMBER(rate_json)},
+    {"unit", LAYOUT_WORD, MEMBER(rate_unit), .words = rate_unit_words, .first = TRAJD_RATE_HZ},
+    {"default", LAYOUT_RATE, MEMBER(rate_default)},
+    {0}};
 
 /* Reads "20" or {attribute: /data@env_args, json: env_kwargs.control_freq, default: 20}. */
 static enum trajd_status read_rate(struct trajd_layout_parser *p,
-                                   const struct trajd_yaml_node *node,
-                                   struct trajd_layout_clock *clock)
+                                   const struct trajd_yaml_node *node, void *out)
 {
-    static const char *const keys[] = {"attribute", "path", "json", "unit", "default", NULL};
-    const struct trajd_yaml_node *unit, *fallback;
+    struct trajd_layout_clock *clock = out;
     enum trajd_status status;
     const char *name;
-    int choice = -1;
 
     if (node->kind == TRAJD_YAML_SCALAR)
         return trajd_yaml_rate(p->yaml, node, &clock->rate, p->error);
-    status = trajd_yaml_check_keys(p->yaml, node, keys, p->error);
-    if (!status)
-        status = read_rate_place(p, node, clock);
-    unit = status ? NULL : trajd_yaml_get(node, "unit");
-    if (unit)
-        status = trajd_yaml_choice(p->yaml, unit, rate_unit_words, &choice, p->error);
-    clock->rate_unit = (enum trajd_rate_unit)(choice + 1);
+    status = trajd_layout_read_keys(p, node, rate_keys, clock);
+    if (status)
+        return status;
+    if (!clock->rate_attribute == !clock->rate_path)
+        return trajd_yaml_error(p->yaml, node, p->error, "needs attribute or path, one of them");
     name = clock->rate_json ? clock->rate_json : trajd_layout_rate_place(clock);
-    if (!status && !unit && is_named_like_period(name))
+    if (clock->rate_unit == TRAJD_RATE_HZ_LIKELY && is_named_like_period(name))
         return trajd_yaml_error(p->yaml, node, p->error,
                                 "\"%s\" is the name of a period: add unit: s (or ms, us), or unit: "
                                 "hz if it holds a rate",
                                 name);
-    fallback = status ? NULL : trajd_yaml_get(node, "default");
-    return fallback ? trajd_yaml_rate(p->yaml, fallback, &clock->rate_default, p->error) : status;
-}
-
-static enum trajd_status read_start(struct trajd_layout_parser *p,
-                                    const struct trajd_yaml_node *node,
-                                    struct trajd_layout_clock *clock)
-{
-    static const char *const keys[] = {"path", "unit", NULL};
-    enum trajd_status status = trajd_yaml_check_keys(p->yaml, node, keys, p->error);
-    const struct trajd_yaml_node *path;
-
-    if (status)
-        return status;
-    path = trajd_yaml_get(node, "path");
-    if (!path)
-        return trajd_yaml_error(p->yaml, node, p->error, "path: missing");
-    status = trajd_layout_read_path(p, path, 0, &clock->start_path);
-    return status ? status : read_unit(p, node, &clock->start_unit);
-}
-
-/* Refuses keys that only the other sort of clock has. */
-static enum trajd_status refuse_keys(struct trajd_layout_parser *p,
-                                     const struct trajd_yaml_node *node, const char *const *keys,
-                                     const char *sort)
-{
-    for (; *keys; keys++) {
-        const struct trajd_yaml_node *child = trajd_yaml_get(node, *keys);
-        if (child)
-            return trajd_yaml_error(p->yaml, child, p->error, "does not belong to a %s clock",
-                                    sort);
-    }
     return TRAJD_OK;
 }
 
-static enum trajd_status read_stamped(struct trajd_layout_parser *p,
-                                      const struct trajd_yaml_node *node,
-                                      struct trajd_layout_clock *clock)
+static enum trajd_status require_unit(struct trajd_layout_parser *p,
+                                      const struct trajd_yaml_node *node)
 {
-    static const char *const others[] = {"rate", "rows", "start", NULL};
-    const struct trajd_yaml_node *column = trajd_yaml_get(node, "column");
-    const struct trajd_yaml_node *lost = trajd_yaml_get(node, "lost_rows");
-    enum trajd_status status = refuse_keys(p, node, others, "stamped (path:)");
-    int64_t number = 0;
-
-    if (!status)
-        status = trajd_layout_read_path(p, trajd_yaml_get(node, "path"), 1, &clock->stamps_path);
-    if (!status)
-        status = read_unit(p, node, &clock->unit);
-    if (!status && column)
-        status = trajd_yaml_int(p->yaml, column, 0, 65535, &number, p->error);
-    clock->stamps_column = (uint32_t)number;
-    if (!status)
-        status = read_policy(p, node, "repeated", &clock->repeated);
-    if (!status)
-        status = read_policy(p, node, "backward", &clock->backward);
-    clock->lost_rows_percent = LOST_ROWS_PERCENT;
-    return status || !lost ? status : read_percent(p, lost, &clock->lost_rows_percent);
+    return trajd_yaml_get(node, "unit")
+               ? TRAJD_OK
+               : trajd_yaml_error(p->yaml, node, p->error, "unit: missing (one of ns, us, ms, s)");
 }
 
-static enum trajd_status read_regular(struct trajd_layout_parser *p,
-                                      const struct trajd_yaml_node *node,
-                                      struct trajd_layout_clock *clock)
-{
-    static const char *const others[] = {"column",   "unit",      "repeated",
-                                         "backward", "lost_rows", NULL};
-    const struct trajd_yaml_node *rate = trajd_yaml_get(node, "rate");
-    const struct trajd_yaml_node *rows = trajd_yaml_get(node, "rows");
-    const struct trajd_yaml_node *start = trajd_yaml_get(node, "start");
-    enum trajd_status status;
+static const struct trajd_layout_key start_keys[] = {
+    {"path", LAYOUT_PATH, MEMBER(start_path)},
+    {"unit", LAYOUT_WORD, MEMBER(start_unit), .words = unit_words, .first = TRAJD_UNIT_NS},
+    {0}};
 
-    if (!rate)
+static enum trajd_status read_start(struct trajd_layout_parser *p,
+                                    const struct trajd_yaml_node *node, void *out)
+{
+    struct trajd_layout_clock *clock = out;
+    enum trajd_status status = trajd_layout_read_keys(p, node, start_keys, clock);
+
+    if (!status && !clock->start_path)
+        return trajd_yaml_error(p->yaml, node, p->error, "path: missing");
+    return status ? status : require_unit(p, node);
+}
+
+static const struct trajd_layout_key clock_keys[] = {
+    {"path", LAYOUT_PATTERN, MEMBER(stamps_path)},
+    {"column", .read = read_column, MEMBER(stamps_column)},
+    {"unit", LAYOUT_WORD, MEMBER(unit), .words = unit_words, .first = TRAJD_UNIT_NS},
+    {"rate", .read = read_rate},
+    {"start", .read = read_start},
+    {"latency", LAYOUT_DURATION, MEMBER(latency_ns)},
+    {"offset", LAYOUT_DURATION, MEMBER(offset_ns)},
+    {"rows", LAYOUT_TEXT, MEMBER(rows)},
+    {"repeated", LAYOUT_WORD, MEMBER(repeated), .words = policy_words, .first = TRAJD_STAMPS_ERROR},
+    {"backward", LAYOUT_WORD, MEMBER(backward), .words = policy_words, .first = TRAJD_STAMPS_ERROR},
+    {"lost_rows", .read = read_percent, MEMBER(lost_rows_percent)},
+    {0}};
+
+/* Checks that the clock has the keys of its sort, and none of the other one. */
+static enum trajd_status check_sort(struct trajd_layout_parser *p,
+                                    const struct trajd_yaml_node *node)
+{
+    static const char *const of_regular[] = {"rate", "rows", "start", NULL};
+    static const char *const of_stamped[] = {"column",   "unit",      "repeated",
+                                             "backward", "lost_rows", NULL};
+    const bool is_stamped = trajd_yaml_get(node, "path") != NULL;
+
+    if (!is_stamped && !trajd_yaml_get(node, "rate"))
         return trajd_yaml_error(p->yaml, node, p->error,
                                 "needs path: (recorded stamps) or rate: (a regular clock)");
-    status = refuse_keys(p, node, others, "regular (rate:)");
-    if (!status)
-        status = read_rate(p, rate, clock);
-    if (!status && rows)
-        status = trajd_layout_read_text(p, rows, &clock->rows);
-    if (!status && start)
-        status = read_start(p, start, clock);
-    return status;
+    for (const char *const *key = is_stamped ? of_regular : of_stamped; *key; key++) {
+        const struct trajd_yaml_node *child = trajd_yaml_get(node, *key);
+        if (child)
+            return trajd_yaml_error(p->yaml, child, p->error, "does not belong to a %s clock",
+                                    is_stamped ? "stamped (path:)" : "regular (rate:)");
+    }
+    return is_stamped ? require_unit(p, node) : TRAJD_OK;
 }
 
 static enum trajd_status read_clock(struct trajd_layout_parser *p,
                                     const struct trajd_yaml_node *node,
                                     struct trajd_layout_clock *clock)
 {
-    static const char *const keys[] = {"path",     "column",   "unit",      "rate",
-                                       "start",    "latency",  "offset",    "rows",
-                                       "repeated", "backward", "lost_rows", NULL};
-    enum trajd_status status = trajd_yaml_check_keys(p->yaml, node, keys, p->error);
-    const struct trajd_yaml_node *child;
+    enum trajd_status status = trajd_layout_check_keys(p, node, clock_keys);
 
     if (!status)
-        status = trajd_layout_copy_text(p, node->key, &clock->name);
+        status = check_sort(p, node);
     if (!status)
-        status = trajd_yaml_get(node, "path") ? read_stamped(p, node, clock)
-                                              : read_regular(p, node, clock);
-    child = status ? NULL : trajd_yaml_get(node, "latency");
-    if (child)
-        status = trajd_yaml_duration(p->yaml, child, &clock->latency_ns, p->error);
-    child = status ? NULL : trajd_yaml_get(node, "offset");
-    if (child)
-        status = trajd_yaml_duration(p->yaml, child, &clock->offset_ns, p->error);
-    return status;
+        status = trajd_layout_copy_text(p, node->key, &clock->name);
+    if (!status && trajd_yaml_get(node, "path"))
+        clock->lost_rows_percent = LOST_ROWS_PERCENT;
+    return status ? status : trajd_layout_read_keys(p, node, clock_keys, clock);
 }
 
 enum trajd_status trajd_layout_read_clocks(struct trajd_layout_parser *p,
@@ -278,4 +222,74 @@ enum trajd_status trajd_layout_read_clocks(struct trajd_layout_parser *p,
                                       "say when its first row was)");
     }
     return status;
+}
+
+/* ---- rates ---- */
+
+const char *trajd_rate_source_name(enum trajd_rate_source source)
+{
+    static const char *const names[] = {"measured", "declared", "assumed"};
+
+    return names[source];
+}
+
+const char *trajd_layout_rate_place(const struct trajd_layout_clock *clock)
+{
+    return clock->rate_attribute ? clock->rate_attribute : clock->rate_path;
+}
+
+uint32_t trajd_layout_units_per_second(const struct trajd_layout_clock *clock)
+{
+    static const uint32_t units[] = {
+        [TRAJD_RATE_S] = 1, [TRAJD_RATE_MS] = 1000, [TRAJD_RATE_US] = 1000000};
+
+    return units[clock->rate_unit];
+}
+
+bool trajd_layout_read_rate(const struct trajd_layout_clock *clock, const char *text,
+                            struct trajd_rate *rate)
+{
+    const uint32_t units = trajd_layout_units_per_second(clock);
+
+    return units ? trajd_parse_period(text, units, rate) : trajd_parse_rate(text, rate);
+}
+
+static bool is_same_text(const char *a, const char *b)
+{
+    return a && b ? !strcmp(a, b) : a == b;
+}
+
+static bool is_same_rate(const struct trajd_layout_clock *a, const struct trajd_layout_clock *b)
+{
+    return a->rate.num == b->rate.num && a->rate.den == b->rate.den &&
+           a->rate_default.num == b->rate_default.num &&
+           a->rate_default.den == b->rate_default.den &&
+           is_same_text(a->rate_attribute, b->rate_attribute) &&
+           is_same_text(a->rate_path, b->rate_path) && a->rate_unit == b->rate_unit &&
+           is_same_text(a->rate_json, b->rate_json);
+}
+
+enum trajd_status trajd_layout_check_one_rate(const struct trajd_layout *layout,
+                                              struct trajd_error *error)
+{
+    const struct trajd_layout_clock *first = NULL;
+
+    for (uint32_t i = 0; i < layout->clock_count; i++) {
+        const struct trajd_layout_clock *clock = &layout->clocks[i];
+        if (clock->stamps_path)
+            continue;
+        if (first && !is_same_rate(first, clock))
+            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                                   "rate: layout %s has clocks of different rates (%s, %s): write "
+                                   "their rates into a copy of the layout",
+                                   layout->name, first->name, clock->name);
+        if (!first)
+            first = clock;
+    }
+    if (first)
+        return TRAJD_OK;
+    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                           "rate: layout %s takes all times from recorded stamps (clock %s): leave "
+                           "the rate out",
+                           layout->name, layout->clocks[0].name);
 }

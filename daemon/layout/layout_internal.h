@@ -23,19 +23,51 @@ struct trajd_layout_parser {
     struct trajd_error *error;
 };
 
-/* ---- layout_text.c ---- */
+/* ---- layout_keys.c ---- */
 
+enum trajd_layout_type {
+    LAYOUT_OTHER,    /* the caller reads it */
+    LAYOUT_TEXT,     /* const char *: 1 to TRAJD_LAYOUT_PATH_MAX characters */
+    LAYOUT_PATH,     /* const char *: of an array, relative to the episode */
+    LAYOUT_PATTERN,  /* the same with one '*' at most */
+    LAYOUT_WORD,     /* an enum, one of `words` */
+    LAYOUT_FLAG,     /* bool: the second of two `words` */
+    LAYOUT_BOOL,     /* bool */
+    LAYOUT_DURATION, /* int64_t, in ns */
+    LAYOUT_RATE,     /* struct trajd_rate */
+};
+
+/* A key of a mapping. A table of them ends with a name of NULL. */
+struct trajd_layout_key {
+    const char *name;
+    enum trajd_layout_type type;
+    size_t offset;            /* of the member in the object */
+    const char *const *words; /* NULL at the end */
+    unsigned first;           /* the number of the first word */
+    /* NULL, or reads the value of a type of its own into the member */
+    enum trajd_status (*read)(struct trajd_layout_parser *p, const struct trajd_yaml_node *node,
+                              void *out);
+};
+
+/* Checks that the node is a mapping of these keys. */
+enum trajd_status trajd_layout_check_keys(struct trajd_layout_parser *p,
+                                          const struct trajd_yaml_node *node,
+                                          const struct trajd_layout_key *keys);
+/* The same, and reads the values that are there into the object, in the order of the table. */
+enum trajd_status trajd_layout_read_keys(struct trajd_layout_parser *p,
+                                         const struct trajd_yaml_node *node,
+                                         const struct trajd_layout_key *keys, void *object);
+
+/* Reads a text into the arena, or a path. */
+enum trajd_status trajd_layout_read_text(struct trajd_layout_parser *p,
+                                         const struct trajd_yaml_node *node, const char **out);
+enum trajd_status trajd_layout_read_path(struct trajd_layout_parser *p,
+                                         const struct trajd_yaml_node *node, bool may_have_star,
+                                         const char **path);
 /* Sets and returns TRAJD_ERR_MEMORY. */
 enum trajd_status trajd_layout_no_memory(struct trajd_layout_parser *p);
 /* Copies the text into the arena. */
 enum trajd_status trajd_layout_copy_text(struct trajd_layout_parser *p, const char *text,
-                                         const char **out);
-/* Reads a text of 1 to TRAJD_LAYOUT_PATH_MAX characters. */
-enum trajd_status trajd_layout_read_text(struct trajd_layout_parser *p,
-                                         const struct trajd_yaml_node *node, const char **out);
-/* Reads the path of an array, relative to the episode, with at most stars_max '*'. */
-enum trajd_status trajd_layout_read_path(struct trajd_layout_parser *p,
-                                         const struct trajd_yaml_node *node, uint32_t stars_max,
                                          const char **out);
 /* Returns how many '*' the text has. */
 uint32_t trajd_layout_star_count(const char *text);
@@ -45,23 +77,12 @@ bool trajd_layout_path_is_clean(const char *path);
 /* ---- one file each ---- */
 
 /* Read the mapping `node`, fill the parser's layout. */
-enum trajd_status trajd_layout_read_split(struct trajd_layout_parser *p,
-                                          const struct trajd_yaml_node *node);
 enum trajd_status trajd_layout_read_clocks(struct trajd_layout_parser *p,
                                            const struct trajd_yaml_node *node);
 enum trajd_status trajd_layout_read_streams(struct trajd_layout_parser *p,
                                             const struct trajd_yaml_node *node);
 enum trajd_status trajd_layout_read_metas(struct trajd_layout_parser *p,
                                           const struct trajd_yaml_node *node);
-
-/* Reads the mapping `image` of a stream whose kind and columns are known. */
-enum trajd_status trajd_layout_read_image(struct trajd_layout_parser *p,
-                                          const struct trajd_yaml_node *node,
-                                          struct trajd_layout_stream *stream);
-
-/* Checks that no clock or stream contradicts the split. */
-enum trajd_status trajd_layout_check_split(struct trajd_layout_parser *p,
-                                           const struct trajd_yaml_node *node);
 /* Sets layout->hash and layout->order_hash from all other members. */
 void trajd_layout_set_hash(struct trajd_layout *layout);
 

@@ -3,6 +3,8 @@
 
 #include "daemon/layout/layout_internal.h"
 
+static const char *const pick_words[] = {"first", "hash", NULL};
+
 /* Returns whether the text is a place in the file: "/from/the/root", "below/the/episode",
  * "../beside/it", or empty, which is the episode itself. */
 static bool is_place(const char *text, size_t length)
@@ -22,33 +24,31 @@ static bool is_place(const char *text, size_t length)
 }
 
 static enum trajd_status read_attribute(struct trajd_layout_parser *p,
-                                        const struct trajd_yaml_node *node,
-                                        struct trajd_layout_meta *meta)
+                                        const struct trajd_yaml_node *node, void *out)
 {
-    enum trajd_status status = trajd_layout_read_text(p, node, &meta->attribute);
-    const char *at = status ? NULL : strchr(meta->attribute, '@');
+    enum trajd_status status = trajd_layout_read_text(p, node, out);
+    const char *text = status ? NULL : *(const char **)out, *at = text ? strchr(text, '@') : NULL;
 
     if (status)
         return status;
-    if (!at || !at[1] || !is_place(meta->attribute, (size_t)(at - meta->attribute)))
+    if (!at || !at[1] || !is_place(text, (size_t)(at - text)))
         return trajd_yaml_error(
             p->yaml, node, p->error,
             "\"%s\": an attribute is written OBJECT@NAME, like @task, ../@task or /data@env_args",
-            meta->attribute);
+            text);
     return TRAJD_OK;
 }
 
 static enum trajd_status read_dataset(struct trajd_layout_parser *p,
-                                      const struct trajd_yaml_node *node,
-                                      struct trajd_layout_meta *meta)
+                                      const struct trajd_yaml_node *node, void *out)
 {
-    enum trajd_status status = trajd_layout_read_text(p, node, &meta->path);
+    enum trajd_status status = trajd_layout_read_text(p, node, out);
+    const char *path = status ? NULL : *(const char **)out;
 
-    if (!status &&
-        (!is_place(meta->path, strlen(meta->path)) || trajd_layout_star_count(meta->path)))
+    if (!status && (!is_place(path, strlen(path)) || trajd_layout_star_count(path)))
         status = trajd_yaml_error(p->yaml, node, p->error,
                                   "\"%s\": a dataset of one text, like task, ../task or /data/task",
-                                  meta->path);
+                                  path);
     return status;
 }
 
@@ -69,99 +69,73 @@ static bool is_file(const char *text)
     return true;
 }
 
-/* Reads how the entry of an episode is found. */
-static enum trajd_status read_key(struct trajd_layout_parser *p, const struct trajd_yaml_node *node,
-                                  struct trajd_layout_meta *meta)
+static enum trajd_status read_file(struct trajd_layout_parser *p,
+                                   const struct trajd_yaml_node *node, void *out)
 {
-    static const char *const words[] = {"episode", "number", "file", NULL};
-    const struct trajd_yaml_node *by = trajd_yaml_get(node, "by"),
-                                 *key = trajd_yaml_get(node, "key");
-    enum trajd_status status = TRAJD_OK;
-    int choice;
+    enum trajd_status status = trajd_layout_read_text(p, node, out);
+    const char *file = status ? NULL : *(const char **)out;
 
-    if (!by)
-        return key ? trajd_yaml_error(p->yaml, key, p->error, "needs by: what it is compared with")
-                   : TRAJD_OK;
-    if (by->kind == TRAJD_YAML_SCALAR && strchr(by->value, '@')) {
-        meta->by = TRAJD_TEXT_KEY_ATTRIBUTE;
-        status = read_attribute(p, by, meta);
-    } else {
-        status = trajd_yaml_choice(p->yaml, by, words, &choice, p->error);
-        meta->by = status ? TRAJD_TEXT_KEY_NONE : (enum trajd_text_key)(choice + 1);
-    }
-    return status || !key ? status : trajd_layout_read_text(p, key, &meta->key);
-}
-
-/* Reads a text of a JSON file beside the data file. */
-static enum trajd_status read_sidecar(struct trajd_layout_parser *p,
-                                      const struct trajd_yaml_node *node,
-                                      struct trajd_layout_meta *meta)
-{
-    static const char *const words[] = {"first", "hash", NULL};
-    const struct trajd_yaml_node *file = trajd_yaml_get(node, "file"),
-                                 *list = trajd_yaml_get(node, "list"),
-                                 *pick = trajd_yaml_get(node, "pick");
-    enum trajd_status status = trajd_layout_read_text(p, file, &meta->file);
-    int choice = 0;
-
-    if (!status && !is_file(meta->file))
+    if (!status && !is_file(file))
         status = trajd_yaml_error(
-            p->yaml, file, p->error,
+            p->yaml, node, p->error,
             "\"%s\": a JSON file relative to the data file, like \"{stem}.json\" or ../tasks.json",
-            meta->file);
-    if (!status && list)
-        status = trajd_layout_read_text(p, list, &meta->list);
-    if (!status)
-        status = read_key(p, node, meta);
-    if (!status && pick)
-        status = trajd_yaml_choice(p->yaml, pick, words, &choice, p->error);
-    meta->picks_by_hash = choice == 1;
+            file);
     return status;
 }
 
-/* Refuses the keys that only a text of a JSON file has. */
-static enum trajd_status refuse_keys(struct trajd_layout_parser *p,
-                                     const struct trajd_yaml_node *node)
+/* Reads how the entry of an episode is found. */
+static enum trajd_status read_by(struct trajd_layout_parser *p, const struct trajd_yaml_node *node,
+                                 void *out)
 {
-    static const char *const keys[] = {"list", "by", "key", "pick", NULL};
+    static const char *const words[] = {"episode", "number", "file", NULL};
+    struct trajd_layout_meta *meta = out;
+    int choice;
+    enum trajd_status status;
 
-    for (size_t i = 0; keys[i]; i++)
-        if (trajd_yaml_get(node, keys[i]))
-            return trajd_yaml_error(p->yaml, trajd_yaml_get(node, keys[i]), p->error,
-                                    "belongs to a text of a JSON file (file:)");
-    return TRAJD_OK;
+    if (node->kind == TRAJD_YAML_SCALAR && strchr(node->value, '@')) {
+        meta->by = TRAJD_TEXT_KEY_ATTRIBUTE;
+        return read_attribute(p, node, &meta->attribute);
+    }
+    status = trajd_yaml_choice(p->yaml, node, words, &choice, p->error);
+    if (!status)
+        meta->by = (enum trajd_text_key)(TRAJD_TEXT_KEY_EPISODE + choice);
+    return status;
 }
+
+#define MEMBER(member) .offset = offsetof(struct trajd_layout_meta, member)
+static const struct trajd_layout_key meta_keys[] = {
+    {"attribute", .read = read_attribute, MEMBER(attribute)},
+    {"path", .read = read_dataset, MEMBER(path)},
+    {"json", LAYOUT_TEXT, MEMBER(json)},
+    {"required", LAYOUT_BOOL, MEMBER(required)},
+    {"file", .read = read_file, MEMBER(file)},
+    {"list", LAYOUT_TEXT, MEMBER(list)},
+    {"by", .read = read_by},
+    {"key", LAYOUT_TEXT, MEMBER(key)},
+    {"pick", LAYOUT_FLAG, MEMBER(picks_by_hash), .words = pick_words},
+    {0}};
 
 static enum trajd_status read_meta(struct trajd_layout_parser *p,
                                    const struct trajd_yaml_node *node,
                                    struct trajd_layout_meta *meta)
 {
-    static const char *const keys[] = {"attribute", "path", "json", "required", "file",
-                                       "list",      "by",   "key",  "pick",     NULL};
-    enum trajd_status status = trajd_yaml_check_keys(p->yaml, node, keys, p->error);
-    const struct trajd_yaml_node *attribute, *path, *file, *json, *required;
+    static const char *const of_files[] = {"list", "by", "key", "pick", NULL};
+    const bool has_file = trajd_yaml_get(node, "file") != NULL;
+    const struct trajd_yaml_node *key = trajd_yaml_get(node, "key");
+    enum trajd_status status = trajd_layout_check_keys(p, node, meta_keys);
 
     if (status)
         return status;
-    attribute = trajd_yaml_get(node, "attribute");
-    path = trajd_yaml_get(node, "path");
-    file = trajd_yaml_get(node, "file");
-    json = trajd_yaml_get(node, "json");
-    required = trajd_yaml_get(node, "required");
-    if (!!attribute + !!path + !!file != 1)
+    if (!!trajd_yaml_get(node, "attribute") + !!trajd_yaml_get(node, "path") + has_file != 1)
         return trajd_yaml_error(p->yaml, node, p->error,
                                 "needs attribute, path or file, one of them");
-    if (!file)
-        status = refuse_keys(p, node);
-    if (!status)
-        status = attribute ? read_attribute(p, attribute, meta)
-                 : path    ? read_dataset(p, path, meta)
-                           : read_sidecar(p, node, meta);
-    if (!status && json)
-        status = trajd_layout_read_text(p, json, &meta->json);
-    if (!status && required)
-        status = trajd_yaml_bool(p->yaml, required, &meta->required, p->error);
-    return status;
+    for (size_t i = 0; of_files[i] && !has_file; i++)
+        if (trajd_yaml_get(node, of_files[i]))
+            return trajd_yaml_error(p->yaml, trajd_yaml_get(node, of_files[i]), p->error,
+                                    "belongs to a text of a JSON file (file:)");
+    if (key && !trajd_yaml_get(node, "by"))
+        return trajd_yaml_error(p->yaml, key, p->error, "needs by: what it is compared with");
+    return trajd_layout_read_keys(p, node, meta_keys, meta);
 }
 
 enum trajd_status trajd_layout_read_metas(struct trajd_layout_parser *p,

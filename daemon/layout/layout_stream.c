@@ -1,4 +1,5 @@
-/* Reads the streams of a layout: array or columns, clock, kind. */
+/* The streams of a layout: array or columns, clock, kind; the frames of cameras, and the words of
+ * pictures. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,6 +12,123 @@ static const char *const kind_words[] = {"linear", "previous", "nearest", "slerp
 static const char *const rows_words[] = {"all", "first", NULL};
 static const char *const order_words[] = {"xyzw", "wxyz", NULL};
 static const char *const semantics_words[] = {"absolute", "delta", NULL};
+
+/* ---- pictures ---- */
+
+static const char *const encoding_words[] = {"auto", "raw", "jpeg", "png", NULL};
+static const char *const color_words[] = {"rgb", "bgr", "gray", "undecided", NULL};
+static const char *const flip_words[] = {"none", "v", "h", "180", NULL};
+static const char *const zero_words[] = {"keep", "mask", NULL};
+static const char *const depth_words[] = {"mm", "m", NULL};
+
+const char *trajd_picture_encoding_name(enum trajd_picture_encoding encoding)
+{
+    return encoding <= TRAJD_PICTURE_PNG ? encoding_words[encoding] : "?";
+}
+
+const char *trajd_picture_color_name(enum trajd_picture_color color)
+{
+    if (color == TRAJD_COLOR_DEPTH)
+        return "depth";
+    return color <= TRAJD_COLOR_UNDECIDED ? color_words[color - 1] : "?";
+}
+
+const char *trajd_picture_flip_name(enum trajd_picture_flip flip)
+{
+    return flip <= TRAJD_FLIP_180 ? flip_words[flip] : "?";
+}
+
+const char *trajd_depth_unit_name(enum trajd_depth_unit unit)
+{
+    if (unit == TRAJD_DEPTH_NONE)
+        return "none";
+    return unit <= TRAJD_DEPTH_M ? depth_words[unit - 1] : "?";
+}
+
+struct trajd_layout_image trajd_layout_image_prepared(const struct trajd_layout_image *image)
+{
+    struct trajd_layout_image words = *image;
+
+    words.encoding = TRAJD_PICTURE_RAW;
+    if (trajd_picture_channels(image->color) == 3)
+        words.color = TRAJD_COLOR_RGB;
+    words.flip = TRAJD_FLIP_NONE;
+    words.height = words.width = 0;
+    return words;
+}
+
+/* Reads [HEIGHT, WIDTH]. */
+static enum trajd_status read_size(struct trajd_layout_parser *p,
+                                   const struct trajd_yaml_node *node, void *out)
+{
+    struct trajd_layout_image *image = out;
+    int64_t sides[2] = {0, 0};
+    enum trajd_status status = TRAJD_OK;
+    uint32_t i = 0;
+
+    if (node->kind != TRAJD_YAML_SEQUENCE || node->child_count != 2)
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "is written [HEIGHT, WIDTH], like [480, 640]");
+    for (const struct trajd_yaml_node *side = node->children; side && !status; side = side->next)
+        status = trajd_yaml_int(p->yaml, side, 1, TRAJD_PICTURE_SIDE_MAX, &sides[i++], p->error);
+    image->height = (uint32_t)sides[0];
+    image->width = (uint32_t)sides[1];
+    if (!status && sides[0] * sides[1] > TRAJD_PICTURE_PIXELS_MAX)
+        status = trajd_yaml_error(p->yaml, node, p->error, "a picture has at most %u pixels",
+                                  TRAJD_PICTURE_PIXELS_MAX);
+    return status;
+}
+
+/* Checks that the keys make sense together. */
+static enum trajd_status check_image(struct trajd_layout_parser *p,
+                                     const struct trajd_yaml_node *node,
+                                     const struct trajd_layout_stream *stream)
+{
+    const struct trajd_layout_image *image = &stream->image;
+
+    if (!image->color && !image->unit)
+        return trajd_yaml_error(
+            p->yaml, node, p->error,
+            "color: missing (rgb, bgr or gray, as a standard decoder gives it, or "
+            "undecided: no file says it; for depth write unit: mm or m)");
+    if (image->color && image->unit)
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "color is for pictures and unit for depth: write one of them");
+    if (image->unit && image->encoding == TRAJD_PICTURE_JPEG)
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "encoding: JPEG cannot hold depth: write raw, png or auto");
+    if (stream->kind != TRAJD_KIND_PREVIOUS && stream->kind != TRAJD_KIND_NEAREST)
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "pictures are never blended: the kind must be previous or nearest");
+    if (stream->column_end)
+        return trajd_yaml_error(p->yaml, node, p->error, "pictures have no columns");
+    return TRAJD_OK;
+}
+
+#define MEMBER(member) .offset = offsetof(struct trajd_layout_image, member)
+static const struct trajd_layout_key image_keys[] = {
+    {"encoding", LAYOUT_WORD, MEMBER(encoding), .words = encoding_words,
+     .first = TRAJD_PICTURE_AUTO},
+    {"color", LAYOUT_WORD, MEMBER(color), .words = color_words, .first = TRAJD_COLOR_RGB},
+    {"flip", LAYOUT_WORD, MEMBER(flip), .words = flip_words, .first = TRAJD_FLIP_NONE},
+    {"size", .read = read_size},
+    {"unit", LAYOUT_WORD, MEMBER(unit), .words = depth_words, .first = TRAJD_DEPTH_MM},
+    {"zero_frames", LAYOUT_FLAG, MEMBER(masks_zero_frames), .words = zero_words},
+    {0}};
+#undef MEMBER
+
+/* Reads the key `image` of a stream whose kind and columns are known. */
+static enum trajd_status read_image(struct trajd_layout_parser *p,
+                                    const struct trajd_yaml_node *node, void *out)
+{
+    struct trajd_layout_stream *stream = out;
+    const enum trajd_status status = trajd_layout_read_keys(p, node, image_keys, &stream->image);
+
+    stream->image.is_present = true;
+    return status ? status : check_image(p, node, stream);
+}
+
+/* ---- streams ---- */
 
 static enum trajd_status read_kind(struct trajd_layout_parser *p,
                                    const struct trajd_yaml_node *node,
@@ -47,9 +165,9 @@ static enum trajd_status read_kind(struct trajd_layout_parser *p,
 
 /* Reads columns as "0:6". */
 static enum trajd_status read_columns(struct trajd_layout_parser *p,
-                                      const struct trajd_yaml_node *node,
-                                      struct trajd_layout_stream *stream)
+                                      const struct trajd_yaml_node *node, void *out)
 {
+    struct trajd_layout_stream *stream = out;
     const char *text;
     enum trajd_status status = trajd_yaml_string(p->yaml, node, &text, p->error);
     unsigned int begin, end;
@@ -98,57 +216,76 @@ static enum trajd_status read_stream_clock(struct trajd_layout_parser *p,
                             near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
 }
 
-static enum trajd_status read_stream_options(struct trajd_layout_parser *p,
-                                             const struct trajd_yaml_node *node,
-                                             struct trajd_layout_stream *stream)
+static enum trajd_status read_max_gap(struct trajd_layout_parser *p,
+                                      const struct trajd_yaml_node *node, void *out)
 {
-    const struct trajd_yaml_node *columns = trajd_yaml_get(node, "columns"),
-                                 *unit = trajd_yaml_get(node, "unit");
-    const struct trajd_yaml_node *gap = trajd_yaml_get(node, "max_gap"),
-                                 *optional = trajd_yaml_get(node, "optional"),
-                                 *rows = trajd_yaml_get(node, "rows");
-    bool family = trajd_layout_star_count(stream->name) > 0;
-    enum trajd_status status = TRAJD_OK;
-    int choice = 0;
+    enum trajd_status status = trajd_yaml_duration(p->yaml, node, out, p->error);
 
-    stream->max_gap_ns = -1;
-    if (columns)
-        status = read_columns(p, columns, stream);
-    if (!status && unit)
-        status = trajd_layout_read_text(p, unit, &stream->unit);
-    if (!status && gap)
-        status = trajd_yaml_duration(p->yaml, gap, &stream->max_gap_ns, p->error);
-    if (!status && gap && stream->max_gap_ns <= 0)
-        status = trajd_yaml_error(p->yaml, gap, p->error, "must be above 0");
-    if (!status && optional)
-        status = trajd_yaml_bool(p->yaml, optional, &stream->optional, p->error);
-    if (!status && optional && family && !stream->optional)
-        status = trajd_yaml_error(p->yaml, optional, p->error,
-                                  "a family of streams ('*') is always optional");
-    stream->optional = stream->optional || family;
-    if (!status && rows)
-        status = trajd_yaml_choice(p->yaml, rows, rows_words, &choice, p->error);
-    stream->drops_last_row = choice == 1;
-    if (stream->kind == TRAJD_KIND_ANGLE)
-        stream->angle_period =
-            stream->unit && !strcmp(stream->unit, "deg") ? degrees_period : radians_period;
+    if (!status && *(int64_t *)out <= 0)
+        status = trajd_yaml_error(p->yaml, node, p->error, "must be above 0");
     return status;
 }
 
-static enum trajd_status read_semantics(struct trajd_layout_parser *p,
-                                        const struct trajd_yaml_node *node,
-                                        struct trajd_layout_stream *stream)
-{
-    const struct trajd_yaml_node *semantics = trajd_yaml_get(node, "semantics");
-    enum trajd_status status = TRAJD_OK;
-    int choice = 0;
+#define MEMBER(member) .offset = offsetof(struct trajd_layout_stream, member)
+/* The path, the clock and the kind have rules of their own, and are read before the others. */
+static const struct trajd_layout_key stream_keys[] = {
+    {.name = "path"},
+    {.name = "clock"},
+    {.name = "kind"},
+    {.name = "order"},
+    {"columns", .read = read_columns},
+    {"unit", LAYOUT_TEXT, MEMBER(unit)},
+    {"max_gap", .read = read_max_gap, MEMBER(max_gap_ns)},
+    {"optional", LAYOUT_BOOL, MEMBER(optional)},
+    {"rows", LAYOUT_FLAG, MEMBER(drops_last_row), .words = rows_words},
+    {"semantics", LAYOUT_FLAG, MEMBER(is_delta), .words = semantics_words},
+    {"image", .read = read_image},
+    {0}};
 
-    if (semantics)
-        status = trajd_yaml_choice(p->yaml, semantics, semantics_words, &choice, p->error);
-    stream->is_delta = choice == 1;
-    if (!status && stream->is_delta && stream->kind != TRAJD_KIND_PREVIOUS)
-        status = trajd_yaml_error(p->yaml, semantics, p->error,
-                                  "differences are added and never blended: use kind: previous");
+/* Checks the values together, and sets what follows from them. */
+static enum trajd_status finish_stream(struct trajd_layout_parser *p,
+                                       const struct trajd_yaml_node *node,
+                                       struct trajd_layout_stream *stream)
+{
+    const struct trajd_yaml_node *optional = trajd_yaml_get(node, "optional");
+
+    if (optional && trajd_layout_is_family(stream) && !stream->optional)
+        return trajd_yaml_error(p->yaml, optional, p->error,
+                                "a family of streams ('*') is always optional");
+    stream->optional = stream->optional || trajd_layout_is_family(stream);
+    if (stream->is_delta && stream->kind != TRAJD_KIND_PREVIOUS)
+        return trajd_yaml_error(p->yaml, trajd_yaml_get(node, "semantics"), p->error,
+                                "differences are added and never blended: use kind: previous");
+    if (stream->kind == TRAJD_KIND_ANGLE)
+        stream->angle_period =
+            stream->unit && !strcmp(stream->unit, "deg") ? degrees_period : radians_period;
+    return TRAJD_OK;
+}
+
+/* Reads the name, and the path, which is the name where it has no key. */
+static enum trajd_status read_name(struct trajd_layout_parser *p,
+                                   const struct trajd_yaml_node *node,
+                                   struct trajd_layout_stream *stream)
+{
+    const struct trajd_yaml_node *path = trajd_yaml_get(node, "path");
+    enum trajd_status status;
+
+    if (!*node->key || strlen(node->key) > TRAJD_LAYOUT_PATH_MAX ||
+        trajd_layout_star_count(node->key) > 1)
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "a stream's name has 1 to %d characters and at most one '*'",
+                                TRAJD_LAYOUT_PATH_MAX);
+    status = trajd_layout_copy_text(p, node->key, &stream->name);
+    if (status)
+        return status;
+    if (!path && !trajd_layout_path_is_clean(stream->name))
+        return trajd_yaml_error(p->yaml, node, p->error, "path: missing (the name is no path)");
+    stream->path = stream->name;
+    if (path)
+        status = trajd_layout_read_path(p, path, true, &stream->path);
+    if (!status && trajd_layout_is_family(stream) && !trajd_layout_star_count(stream->path))
+        status = trajd_yaml_error(p->yaml, node, p->error,
+                                  "the name has a '*', so the path needs one, too");
     return status;
 }
 
@@ -156,37 +293,18 @@ static enum trajd_status read_stream(struct trajd_layout_parser *p,
                                      const struct trajd_yaml_node *node,
                                      struct trajd_layout_stream *stream)
 {
-    static const char *const keys[] = {"path",    "clock",    "kind", "order", "columns",   "unit",
-                                       "max_gap", "optional", "rows", "image", "semantics", NULL};
-    const struct trajd_yaml_node *path = trajd_yaml_get(node, "path"),
-                                 *image = trajd_yaml_get(node, "image");
-    enum trajd_status status = trajd_yaml_check_keys(p->yaml, node, keys, p->error);
+    enum trajd_status status = trajd_layout_check_keys(p, node, stream_keys);
 
-    if (!status && (!*node->key || strlen(node->key) > TRAJD_LAYOUT_PATH_MAX ||
-                    trajd_layout_star_count(node->key) > 1))
-        status = trajd_yaml_error(p->yaml, node, p->error,
-                                  "a stream's name has 1 to %d characters and at most one '*'",
-                                  TRAJD_LAYOUT_PATH_MAX);
+    stream->max_gap_ns = -1;
     if (!status)
-        status = trajd_layout_copy_text(p, node->key, &stream->name);
-    if (!status && path)
-        status = trajd_layout_read_path(p, path, 1, &stream->path);
-    else if (!status && !trajd_layout_path_is_clean(stream->name))
-        status = trajd_yaml_error(p->yaml, node, p->error, "path: missing (the name is no path)");
-    else if (!status)
-        stream->path = stream->name;
-    if (!status && trajd_layout_is_family(stream) && !trajd_layout_star_count(stream->path))
-        status = trajd_yaml_error(p->yaml, node, p->error,
-                                  "the name has a '*', so the path needs one, too");
+        status = read_name(p, node, stream);
     if (!status)
         status = read_stream_clock(p, node, stream);
     if (!status)
         status = read_kind(p, node, stream);
     if (!status)
-        status = read_stream_options(p, node, stream);
-    if (!status)
-        status = read_semantics(p, node, stream);
-    return status || !image ? status : trajd_layout_read_image(p, image, stream);
+        status = trajd_layout_read_keys(p, node, stream_keys, stream);
+    return status ? status : finish_stream(p, node, stream);
 }
 
 /* Checks that streams of one array agree on its rows. */
