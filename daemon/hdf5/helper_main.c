@@ -11,7 +11,6 @@
 #include "daemon/hdf5/helper_socket.h"
 #include "daemon/sandbox/sandbox.h"
 #include "daemon/hdf5/scan.h"
-#include "daemon/hdf5/scan_tree.h"
 #include "daemon/hdf5/writer/writer.h"
 
 enum { LAYOUT_LENGTH_MAX = 1 << 20 };

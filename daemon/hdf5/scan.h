@@ -46,6 +46,10 @@ bool trajd_scan_start_library(void);
 void trajd_scan_file(const struct trajd_layout *layout, int fd, struct trajd_scan_slice slice,
                      struct trajd_arena *arena, struct trajd_record *record);
 
+/* Appends the encoded tree (daemon/index/tree/tree.h) of the file behind the descriptor. Failures
+ * stand in the tree. Ends the process where memory runs out. */
+void trajd_scan_tree(int fd, struct trajd_bytes *bytes);
+
 /* What a link leads to. */
 enum trajd_scan_found {
     TRAJD_SCAN_ARRAY,   /* a dataset that can be used, or that is refused with a reason */
@@ -146,6 +150,12 @@ const struct trajd_scan_folder *trajd_scan_folder(struct trajd_scan *scan, hid_t
                                                   const char *path, size_t length,
                                                   struct trajd_scan_folder **list,
                                                   struct trajd_record_episode *episode);
+/* Cuts the arrays of a group into episodes and adds them to the record (the layout's key split).
+ * `whole` has its arrays, texts and rates. Returns NULL, or the reason why it cannot be cut, with
+ * whole->is_misfit. */
+const char *trajd_scan_split(struct trajd_scan *scan, hid_t group,
+                             const struct trajd_scan_names *links,
+                             struct trajd_record_episode *whole);
 /* Appends the names of the group's links in the order of strcmp. Returns NULL, or the reason why
  * they cannot all be listed. */
 const char *trajd_scan_links(struct trajd_scan *scan, hid_t group, struct trajd_scan_names *names);

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "daemon/hdf5/scan.h"
-#include "daemon/hdf5/scan_split.h"
 #include "daemon/layout/glob.h"
 
 enum { PATH_SIZE = 4096 };
@@ -100,23 +99,6 @@ static void want_match(struct trajd_scan *scan, hid_t group, const char *pattern
     trajd_scan_names_add(scan, &wanted->matches, match, strlen(match));
 }
 
-/* Returns whether a clock or a stream that is not optional needs the path. An episode without it is
- * quarantined. */
-static bool is_required(const struct trajd_layout *layout, const char *path)
-{
-    for (uint32_t i = 0; i < layout->clock_count; i++) {
-        const struct trajd_layout_clock *clock = &layout->clocks[i];
-        if ((clock->stamps_path && !strcmp(clock->stamps_path, path)) ||
-            (clock->start_path && !strcmp(clock->start_path, path)))
-            return true;
-    }
-    for (uint32_t i = 0; i < layout->stream_count; i++) {
-        if (!layout->streams[i].optional && !strcmp(layout->streams[i].path, path))
-            return true;
-    }
-    return false;
-}
-
 static int compare_datasets(const void *a, const void *b)
 {
     const struct trajd_record_array *left = a, *right = b;
@@ -183,11 +165,11 @@ static void scan_dataset(struct trajd_scan *scan, hid_t group, const char *path,
                            "frames into one dataset";
         found = TRAJD_SCAN_ARRAY;
     }
-    if (found == TRAJD_SCAN_OTHER &&
-        (is_of_family || (is_group(scan->layout, path) && !is_required(scan->layout, path))))
+    if (found == TRAJD_SCAN_OTHER && (is_of_family || (is_group(scan->layout, path) &&
+                                                       !trajd_layout_requires(scan->layout, path))))
         return;
     if (dataset->refusal && found != TRAJD_SCAN_DAMAGED &&
-        (is_of_family || !is_required(scan->layout, path)))
+        (is_of_family || !trajd_layout_requires(scan->layout, path)))
         trajd_scan_note(scan, episode->id, place, dataset->refusal);
     else
         episode->array_count++;

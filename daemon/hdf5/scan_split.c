@@ -1,23 +1,29 @@
 /* Cuts the arrays of a group into episodes: at flags, or by their lengths, ends or starts. Each
  * episode gets arrays of its own, which are row ranges of the group's. */
-#include "daemon/hdf5/scan_split.h"
-
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/hdf5/helper_socket.h"
-#include "daemon/hdf5/scan_column.h"
+#include "daemon/hdf5/scan.h"
+#include "daemon/hdf5/scan_value.h"
 #include "proto/array_len.h"
 #include "proto/plural.h"
 
 enum { EPISODE_COUNT_MAX = 1 << 20, CHUNK_CACHE_SLOTS = 4001 };
 static const size_t chunk_cache_bytes = (size_t)64 << 20;
 
+/* Where the episodes of a group begin. */
+struct parts {
+    uint64_t *begins; /* [count + 1]: the last one is the end of all; owned */
+    uint32_t count;
+    bool last_is_open; /* no flag ends the last episode */
+};
+
 static const char no_memory[] = "no memory for its episodes";
 
-static bool add_begin(struct trajd_scan_parts *parts, uint64_t begin)
+static bool add_begin(struct parts *parts, uint64_t begin)
 {
     uint64_t *grown = parts->begins;
 
@@ -94,8 +100,7 @@ static const char *add_flag(struct trajd_scan *scan, hid_t group, const char *pa
     return why;
 }
 
-static const char *find_flagged(struct trajd_scan *scan, hid_t group,
-                                struct trajd_scan_parts *parts)
+static const char *find_flagged(struct trajd_scan *scan, hid_t group, struct parts *parts)
 {
     const struct trajd_layout_split *split = &scan->layout->split;
     const char *why = NULL;
@@ -118,7 +123,7 @@ static const char *find_flagged(struct trajd_scan *scan, hid_t group,
 /* ---- numbers ---- */
 
 /* Adds the begin of the episode after the one that a value ends or begins. */
-static const char *add_number(struct trajd_scan *scan, struct trajd_scan_parts *parts, uint64_t row,
+static const char *add_number(struct trajd_scan *scan, struct parts *parts, uint64_t row,
                               double value)
 {
     const struct trajd_layout_split *split = &scan->layout->split;
@@ -144,8 +149,7 @@ static const char *add_number(struct trajd_scan *scan, struct trajd_scan_parts *
     return add_begin(parts, begin) ? NULL : "more than a million episodes";
 }
 
-static const char *find_numbered(struct trajd_scan *scan, hid_t group,
-                                 struct trajd_scan_parts *parts)
+static const char *find_numbered(struct trajd_scan *scan, hid_t group, struct parts *parts)
 {
     const char *path = scan->layout->split.paths[0];
     uint64_t count;
@@ -170,30 +174,18 @@ static const char *find_numbered(struct trajd_scan *scan, hid_t group,
 
 /* ---- rows ---- */
 
-static bool is_required(const struct trajd_layout *layout, const char *path)
-{
-    bool is_required = false;
-
-    for (uint32_t i = 0; i < layout->clock_count && !is_required; i++)
-        is_required = layout->clocks[i].stamps_path && !strcmp(layout->clocks[i].stamps_path, path);
-    for (uint32_t i = 0; i < layout->stream_count && !is_required; i++)
-        is_required = !layout->streams[i].optional && !strcmp(layout->streams[i].path, path);
-    return is_required;
-}
-
 /* Returns the rows of the first array that the layout requires, else of the first one. */
 static uint64_t count_rows(const struct trajd_scan *scan, const struct trajd_record_episode *whole)
 {
     for (uint32_t i = 0; i < whole->array_count; i++)
-        if (!whole->arrays[i].refusal && is_required(scan->layout, whole->arrays[i].path))
+        if (!whole->arrays[i].refusal && trajd_layout_requires(scan->layout, whole->arrays[i].path))
             return whole->arrays[i].extent.shape[0];
     return whole->array_count ? whole->arrays[0].extent.shape[0] : 0;
 }
 
 /* Finds the begins, and the end of the last episode. */
 static const char *find_parts(struct trajd_scan *scan, hid_t group,
-                              const struct trajd_record_episode *whole,
-                              struct trajd_scan_parts *parts)
+                              const struct trajd_record_episode *whole, struct parts *parts)
 {
     const struct trajd_layout_split *split = &scan->layout->split;
     const uint64_t rows = count_rows(scan, whole);
@@ -213,7 +205,7 @@ static const char *find_parts(struct trajd_scan *scan, hid_t group,
 /* Checks that the arrays have as many rows as all episodes together. Optional ones that have not
  * are left out, with a note. */
 static const char *check_rows(struct trajd_scan *scan, struct trajd_record_episode *whole,
-                              const struct trajd_scan_parts *parts)
+                              const struct parts *parts)
 {
     const char *const first = scan->layout->split.paths[0];
     const uint64_t rows = parts->begins[parts->count];
@@ -230,7 +222,7 @@ static const char *check_rows(struct trajd_scan *scan, struct trajd_record_episo
         why = trajd_arena_format(scan->arena,
                                  "has %" PRIu64 " row%s, and the episodes of %s have %" PRIu64, own,
                                  trajd_plural(own), first, rows);
-        if (is_required(scan->layout, array->path))
+        if (trajd_layout_requires(scan->layout, array->path))
             return trajd_arena_format(scan->arena, "%s: %s", array->path, why ? why : no_memory);
         trajd_scan_note(scan, whole->id, array->path, why ? why : no_memory);
     }
@@ -254,8 +246,8 @@ static hid_t open_array(hid_t group, const char *path)
 
 /* Gives the array of each episode: its rows, and what libhdf5 reads of the first ones. */
 static void cut_array(struct trajd_scan *scan, hid_t group, uint32_t a,
-                      const struct trajd_record_episode *whole,
-                      const struct trajd_scan_parts *parts, struct trajd_record_episode *episodes)
+                      const struct trajd_record_episode *whole, const struct parts *parts,
+                      struct trajd_record_episode *episodes)
 {
     const struct trajd_record_array *from = &whole->arrays[a];
     hid_t dataset = from->refusal ? -1 : open_array(group, from->match ? from->match : from->path);
@@ -278,8 +270,7 @@ static void cut_array(struct trajd_scan *scan, hid_t group, uint32_t a,
 /* Names the episode and gives it what all episodes of the group share. */
 static const char *start_episode(struct trajd_scan *scan, uint32_t number,
                                  const struct trajd_record_episode *whole,
-                                 const struct trajd_scan_parts *parts,
-                                 struct trajd_record_episode *episode)
+                                 const struct parts *parts, struct trajd_record_episode *episode)
 {
     const uint64_t begin = parts->begins[number], end = parts->begins[number + 1];
 
@@ -310,7 +301,7 @@ const char *trajd_scan_split(struct trajd_scan *scan, hid_t group,
 {
     const struct trajd_layout_split *split = &scan->layout->split;
     struct trajd_record_episode own = *whole, *episodes = NULL;
-    struct trajd_scan_parts parts = {0};
+    struct parts parts = {0};
     const char *why;
 
     for (uint32_t i = 0; i < split->path_count; i++)

@@ -1,6 +1,4 @@
 /* Walks over all groups and datasets of a file and makes their tree. */
-#include "daemon/hdf5/scan_tree.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

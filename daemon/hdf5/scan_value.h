@@ -1,9 +1,10 @@
-/* One value of a file: an attribute, or a dataset that holds one value. */
+/* Values of a file: one in an attribute or a dataset, or numbers of one column. */
 #ifndef TRAJD_HDF5_SCAN_VALUE_H
 #define TRAJD_HDF5_SCAN_VALUE_H
 
 #include <hdf5.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 struct trajd_scan_value {
     hid_t id; /* < 0: it cannot be opened */
@@ -28,5 +29,10 @@ char *trajd_scan_value_read_text(const struct trajd_scan_value *value);
 /* Returns the name of an enum's value, "true" or "false" for h5py's booleans; NULL where it is not
  * one value, has no name or cannot be read. The caller frees. */
 char *trajd_scan_value_read_enum(const struct trajd_scan_value *value);
+
+/* Returns the number of values, or 0 where the dataset is none of numbers in one column. */
+uint64_t trajd_scan_column_count(hid_t dataset);
+/* Reads `count` values from `begin` on. False where libhdf5 cannot read them. */
+bool trajd_scan_column_read(hid_t dataset, uint64_t begin, uint64_t count, double *values);
 
 #endif

@@ -1,13 +1,67 @@
-/* The clocks of one episode: stamps or a rate, as many rows as its streams have, and one origin. */
+/* One episode while it is validated: the reasons against it, and its clocks: stamps or a rate, as many
+ * rows as its streams have, and one origin. */
 #include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "daemon/base/quantity.h"
-#include "daemon/index/index_candidate.h"
+#include "daemon/index/index_internal.h"
 #include "daemon/index/stamps.h"
 #include "proto/plural.h"
 
 #define FAR_NS (INT64_C(1) << 61) /* times outside the rows end here as well (trajd_clock_row_ns) */
+
+static void set_reason(struct trajd_candidate *c, bool is_misfit, const char *format,
+                       va_list arguments)
+{
+    char rule[768];
+
+    if (c->reason)
+        return;
+    vsnprintf(rule, sizeof rule, format, arguments);
+    c->is_misfit = is_misfit;
+    c->reason = trajd_arena_format(c->validation->arena, "%s%s", c->label, rule);
+    if (!c->reason) {
+        c->no_memory = true;
+        c->reason = "no memory";
+    }
+}
+
+void trajd_candidate_fault(struct trajd_candidate *c, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    set_reason(c, false, format, arguments);
+    va_end(arguments);
+}
+
+void trajd_candidate_misfit(struct trajd_candidate *c, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    set_reason(c, true, format, arguments);
+    va_end(arguments);
+}
+
+void trajd_candidate_no_memory(struct trajd_candidate *c)
+{
+    c->no_memory = true;
+    trajd_candidate_fault(c, "no memory");
+}
+
+void *trajd_candidate_alloc(struct trajd_candidate *c, uint64_t count, size_t size)
+{
+    void *memory = trajd_arena_alloc(c->validation->arena, count * size);
+
+    if (!memory)
+        trajd_candidate_no_memory(c);
+    return memory;
+}
+
+/* ---- clocks ---- */
 
 /* Returns whether a stream before this one has the same array, whose rows are checked already. */
 static bool is_checked(const struct trajd_candidate *c, uint32_t plan)

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/index/index_candidate.h"
+#include "daemon/index/index_internal.h"
 
 static void copy_arrays(struct trajd_candidate *c)
 {

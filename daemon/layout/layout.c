@@ -356,3 +356,18 @@ bool trajd_layout_match(const char *pattern, const char *text, char *capture, si
     }
     return true;
 }
+
+bool trajd_layout_requires(const struct trajd_layout *layout, const char *path)
+{
+    for (uint32_t i = 0; i < layout->clock_count; i++) {
+        const struct trajd_layout_clock *clock = &layout->clocks[i];
+        if ((clock->stamps_path && !strcmp(clock->stamps_path, path)) ||
+            (clock->start_path && !strcmp(clock->start_path, path)))
+            return true;
+    }
+    for (uint32_t i = 0; i < layout->stream_count; i++) {
+        if (!layout->streams[i].optional && !strcmp(layout->streams[i].path, path))
+            return true;
+    }
+    return false;
+}

@@ -180,6 +180,10 @@ static inline bool trajd_layout_is_family(const struct trajd_layout_stream *stre
  * family: it stands for one array of each episode. */
 bool trajd_layout_is_pattern(const struct trajd_layout *layout, const char *path);
 
+/* Returns whether a clock or a stream that is not optional needs the array. An episode without it is
+ * quarantined. */
+bool trajd_layout_requires(const struct trajd_layout *layout, const char *path);
+
 /* Loads a layout. `name` is the path of a .yaml file, or a bare name that is looked up in
  * `directory`. TRAJD_ERR_NOT_FOUND lists the names in the directory; TRAJD_ERR_ARGUMENT names the
  * line of a mistake. The caller destroys the layout. */

@@ -16,7 +16,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/index/index.h"
 #include "daemon/index/rows/encoded.h"
-#include "daemon/index/rows/heap.h"
+#include "daemon/index/rows/file_bytes.h"
 
 #define ROWS_PER_CALL 32u
 #define ROUNDS 15
@@ -86,8 +86,8 @@ static void cover_row(const struct bench *bench, const uint8_t *references, uint
     const uint64_t row_bytes = trajd_array_row_bytes(array);
 
     if (array->form == TRAJD_ROWS_HEAP) {
-        const struct trajd_heap_reference to = trajd_heap_reference_at(references + 16 * row);
-        cover(place, to.collection, 2 * TRAJD_HEAP_HEAD_BYTES + to.length);
+        const uint8_t *to = references + TRAJD_HEAP_REFERENCE_BYTES * row;
+        cover(place, trajd_u64_at(to + 4), 2 * 16 + trajd_u32_at(to));
     } else if (array->storage == TRAJD_STORAGE_CHUNKED && array->chunk_shape[0] == 1) {
         cover(place, array->chunks[row].offset, row_bytes);
     } else if (array->storage == TRAJD_STORAGE_CONTIGUOUS) {

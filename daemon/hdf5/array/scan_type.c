@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "daemon/hdf5/scan.h"
-#include "daemon/index/rows/heap.h"
 
 /* Returns whether the type is little-endian IEEE binary16, for which libhdf5 has no name. */
 static bool is_half(hid_t type)

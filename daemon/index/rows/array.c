@@ -1,11 +1,10 @@
-#include "daemon/index/rows/array.h"
-
+/* Arrays as places of bytes: their sizes, row ranges and checks, and the numbers in their rows. */
 #include <math.h>
-#include <stddef.h>
 #include <string.h>
 
-#include "daemon/index/rows/heap.h"
+#include "daemon/index/rows/array.h"
 #include "daemon/index/rows/inflate.h"
+#include "kernels/element_convert.h"
 
 uint64_t trajd_array_row_count(const struct trajd_array *array)
 {
@@ -233,139 +232,46 @@ enum trajd_status trajd_array_check(const struct trajd_array *array, uint64_t fi
     return trajd_error_set(error, TRAJD_ERR_DATA, 0, "storage %d is unknown", (int)array->storage);
 }
 
-/* Converts IEEE binary16 without the compiler's half type. */
-static double half_to_f64(uint16_t half)
+static const void *element_at(const void *elements, uint64_t i, uint32_t size)
 {
-    int exponent = half >> 10 & 31;
-    double fraction = half & 1023;
-    double magnitude;
-
-    if (exponent == 31)
-        magnitude = fraction != 0 ? (double)NAN : (double)INFINITY;
-    else if (exponent == 0)
-        magnitude = ldexp(fraction, -24);
-    else
-        magnitude = ldexp(fraction + 1024, exponent - 25);
-    return half >> 15 ? -magnitude : magnitude;
-}
-
-static double bf16_to_f64(uint16_t upper)
-{
-    uint32_t bits = (uint32_t)upper << 16;
-    float value;
-
-    memcpy(&value, &bits, sizeof value);
-    return (double)value;
-}
-
-/* A number of any element type: floating-point types in `real`, integers in `whole`, u64 in
- * `natural`. */
-struct number {
-    enum { REAL, WHOLE, NATURAL, NEITHER } form;
-    double real;
-    int64_t whole;
-    uint64_t natural;
-};
-
-static struct number real_number(double value)
-{
-    return (struct number){.form = REAL, .real = value};
-}
-
-static struct number whole_number(int64_t value)
-{
-    return (struct number){.form = WHOLE, .whole = value};
-}
-
-static struct number number_at(enum trajd_dtype dtype, const uint8_t *at)
-{
-    union {
-        float f32;
-        double f64;
-        int8_t i8;
-        int16_t i16;
-        int32_t i32;
-        int64_t i64;
-        uint8_t u8;
-        uint16_t u16;
-        uint32_t u32;
-        uint64_t u64;
-    } value;
-
-    memcpy(&value, at, trajd_dtype_size(dtype));
-    switch (dtype) {
-    case TRAJD_F16:
-        return real_number(half_to_f64(value.u16));
-    case TRAJD_BF16:
-        return real_number(bf16_to_f64(value.u16));
-    case TRAJD_F32:
-        return real_number((double)value.f32);
-    case TRAJD_F64:
-        return real_number(value.f64);
-    case TRAJD_I8:
-        return whole_number(value.i8);
-    case TRAJD_I16:
-        return whole_number(value.i16);
-    case TRAJD_I32:
-        return whole_number(value.i32);
-    case TRAJD_I64:
-        return whole_number(value.i64);
-    case TRAJD_U8:
-        return whole_number(value.u8);
-    case TRAJD_U16:
-        return whole_number(value.u16);
-    case TRAJD_U32:
-        return whole_number(value.u32);
-    case TRAJD_U64:
-        return (struct number){.form = NATURAL, .natural = value.u64};
-    default:
-        return (struct number){.form = NEITHER};
-    }
+    return (const uint8_t *)elements + i * size;
 }
 
 bool trajd_array_to_f64(enum trajd_dtype dtype, const void *elements, uint64_t count, double *out)
 {
-    uint32_t size = trajd_dtype_size(dtype);
-
-    if (size == 0 || dtype == TRAJD_BOOL)
-        return false;
-    for (uint64_t i = 0; i < count; i++) {
-        struct number value = number_at(dtype, (const uint8_t *)elements + i * size);
-        out[i] = value.form == REAL    ? value.real
-                 : value.form == WHOLE ? (double)value.whole
-                                       : (double)value.natural;
-    }
-    return true;
-}
-
-static bool to_i64(struct number value, int64_t *out)
-{
-    switch (value.form) {
-    case REAL:
-        if (!(value.real >= -0x1p63 && value.real < 0x1p63))
-            return false;
-        *out = (int64_t)floor(value.real);
-        return true;
-    case WHOLE:
-        *out = value.whole;
-        return true;
-    case NATURAL:
-        *out = (int64_t)value.natural;
-        return value.natural <= INT64_MAX;
-    case NEITHER:
-        break;
-    }
-    return false;
-}
-
-bool trajd_array_to_i64(enum trajd_dtype dtype, const void *elements, uint64_t count, int64_t *out)
-{
-    uint32_t size = trajd_dtype_size(dtype);
+    const uint32_t size = trajd_dtype_size(dtype);
 
     if (size == 0 || dtype == TRAJD_BOOL)
         return false;
     for (uint64_t i = 0; i < count; i++)
-        if (!to_i64(number_at(dtype, (const uint8_t *)elements + i * size), &out[i]))
+        out[i] = trajd_element_load(dtype, element_at(elements, i, size));
+    return true;
+}
+
+/* Integers of 64 bits are copied, because a double does not hold all of them. */
+static bool to_i64(enum trajd_dtype dtype, const void *element, int64_t *out)
+{
+    double value;
+
+    if (dtype == TRAJD_I64 || dtype == TRAJD_U64) {
+        memcpy(out, element, sizeof *out);
+        return dtype == TRAJD_I64 || *out >= 0;
+    }
+    value = floor(trajd_element_load(dtype, element));
+    if (!(value >= -0x1p63 && value < 0x1p63))
+        return false;
+    *out = (int64_t)value;
+    return true;
+}
+
+bool trajd_array_to_i64(enum trajd_dtype dtype, const void *elements, uint64_t count, int64_t *out)
+{
+    const uint32_t size = trajd_dtype_size(dtype);
+
+    if (size == 0 || dtype == TRAJD_BOOL)
+        return false;
+    for (uint64_t i = 0; i < count; i++)
+        if (!to_i64(dtype, element_at(elements, i, size), &out[i]))
             return false;
     return true;
 }

@@ -31,12 +31,13 @@ enum trajd_row_form {
     TRAJD_ROWS_PLAIN = 0,  /* elements, as they are stored */
     TRAJD_ROWS_PADDED = 1, /* u8 (T, P): the bytes of a row, and zeros behind them */
     TRAJD_ROWS_STRING = 2, /* the same, in fixed strings of P bytes */
-    TRAJD_ROWS_HEAP = 3,   /* u8 (T, 16): references to the global heap (heap.h) */
+    TRAJD_ROWS_HEAP = 3,   /* u8 (T, 16): references to the global heap (encoded.c) */
     /* i64 (T): where each row begins in the payload, which another dataset holds. One more offset
      * follows: the end of the last row */
     TRAJD_ROWS_PACKED = 4
 };
 #define TRAJD_PREPARATION_TEXT_MAX 512u
+#define TRAJD_HEAP_REFERENCE_BYTES 16 /* of a row with form HEAP: length, collection, object */
 #define TRAJD_ROW_BYTES_MAX (UINT64_C(64) << 20) /* of an encoded row */
 
 /* The numbers of HDF5's filters. lzf comes with h5py. */

@@ -4,10 +4,9 @@
 #include <string.h>
 
 #include "daemon/index/rows/array.h"
-#include "daemon/index/rows/array_box.h"
+#include "daemon/index/rows/file_bytes.h"
 #include "daemon/index/rows/inflate.h"
 #include "daemon/index/rows/kept_chunks.h"
-#include "daemon/index/rows/read_exactly.h"
 
 /* chunks closer than this are read together: a seek costs more than the bytes between them */
 #define GAP_BYTES (64u << 10)
@@ -17,6 +16,148 @@
 /* unfiltered chunks of this size are read directly into the rows */
 #define DIRECT_BYTES (64u << 10)
 #define SORT_COUNT 4096u /* chunks that are sorted at a time */
+
+/* ---- the part of a chunk that a read takes ---- */
+
+struct box {
+    uint64_t begin[TRAJD_ARRAY_MAX_RANK]; /* in the chunk */
+    uint64_t count[TRAJD_ARRAY_MAX_RANK];
+    uint64_t origin[TRAJD_ARRAY_MAX_RANK]; /* the first element's place; rows count as below */
+};
+
+/* Two dimensions of runs: their count, and their distance in the rows and in the chunk. */
+struct plane {
+    uint64_t count[2], to_stride[2], from_stride[2];
+};
+
+/* Copies a plane of runs. The callers pass a constant run, so that each copy becomes a plain load
+ * and store. */
+static inline __attribute__((always_inline)) void copy_fixed(const struct plane *plane, uint8_t *to,
+                                                             const uint8_t *from, size_t run)
+{
+    const uint64_t count = plane->count[1], to_stride = plane->to_stride[1],
+                   from_stride = plane->from_stride[1];
+
+    for (uint64_t i = 0; i < plane->count[0];
+         i++, to += plane->to_stride[0], from += plane->from_stride[0]) {
+        uint8_t *t = to;
+        const uint8_t *f = from;
+        for (uint64_t j = 0; j < count; j++, t += to_stride, f += from_stride)
+            memcpy(t, f, run);
+    }
+}
+
+/* Copies a plane of runs of any length. h5py's own chunk shapes cut images into runs of one to a
+ * few bytes; a call of memcpy for each would cost as much as inflating. */
+static void copy_plane(const struct plane *plane, uint8_t *to, const uint8_t *from, size_t run)
+{
+    switch (run) {
+    case 1:
+        copy_fixed(plane, to, from, 1);
+        break;
+    case 2:
+        copy_fixed(plane, to, from, 2);
+        break;
+    case 3:
+        copy_fixed(plane, to, from, 3);
+        break;
+    case 4:
+        copy_fixed(plane, to, from, 4);
+        break;
+    case 6:
+        copy_fixed(plane, to, from, 6);
+        break;
+    case 8:
+        copy_fixed(plane, to, from, 8);
+        break;
+    case 12:
+        copy_fixed(plane, to, from, 12);
+        break;
+    case 16:
+        copy_fixed(plane, to, from, 16);
+        break;
+    default:
+        copy_fixed(plane, to, from, run);
+        break;
+    }
+}
+
+/* Returns how many chunks lie along dimension d. */
+static uint64_t grid_extent(const struct trajd_array *array, uint32_t d)
+{
+    const uint64_t first = d ? 0 : array->chunk_row;
+
+    return (first + array->shape[d] + array->chunk_shape[d] - 1) / array->chunk_shape[d];
+}
+
+/* Returns the part of chunk `chunk_index` that lies in rows [row_begin, row_end). These rows count
+ * from the begin of the first chunk. */
+static struct box box_in_chunk(const struct trajd_array *array, uint64_t row_begin,
+                               uint64_t row_end, uint64_t chunk_index)
+{
+    struct box box;
+
+    for (uint32_t d = array->rank; d-- > 0;) {
+        uint64_t at = chunk_index % grid_extent(array, d) * array->chunk_shape[d];
+        uint64_t low = d == 0 ? row_begin : 0;
+        uint64_t high = d == 0 ? row_end : array->shape[d];
+        uint64_t end = at + array->chunk_shape[d] < high ? at + array->chunk_shape[d] : high;
+        chunk_index /= grid_extent(array, d);
+        box.origin[d] = at > low ? at : low;
+        box.begin[d] = box.origin[d] - at;
+        box.count[d] = end - box.origin[d];
+    }
+    return box;
+}
+
+/* Copies the box out of the bytes of its chunk to `rows`, where the rows from row_begin on, which
+ * counts as above, lie densely. */
+static void copy_box(const struct trajd_array *array, const struct box *box, const uint8_t *chunk,
+                     uint64_t row_begin, uint8_t *rows)
+{
+    uint64_t to_stride[TRAJD_ARRAY_MAX_RANK], from_stride[TRAJD_ARRAY_MAX_RANK];
+    uint64_t index[TRAJD_ARRAY_MAX_RANK] = {0};
+    uint64_t to_step = trajd_dtype_size(array->dtype), from_step = to_step;
+    struct plane plane = {.count = {1, 1}};
+    uint32_t run_dimension = array->rank - 1; /* the run covers this dimension and all after it */
+    uint8_t *to = rows;
+    uint32_t outer;
+
+    for (uint32_t d = array->rank; d-- > 0;) {
+        to_stride[d] = to_step;
+        from_stride[d] = from_step;
+        to_step *= array->shape[d];
+        from_step *= array->chunk_shape[d];
+        to += (box->origin[d] - (d == 0 ? row_begin : 0)) * to_stride[d];
+        chunk += box->begin[d] * from_stride[d];
+    }
+    while (run_dimension > 0 && box->count[run_dimension] == array->shape[run_dimension] &&
+           array->shape[run_dimension] == array->chunk_shape[run_dimension])
+        run_dimension--;
+    outer = run_dimension; /* dimensions that neither the run nor the plane covers */
+    for (int p = 1; p >= 0 && outer > 0; p--) {
+        outer--;
+        plane.count[p] = box->count[outer];
+        plane.to_stride[p] = to_stride[outer];
+        plane.from_stride[p] = from_stride[outer];
+    }
+    for (;;) {
+        uint64_t to_at = 0, from_at = 0;
+        uint32_t d = outer;
+        for (uint32_t i = 0; i < outer; i++) {
+            to_at += index[i] * to_stride[i];
+            from_at += index[i] * from_stride[i];
+        }
+        copy_plane(&plane, to + to_at, chunk + from_at,
+                   box->count[run_dimension] * to_stride[run_dimension]);
+        while (d > 0 && ++index[d - 1] == box->count[d - 1])
+            index[--d] = 0;
+        if (d == 0)
+            return;
+    }
+}
+
+/* ---- reading ---- */
 
 struct buffer {
     uint8_t *bytes;
@@ -107,16 +248,15 @@ static void fill_bytes(const struct trajd_array *array, uint8_t *to, uint64_t by
     }
 }
 
-static struct trajd_array_box box_of_chunk(const struct reading *reading, uint64_t chunk_index)
+static struct box box_of_chunk(const struct reading *reading, uint64_t chunk_index)
 {
-    return trajd_array_box_of_chunk(reading->array, reading->row_begin, reading->row_end,
-                                    chunk_index);
+    return box_in_chunk(reading->array, reading->row_begin, reading->row_end, chunk_index);
 }
 
 static enum trajd_status chunk_failed(const struct reading *reading, uint64_t chunk_index,
                                       struct trajd_error *error)
 {
-    struct trajd_array_box box = box_of_chunk(reading, chunk_index);
+    struct box box = box_of_chunk(reading, chunk_index);
     const uint64_t row = box.origin[0] - reading->array->chunk_row;
 
     return trajd_error_prefix(error, "rows %llu..%llu: chunk %llu at offset %llu",
@@ -132,7 +272,7 @@ static enum trajd_status place_chunk(const struct reading *reading, uint64_t chu
     const struct trajd_chunk *chunk = &array->chunks[chunk_index];
     struct trajd_filter_pipeline pipeline = {array->filters, array->filter_count,
                                              chunk->filter_mask, trajd_array_element_bytes(array)};
-    struct trajd_array_box box = box_of_chunk(reading, chunk_index);
+    struct box box = box_of_chunk(reading, chunk_index);
     const uint8_t *bytes;
     enum trajd_status status =
         trajd_inflate_chunk(reading->reader->inflater, &pipeline, stored, chunk->stored_size,
@@ -144,7 +284,7 @@ static enum trajd_status place_chunk(const struct reading *reading, uint64_t chu
     }
     if (reading->reader->kept && array->filter_count)
         trajd_kept_chunks_add(reading->reader->kept, chunk->offset, bytes, reading->chunk_bytes);
-    trajd_array_box_copy(reading->array, &box, bytes, reading->row_begin, reading->rows);
+    copy_box(reading->array, &box, bytes, reading->row_begin, reading->rows);
     return TRAJD_OK;
 }
 
@@ -156,12 +296,12 @@ static bool place_kept(const struct reading *reading, uint64_t chunk_index)
         kept ? trajd_kept_chunks_find(kept, reading->array->chunks[chunk_index].offset,
                                       reading->chunk_bytes)
              : NULL;
-    struct trajd_array_box box;
+    struct box box;
 
     if (!bytes)
         return false;
     box = box_of_chunk(reading, chunk_index);
-    trajd_array_box_copy(reading->array, &box, bytes, reading->row_begin, reading->rows);
+    copy_box(reading->array, &box, bytes, reading->row_begin, reading->rows);
     return true;
 }
 
@@ -169,7 +309,7 @@ static enum trajd_status place_missing(struct reading *reading, uint64_t chunk_i
                                        struct trajd_error *error)
 {
     struct buffer *fill = &reading->reader->fill;
-    struct trajd_array_box box = box_of_chunk(reading, chunk_index);
+    struct box box = box_of_chunk(reading, chunk_index);
 
     if (!reading->fill_ready) {
         enum trajd_status status = make_room(fill, reading->chunk_bytes, error);
@@ -178,7 +318,7 @@ static enum trajd_status place_missing(struct reading *reading, uint64_t chunk_i
         fill_bytes(reading->array, fill->bytes, reading->chunk_bytes);
         reading->fill_ready = true;
     }
-    trajd_array_box_copy(reading->array, &box, fill->bytes, reading->row_begin, reading->rows);
+    copy_box(reading->array, &box, fill->bytes, reading->row_begin, reading->rows);
     return TRAJD_OK;
 }
 
@@ -220,8 +360,8 @@ static uint32_t count_direct(const struct reading *reading, const uint64_t *orde
 static enum trajd_status read_direct(const struct reading *reading, const uint64_t *order,
                                      uint32_t count, struct trajd_error *error)
 {
-    const struct trajd_array_box first = box_of_chunk(reading, order[0]),
-                                 last = box_of_chunk(reading, order[count - 1]);
+    const struct box first = box_of_chunk(reading, order[0]),
+                     last = box_of_chunk(reading, order[count - 1]);
     const uint64_t rows = last.origin[0] + last.count[0] - first.origin[0];
     const uint64_t offset =
         reading->array->chunks[order[0]].offset + first.begin[0] * reading->row_bytes;
@@ -304,7 +444,7 @@ static enum trajd_status read_chunked(struct reading *reading, struct trajd_erro
     uint32_t count = 0;
 
     for (uint32_t d = 1; d < array->rank; d++)
-        per_row_of_chunks *= trajd_array_grid_extent(array, d);
+        per_row_of_chunks *= grid_extent(array, d);
     last = ((reading->row_end - 1) / array->chunk_shape[0] + 1) * per_row_of_chunks;
     for (uint64_t c = reading->row_begin / array->chunk_shape[0] * per_row_of_chunks; c < last;
          c++) {

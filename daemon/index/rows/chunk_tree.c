@@ -2,8 +2,7 @@
 
 #include <string.h>
 
-#include "daemon/index/rows/little_endian.h"
-#include "daemon/index/rows/read_exactly.h"
+#include "daemon/index/rows/file_bytes.h"
 
 enum {
     HEADER_BYTES = 16,

@@ -1,4 +1,5 @@
-#include "daemon/index/rows/read_exactly.h"
+/* Reads of known length. */
+#include "daemon/index/rows/file_bytes.h"
 
 #include <errno.h>
 #include <string.h>
