@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/base/digest.h"
+
 enum { FIRST_READ_BYTES = 64 << 10 };
 
 /* Reads to the end of the file or one byte beyond the limit. Returns 0 or an errno. */
@@ -131,6 +133,50 @@ int trajd_file_replace_end(struct trajd_file_replacement *replacement, const cha
     unlink(replacement->temporary);
     errno = code;
     return good ? -1 : 0;
+}
+
+struct seal {
+    uint64_t magic, length, digest;
+};
+
+void *trajd_file_read_sealed(const char *path, uint64_t magic, size_t limit, size_t *length)
+{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    struct seal seal = {0};
+    struct stat about;
+    char *data = NULL;
+    size_t size = 0;
+
+    /* read and not mapped: a bad disk is an error of read, but a signal where it is mapped */
+    if (fd >= 0 && fstat(fd, &about) == 0 && S_ISREG(about.st_mode))
+        trajd_file_read_fd(fd, path, limit + sizeof seal, &data, &size, NULL);
+    if (fd >= 0)
+        close(fd);
+    if (size >= sizeof seal)
+        memcpy(&seal, data, sizeof seal);
+    *length = size - sizeof seal;
+    if (size >= sizeof seal && seal.magic == magic && seal.length == *length &&
+        seal.digest == trajd_digest_of(data + sizeof seal, *length))
+        return memmove(data, data + sizeof seal, *length);
+    free(data);
+    return NULL;
+}
+
+int trajd_file_write_sealed(const char *path, uint64_t magic, const void *content, size_t length)
+{
+    const struct seal seal = {magic, length, trajd_digest_of(content, length)};
+    struct trajd_file_replacement file;
+    int code = 0;
+
+    if (trajd_file_replace_begin(&file, path))
+        return -1;
+    if (trajd_file_write_all(file.fd, &seal, sizeof seal) ||
+        trajd_file_write_all(file.fd, content, length))
+        code = errno;
+    if (trajd_file_replace_end(&file, path, !code))
+        return -1;
+    errno = code;
+    return code ? -1 : 0;
 }
 
 int trajd_file_sync_folder(const char *path)

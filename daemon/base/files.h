@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "proto/error.h"
@@ -42,6 +43,14 @@ int trajd_file_replace_begin_as(struct trajd_file_replacement *replacement, cons
  * new file is removed and what was at `path` is untouched. `good` false: only closes and removes.
  */
 int trajd_file_replace_end(struct trajd_file_replacement *replacement, const char *path, bool good);
+
+/* Returns the content of a file that trajd_file_write_sealed wrote under this magic number, which the
+ * caller frees. NULL where there is none of at most `limit` bytes, it is damaged or has another
+ * magic number, or memory ran out. Follows no symbolic link. For caches, which only save time. */
+void *trajd_file_read_sealed(const char *path, uint64_t magic, size_t limit, size_t *length);
+/* Replaces the file at `path`: the magic number, the length and a digest of the content, u64 each,
+ * and the content. 0, or -1 with errno. */
+int trajd_file_write_sealed(const char *path, uint64_t magic, const void *content, size_t length);
 
 /* Syncs the folder that holds `path`, so that a rename in it survives a power cut. 0, or -1 with
  * errno. */
