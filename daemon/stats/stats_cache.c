@@ -1,13 +1,8 @@
 /* Fingerprints of statistics, and the files that keep statistics of earlier runs, one per
  * fingerprint. The files only save time: if one is damaged, its statistics are computed and written
- * again.
- *
- *     u64 magic and version, u64 length of what follows the header, u64 digest of it, then the
- *       struct and its features as they are in memory */
+ * again. Sealed (base/files.h) are the struct and its features as they are in memory. */
 #include <inttypes.h>
-#include <fcntl.h>
 #include <stdlib.h>
-#include <unistd.h>
 #include <string.h>
 
 #include "daemon/base/digest.h"
@@ -20,10 +15,6 @@
 #define CACHE_MAGIC UINT64_C(0x3253544154535254)
 /* changes with the meaning of figures; part of every fingerprint */
 #define FIGURES_VERSION 1
-
-struct header {
-    uint64_t magic, length, digest;
-};
 
 /* ---- fingerprints ---- */
 
@@ -159,70 +150,33 @@ static uint64_t bytes_of(uint32_t feature_count)
            (uint64_t)feature_count * sizeof(struct trajd_feature_statistics);
 }
 
-/* Returns the statistics of a file's bytes, or NULL where they are damaged. Caller frees. */
-static struct trajd_statistics *decode(const char *data, size_t size, uint64_t fingerprint)
-{
-    struct trajd_statistics *decoded;
-    struct header header;
-
-    if (size < sizeof header + sizeof *decoded)
-        return NULL;
-    memcpy(&header, data, sizeof header);
-    if (header.magic != CACHE_MAGIC || header.length != size - sizeof header ||
-        header.digest != trajd_digest_of(data + sizeof header, header.length))
-        return NULL;
-    decoded = malloc(header.length);
-    if (!decoded)
-        return NULL;
-    memcpy(decoded, data + sizeof header, header.length);
-    if (decoded->fingerprint == fingerprint &&
-        decoded->feature_count <= TRAJD_STATISTICS_MAX_FEATURES &&
-        bytes_of(decoded->feature_count) == header.length)
-        return decoded;
-    free(decoded);
-    return NULL;
-}
-
 struct trajd_statistics *trajd_statistics_load(const char *directory, uint64_t fingerprint)
 {
-    const size_t limit = sizeof(struct header) + bytes_of(TRAJD_STATISTICS_MAX_FEATURES);
     struct trajd_statistics *found = NULL;
-    char path[4096], *data;
+    char path[4096];
     size_t size;
-    int fd;
 
     if (!cache_path(directory, fingerprint, path, sizeof path))
         return NULL;
     trajd_heartbeat_wait();
-    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd >= 0 && trajd_file_read_fd(fd, path, limit, &data, &size, NULL) == TRAJD_OK) {
-        found = decode(data, size, fingerprint);
-        free(data);
-    }
-    if (fd >= 0)
-        close(fd);
+    found =
+        trajd_file_read_sealed(path, CACHE_MAGIC, bytes_of(TRAJD_STATISTICS_MAX_FEATURES), &size);
     trajd_heartbeat_resume();
-    return found;
-}
-
-static void save(const char *directory, const struct trajd_statistics *statistics)
-{
-    const uint64_t length = bytes_of(statistics->feature_count);
-    const struct header header = {CACHE_MAGIC, length, trajd_digest_of(statistics, length)};
-    struct trajd_file_replacement file;
-    char path[4096];
-
-    if (!cache_path(directory, statistics->fingerprint, path, sizeof path) ||
-        trajd_file_replace_begin(&file, path))
-        return;
-    trajd_file_replace_end(&file, path,
-                           !trajd_file_write_all(file.fd, &header, sizeof header) &&
-                               !trajd_file_write_all(file.fd, statistics, length));
+    if (found && size >= sizeof *found && found->fingerprint == fingerprint &&
+        found->feature_count <= TRAJD_STATISTICS_MAX_FEATURES &&
+        bytes_of(found->feature_count) == size)
+        return found;
+    free(found);
+    return NULL;
 }
 
 void trajd_statistics_save(const char *directory, const struct trajd_statistics *statistics)
 {
+    char path[4096];
+
+    if (!cache_path(directory, statistics->fingerprint, path, sizeof path))
+        return;
     trajd_heartbeat_wait();
-    save(directory, statistics);
+    trajd_file_write_sealed(path, CACHE_MAGIC, statistics, bytes_of(statistics->feature_count));
     trajd_heartbeat_resume();
 }

@@ -9,6 +9,8 @@ import sys
 import tempfile
 import time
 
+import msgpack
+
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from paths import BUILD, ROOT
 
@@ -27,13 +29,8 @@ PAST = 1_600_000_000  # the cache keeps no record of a file that is younger than
 
 def record_of(cache):
     """Returns the only record in a cache of index_cache.c."""
-    data, at = cache.read_bytes(), 40  # after magic, version, length, digest and the layout's hash
-    for _ in range(2):  # the dataset's path, and after the number of entries the file's
-        at += 4 + struct.unpack_from("<I", data, at)[0]
-        at += 4
-    at += 32 - 4  # size, times, inode
-    length = struct.unpack_from("<Q", data, at)[0]
-    return data[at + 8:at + 8 + length]
+    _, _, [[*_, record]] = msgpack.unpackb(cache.read_bytes()[24:])  # after magic, length and digest
+    return record
 
 
 def main():
