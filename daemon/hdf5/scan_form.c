@@ -226,37 +226,6 @@ static bool is_there(hid_t group, const struct trajd_scan_names *links, const ch
     return trajd_scan_names_have(links, "meta") && H5Lexists(group, name, H5P_DEFAULT) > 0;
 }
 
-const char *trajd_scan_form(struct trajd_scan *scan, hid_t group,
-                            const struct trajd_scan_names *links,
-                            const struct trajd_record_episode *episode)
-{
-    const bool has_wildcard = trajd_is_glob(scan->layout->groups),
-               is_split = scan->layout->split.kind != TRAJD_SPLIT_NONE;
-    const char *why = NULL;
-
-    /* Stamps count the rows. Arrays of several clocks have different numbers of rows. */
-    if (scan->layout->clock_count == 1 && !scan->layout->clocks[0].stamps_path) {
-        if (is_stacked(episode))
-            return "its arrays hold several episodes stacked on axis 0, which a layout reads as "
-                   "time; write each into a group or file of its own";
-        if (is_transposed(episode))
-            return "its arrays have the time on the last axis, and a layout reads axis 0 as time; "
-                   "transpose them";
-    }
-    for (size_t i = 0; i < ARRAY_LEN(flags) && !why && !is_split; i++) {
-        hid_t dataset;
-        if ((has_wildcard && !flags[i].in_groups) || !is_there(group, links, flags[i].name))
-            continue;
-        dataset = H5Dopen2(group, flags[i].name, H5P_DEFAULT);
-        if (dataset < 0)
-            continue; /* a group, or damaged: of no stream then */
-        why = check_flags(scan, dataset, &flags[i], episode);
-        H5Dclose(dataset);
-    }
-    H5Eclear2(H5E_DEFAULT);
-    return why;
-}
-
 /* Returns whether the layout's split names the flag. */
 static bool is_in_split(const struct trajd_layout_split *split, const char *name)
 {
@@ -266,36 +235,77 @@ static bool is_in_split(const struct trajd_layout_split *split, const char *name
     return false;
 }
 
+/* Returns why a flag that the split does not name shows an episode that begins elsewhere than at
+ * `begins`, or NULL. */
+static const char *check_split_flags(struct trajd_scan *scan, hid_t dataset,
+                                     const struct flag *flag,
+                                     const struct trajd_record_episode *episode,
+                                     struct begins begins)
+{
+    const uint64_t rows = begins.rows[begins.count];
+    uint64_t boundary = rows;
+
+    if (trajd_scan_column_count(dataset) != rows || !has_rows(episode, rows))
+        return NULL;
+    if (!find_boundary(dataset, flag->kind, rows, begins, &boundary))
+        return cannot_read(scan, flag);
+    if (boundary == rows)
+        return NULL;
+    return trajd_arena_format(scan->arena,
+                              "%s: another episode begins at row %" PRIu64 " of %" PRIu64
+                              ", where the flags of the layout's `split` end none: add %s to them",
+                              flag->name, boundary, rows, flag->name);
+}
+
+/* Returns why the flags of the group contradict that it is one episode, or, where `begins` has rows,
+ * those episodes; or NULL. */
+static const char *check_all_flags(struct trajd_scan *scan, hid_t group,
+                                   const struct trajd_scan_names *links,
+                                   const struct trajd_record_episode *episode, struct begins begins)
+{
+    const bool only_in_groups = begins.rows || trajd_is_glob(scan->layout->groups);
+    const char *why = NULL;
+
+    for (size_t i = 0; i < ARRAY_LEN(flags) && !why; i++) {
+        hid_t dataset;
+        if ((only_in_groups && !flags[i].in_groups) ||
+            (begins.rows &&
+             (flags[i].kind == ENDS || is_in_split(&scan->layout->split, flags[i].name))) ||
+            !is_there(group, links, flags[i].name))
+            continue;
+        dataset = H5Dopen2(group, flags[i].name, H5P_DEFAULT);
+        if (dataset < 0)
+            continue; /* a group, or damaged: of no stream then */
+        why = begins.rows ? check_split_flags(scan, dataset, &flags[i], episode, begins)
+                          : check_flags(scan, dataset, &flags[i], episode);
+        H5Dclose(dataset);
+    }
+    H5Eclear2(H5E_DEFAULT);
+    return why;
+}
+
+const char *trajd_scan_form(struct trajd_scan *scan, hid_t group,
+                            const struct trajd_scan_names *links,
+                            const struct trajd_record_episode *episode)
+{
+    /* Stamps count the rows. Arrays of several clocks have different numbers of rows. */
+    if (scan->layout->clock_count == 1 && !scan->layout->clocks[0].stamps_path) {
+        if (is_stacked(episode))
+            return "its arrays hold several episodes stacked on axis 0, which a layout reads as "
+                   "time; write each into a group or file of its own";
+        if (is_transposed(episode))
+            return "its arrays have the time on the last axis, and a layout reads axis 0 as time; "
+                   "transpose them";
+    }
+    return scan->layout->split.kind
+               ? NULL
+               : check_all_flags(scan, group, links, episode, (struct begins){0});
+}
+
 const char *trajd_scan_form_split(struct trajd_scan *scan, hid_t group,
                                   const struct trajd_scan_names *links,
                                   const struct trajd_record_episode *episode,
                                   const uint64_t *begins, uint32_t count)
 {
-    const struct begins known = {begins, count};
-    const uint64_t rows = begins[count];
-    const char *why = NULL;
-
-    for (size_t i = 0; i < ARRAY_LEN(flags) && !why; i++) {
-        uint64_t boundary = rows;
-        hid_t dataset;
-        if (flags[i].kind == ENDS || !flags[i].in_groups ||
-            is_in_split(&scan->layout->split, flags[i].name) ||
-            !is_there(group, links, flags[i].name))
-            continue;
-        dataset = H5Dopen2(group, flags[i].name, H5P_DEFAULT);
-        if (dataset < 0)
-            continue;
-        if (trajd_scan_column_count(dataset) == rows && has_rows(episode, rows) &&
-            !find_boundary(dataset, flags[i].kind, rows, known, &boundary))
-            why = cannot_read(scan, &flags[i]);
-        else if (boundary != rows)
-            why = trajd_arena_format(
-                scan->arena,
-                "%s: another episode begins at row %" PRIu64 " of %" PRIu64
-                ", where the flags of the layout's `split` end none: add %s to them",
-                flags[i].name, boundary, rows, flags[i].name);
-        H5Dclose(dataset);
-    }
-    H5Eclear2(H5E_DEFAULT);
-    return why;
+    return check_all_flags(scan, group, links, episode, (struct begins){begins, count});
 }

@@ -2,9 +2,11 @@
  * frames one after another, `offsets` (T + 1) i64 where each begins and the last ends. Attributes
  * of the group say what the pixels mean. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/hdf5/scan.h"
+#include "daemon/hdf5/scan_value.h"
 
 enum { WORD_SIZE = 64, TEXT_SIZE = TRAJD_PREPARATION_TEXT_MAX + 1 };
 
@@ -39,31 +41,16 @@ static const char *find_piece(hid_t group, const char *name, hid_t type, uint64_
 /* Reads an attribute of one text; "" where there is none, "?" where it is no text that fits. */
 static void read_word(hid_t group, const char *name, char *word, size_t word_size)
 {
-    const bool exists = H5Aexists(group, name) > 0;
-    const hid_t attribute = exists ? H5Aopen(group, name, H5P_DEFAULT) : -1;
-    const hid_t type = attribute < 0 ? -1 : H5Aget_type(attribute),
-                space = attribute < 0 ? -1 : H5Aget_space(attribute);
-    char *text = NULL;
-    bool is_read = false;
+    struct trajd_scan_value value = trajd_scan_value_open(group, ".", name);
+    char *text = value.id >= 0 && H5Tget_class(value.type) == H5T_STRING
+                     ? trajd_scan_value_read_text(&value)
+                     : NULL;
 
-    memset(word, 0, word_size);
-    if (attribute >= 0 && H5Tget_class(type) == H5T_STRING &&
-        H5Sget_simple_extent_npoints(space) == 1) {
-        if (H5Tis_variable_str(type) > 0)
-            is_read = H5Aread(attribute, type, &text) >= 0 && text &&
-                      (size_t)snprintf(word, word_size, "%s", text) < word_size;
-        else
-            is_read = H5Tget_size(type) < word_size && H5Aread(attribute, type, word) >= 0;
-        H5free_memory(text);
-    }
-    if (exists && !is_read)
-        snprintf(word, word_size, "?");
-    H5Eclear2(H5E_DEFAULT);
-    if (attribute >= 0) {
-        H5Sclose(space);
-        H5Tclose(type);
-        H5Aclose(attribute);
-    }
+    snprintf(word, word_size, "%s", H5Aexists(group, name) > 0 ? "?" : "");
+    if (text && strlen(text) < word_size)
+        strcpy(word, text);
+    free(text);
+    trajd_scan_value_close(&value);
 }
 
 /* Compares what the file says with the layout. A layout that leaves the colour open takes any. */
@@ -93,16 +80,11 @@ static const char *check_words(struct trajd_scan *scan, hid_t group,
 /* Reads the attribute `size`. False where it is not two numbers. */
 static bool read_size(hid_t group, uint64_t size[2])
 {
-    const hid_t attribute = H5Aexists(group, "size") > 0 ? H5Aopen(group, "size", H5P_DEFAULT) : -1;
-    const hid_t space = attribute < 0 ? -1 : H5Aget_space(attribute);
-    const bool ok = attribute >= 0 && H5Sget_simple_extent_npoints(space) == 2 &&
-                    H5Aread(attribute, H5T_NATIVE_UINT64, size) >= 0;
+    struct trajd_scan_value value = trajd_scan_value_open(group, ".", "size");
+    const bool ok = value.id >= 0 && H5Sget_simple_extent_npoints(value.space) == 2 &&
+                    trajd_scan_value_read(&value, H5T_NATIVE_UINT64, size);
 
-    H5Eclear2(H5E_DEFAULT);
-    if (attribute >= 0) {
-        H5Sclose(space);
-        H5Aclose(attribute);
-    }
+    trajd_scan_value_close(&value);
     return ok;
 }
 
