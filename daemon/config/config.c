@@ -1,4 +1,4 @@
-#include "daemon/config/config_internal.h"
+/* Reads trajd.yaml: its sections, datasets and feeds, the values of the command line, and the paths. */
 #include "daemon/config/config_keys.h"
 
 #include <errno.h>
@@ -14,6 +14,11 @@
 static const char *const sections[] = {"memory", "gpu",    "threads", "index",
                                        "listen", "limits", NULL};
 
+static bool is_in_section(const struct trajd_config_key *key, const char *section)
+{
+    return section && key->section ? !strcmp(key->section, section) : section == key->section;
+}
+
 /* Reads the keys of one section. NULL: the top level, which also has the sections, `version`,
  * `datasets` and `feeds`. */
 static enum trajd_status read_section(struct trajd_config *config, const char *section,
@@ -26,9 +31,7 @@ static enum trajd_status read_section(struct trajd_config *config, const char *s
     if (node->kind != TRAJD_YAML_MAPPING)
         return trajd_yaml_error(config->yaml, node, error, "must be a mapping of keys");
     for (size_t k = 0; k < trajd_config_key_count; k++)
-        if (trajd_config_keys[k].section == section ||
-            (section && trajd_config_keys[k].section &&
-             strcmp(trajd_config_keys[k].section, section) == 0))
+        if (is_in_section(&trajd_config_keys[k], section))
             allowed[count++] = trajd_config_keys[k].name;
     if (!section) {
         for (size_t s = 0; sections[s]; s++)
@@ -42,10 +45,7 @@ static enum trajd_status read_section(struct trajd_config *config, const char *s
     for (size_t k = 0; k < trajd_config_key_count; k++) {
         const struct trajd_config_key *key = &trajd_config_keys[k];
         const struct trajd_yaml_node *child;
-        if (key->section != section &&
-            !(section && key->section && strcmp(key->section, section) == 0))
-            continue;
-        child = trajd_yaml_get(node, key->name);
+        child = is_in_section(key, section) ? trajd_yaml_get(node, key->name) : NULL;
         if (child && (status = trajd_config_read_key(config, key, config->yaml, child, error)))
             return status;
     }

@@ -1,10 +1,12 @@
 /* The keys that are single values: a table, shared by the reader (config.c), the printer
- * (config_print.c) and the reload (daemon/control/reload_keys.c). */
+ * (config_print.c) and the reload (daemon/control/reload_keys.c). What else the files of this folder
+ * share. */
 #ifndef TRAJD_CONFIG_CONFIG_KEYS_H
 #define TRAJD_CONFIG_CONFIG_KEYS_H
 
 #include <stddef.h>
 
+#include "daemon/base/json.h"
 #include "daemon/config/config.h"
 
 enum trajd_config_key_type { KEY_STRING, KEY_BOOL, KEY_SIZE, KEY_COUNT, KEY_DURATION };
@@ -32,5 +34,18 @@ enum trajd_status trajd_config_read_key(struct trajd_config *config,
                                         const struct trajd_yaml *yaml,
                                         const struct trajd_yaml_node *node,
                                         struct trajd_error *error);
+
+/* ---- config_like.c ---- */
+
+/* Replaces each feed that has `like:` by the merged mapping, in the document itself. */
+enum trajd_status trajd_config_resolve_like(struct trajd_config *config,
+                                            const struct trajd_yaml_node *feeds,
+                                            struct trajd_error *error);
+
+/* ---- config_print.c ---- */
+
+/* Writes a node as JSON. Numbers, booleans and null stay such. */
+void trajd_config_print_node(const struct trajd_yaml_node *node, const char *name,
+                             struct trajd_json *json);
 
 #endif

@@ -4,11 +4,101 @@
 #include <string.h>
 
 #include "daemon/base/json.h"
-#include "daemon/config/config_internal.h"
+#include "daemon/config/config_keys.h"
 
 #define MAX_MERGED_BYTES ((size_t)8 << 20)
 /* Escaped, a key is up to six times as long, and YAML reads no key of more than 1024 bytes. */
 #define MAX_KEY_BYTES 160
+
+/* ---- merging ---- */
+
+/* The children of a mapping while they are collected. */
+struct children {
+    struct trajd_yaml_node *first, *last;
+    uint32_t count;
+};
+
+static void append(struct children *children, struct trajd_yaml_node *node)
+{
+    node->next = NULL;
+    if (children->last)
+        children->last->next = node;
+    else
+        children->first = node;
+    children->last = node;
+    children->count++;
+}
+
+/* Appends a copy of a node. The copy shares the node's children. */
+static bool append_copy(struct trajd_arena *arena, const struct trajd_yaml_node *node,
+                        struct children *children)
+{
+    struct trajd_yaml_node *copy = trajd_arena_alloc(arena, sizeof *copy);
+
+    if (!copy)
+        return false;
+    *copy = *node;
+    append(children, copy);
+    return true;
+}
+
+static bool is_null(const struct trajd_yaml_node *node)
+{
+    return node->kind == TRAJD_YAML_SCALAR && !node->quoted &&
+           (!*node->value || !strcmp(node->value, "~") || !strcmp(node->value, "null"));
+}
+
+/* This file alone writes nodes of a document. */
+static struct trajd_yaml_node *writable(const struct trajd_yaml_node *node)
+{
+    return (struct trajd_yaml_node *)(uintptr_t)node;
+}
+
+/* Merges the mapping `base` into the mapping `node`. Keys that `node` lacks are added, with the
+ * lines and paths of `base`; mappings in both are merged in the same way; a key whose value is null
+ * is left out. The order is that of `base`, then the further keys of `node`. `arena` has the new
+ * nodes; it and the document of `base` must live as long as that of `node`. False: no memory. */
+static bool merge_mapping(struct trajd_arena *arena, struct trajd_yaml_node *node,
+                          const struct trajd_yaml_node *base)
+{
+    struct children merged = {0};
+    struct trajd_yaml_node *next;
+
+    for (const struct trajd_yaml_node *old = base->children; old; old = old->next) {
+        const struct trajd_yaml_node *given = trajd_yaml_get(node, old->key);
+        if (given && is_null(given))
+            continue;
+        if (!append_copy(arena, given ? given : old, &merged))
+            return false;
+        if (given && given->kind == TRAJD_YAML_MAPPING && old->kind == TRAJD_YAML_MAPPING &&
+            !merge_mapping(arena, merged.last, old))
+            return false;
+    }
+    for (struct trajd_yaml_node *child = node->children; child; child = next) {
+        next = child->next;
+        if (!trajd_yaml_get(base, child->key))
+            append(&merged, child);
+    }
+    node->children = merged.first;
+    node->child_count = merged.count;
+    return true;
+}
+
+/* Removes a key of a mapping, if it is there. */
+static void remove_key(const struct trajd_yaml_node *mapping, const char *key)
+{
+    struct trajd_yaml_node *node = writable(mapping);
+    struct trajd_yaml_node **place = &node->children;
+
+    while (*place && strcmp((*place)->key, key) != 0)
+        place = &(*place)->next;
+    if (!*place)
+        return;
+    *place = (*place)->next;
+    node->child_count--;
+}
+
+/* ---- feeds ---- */
 
 static enum trajd_status find_model(const struct trajd_yaml *yaml,
                                     const struct trajd_yaml_node *like,
@@ -39,8 +129,8 @@ static enum trajd_status merge(const struct trajd_yaml *yaml, struct trajd_arena
 {
     if (model->kind != TRAJD_YAML_MAPPING)
         return trajd_yaml_error(yaml, model, error, "a feed must be a mapping");
-    trajd_config_remove(feed, "like");
-    return trajd_config_merge(arena, feed, model)
+    remove_key(feed, "like");
+    return merge_mapping(arena, writable(feed), model)
                ? TRAJD_OK
                : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
 }

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/config/config_internal.h"
 #include "daemon/config/config_keys.h"
 
 static bool is_unset(const struct trajd_config *config, const struct trajd_config_key *key)
