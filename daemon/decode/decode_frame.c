@@ -1,11 +1,10 @@
-#include "daemon/decode/decode_frame.h"
+#include "daemon/decode/decode_child.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/decode/decode_library.h"
-#include "daemon/decode/decode_upright.h"
+#include "daemon/decode/decoder.h"
 
 static uint64_t source_bytes(const struct trajd_decode_setup *setup)
 {

@@ -5,7 +5,7 @@
 
 #include <jpeglib.h>
 
-#include "daemon/decode/decode_library.h"
+#include "daemon/decode/decode_child.h"
 
 enum { SCANS_MAX = 100, MEMORY_MAX = 512 << 20, APP1 = JPEG_APP0 + 1, ORIENTATION = 0x0112 };
 

@@ -6,7 +6,7 @@
 
 #include <png.h>
 
-#include "daemon/decode/decode_library.h"
+#include "daemon/decode/decode_child.h"
 
 struct decoder {
     const uint8_t *next;

@@ -1,4 +1,4 @@
-#include "daemon/decode/decode_serve.h"
+#include "daemon/decode/decode_child.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "daemon/base/unix_socket.h"
-#include "daemon/decode/decode_frame.h"
 
 /* The memory that it shares with its parent. */
 struct memory {

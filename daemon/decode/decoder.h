@@ -62,4 +62,8 @@ enum trajd_status trajd_decoder_run(struct trajd_decoder *decoder,
                                     struct trajd_decoder_frame *frames, uint32_t count,
                                     struct trajd_error *error);
 
+/* Turns a frame upright and puts red first, in place. `image` has the size of the frame; `bits`: of
+ * a value. */
+void trajd_decode_upright(const struct trajd_layout_image *image, uint32_t bits, uint8_t *pixels);
+
 #endif

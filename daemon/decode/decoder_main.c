@@ -2,7 +2,7 @@
  * trajd and trajctl start it. */
 #include <stdio.h>
 
-#include "daemon/decode/decode_serve.h"
+#include "daemon/decode/decode_child.h"
 #include "daemon/sandbox/sandbox.h"
 
 int main(void)

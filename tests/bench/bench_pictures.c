@@ -17,8 +17,7 @@
 #include <jpeglib.h>
 
 #include "daemon/base/paths.h"
-#include "daemon/decode/decode_frame.h"
-#include "daemon/decode/decode_library.h"
+#include "daemon/decode/decode_child.h"
 #include "daemon/decode/decoder.h"
 #include "daemon/index/rows/picture_header.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/decode/decode_frame.h"
+#include "daemon/decode/decode_child.h"
 
 enum { HEAD_BYTES = 2, SIDE = 16, MOST_PIXELS = 48 * 48 * 3 };
 

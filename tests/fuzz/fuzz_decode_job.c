@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "daemon/base/unix_socket.h"
-#include "daemon/decode/decode_serve.h"
+#include "daemon/decode/decode_child.h"
 #include "daemon/decode/decode_protocol.h"
 
 enum { HEIGHT = 29, WIDTH = 42, SIDE = 8, MEMORY_BYTES = 1 << 14, CHANGE_BYTES = 3, JOBS = 2 };

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "daemon/base/paths.h"
-#include "daemon/decode/decode_upright.h"
 #include "daemon/decode/decoder.h"
 #include "daemon/index/rows/encoded.h"
 

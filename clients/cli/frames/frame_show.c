@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "clients/cli/frames/frame_png.h"
-#include "daemon/decode/decode_upright.h"
+#include "daemon/decode/decoder.h"
 #include "proto/plural.h"
 
 enum { GAP = 8, NAME_SIZE = 1024 };

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "clients/cli/frames/frame_png.h"
-#include "daemon/decode/decode_upright.h"
+#include "daemon/decode/decoder.h"
 
 enum { GAP = 4, PER_LINE = 10, GREY = 0x80 };
 #define PIXELS_MAX UINT64_C(100000000)
