@@ -132,104 +132,29 @@ uint32_t trajd_fletcher32(const uint8_t *data, size_t bytes)
     return high << 16 | low;
 }
 
-typedef uint8_t bytes16 __attribute__((vector_size(16)));
-typedef uint16_t words8 __attribute__((vector_size(16)));
-typedef uint32_t quads4 __attribute__((vector_size(16)));
-
-struct pair {
-    bytes16 low, high;
-};
-
-static bytes16 load16(const uint8_t *from)
+/* Puts byte b of element i, which stands in plane b, to its element. The callers pass a constant
+ * size, so that the compiler makes vectors of it (CMakeLists.txt has the options). */
+static inline __attribute__((always_inline)) void
+join_planes(const uint8_t *restrict in, uint8_t *restrict out, size_t count, uint32_t element_bytes)
 {
-    bytes16 value;
-    memcpy(&value, from, sizeof value);
-    return value;
-}
-
-static void store_pair(uint8_t *to, struct pair pair)
-{
-    memcpy(to, &pair.low, sizeof pair.low);
-    memcpy(to + sizeof pair.low, &pair.high, sizeof pair.high);
-}
-
-/* Interleave two vectors as a0 b0 a1 b1 ..., with elements of 1, 2 and 4 bytes. */
-static struct pair interleave1(bytes16 a, bytes16 b)
-{
-    return (struct pair){
-        __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23),
-        __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15,
-                                31)};
-}
-
-static struct pair interleave2(bytes16 a, bytes16 b)
-{
-    return (struct pair){
-        (bytes16)__builtin_shufflevector((words8)a, (words8)b, 0, 8, 1, 9, 2, 10, 3, 11),
-        (bytes16)__builtin_shufflevector((words8)a, (words8)b, 4, 12, 5, 13, 6, 14, 7, 15)};
-}
-
-static struct pair interleave4(bytes16 a, bytes16 b)
-{
-    return (struct pair){(bytes16)__builtin_shufflevector((quads4)a, (quads4)b, 0, 4, 1, 5),
-                         (bytes16)__builtin_shufflevector((quads4)a, (quads4)b, 2, 6, 3, 7)};
-}
-
-/* Gathers 16 elements of 4 bytes from four planes that are `stride` bytes apart. */
-static void gather4(const uint8_t *planes, size_t stride, bytes16 out[4])
-{
-    struct pair first = interleave1(load16(planes), load16(planes + stride));
-    struct pair second = interleave1(load16(planes + 2 * stride), load16(planes + 3 * stride));
-    struct pair low = interleave2(first.low, second.low),
-                high = interleave2(first.high, second.high);
-
-    out[0] = low.low;
-    out[1] = low.high;
-    out[2] = high.low;
-    out[3] = high.high;
-}
-
-/* Unshuffles 16 elements at a time. Returns the number of elements done. */
-static size_t unshuffle_vectors(const uint8_t *in, uint8_t *out, size_t count,
-                                uint32_t element_bytes)
-{
-    size_t i = 0;
-
-    switch (element_bytes) {
-    case 2:
-        for (; i + 16 <= count; i += 16)
-            store_pair(out + 2 * i, interleave1(load16(in + i), load16(in + count + i)));
-        return i;
-    case 4:
-        for (; i + 16 <= count; i += 16) {
-            bytes16 four[4];
-            gather4(in + i, count, four);
-            memcpy(out + 4 * i, four, sizeof four);
-        }
-        return i;
-    case 8:
-        for (; i + 16 <= count; i += 16) {
-            bytes16 lower[4], upper[4];
-            gather4(in + i, count, lower);
-            gather4(in + i + 4 * count, count, upper);
-            for (int j = 0; j < 4; j++)
-                store_pair(out + 8 * i + 32 * (size_t)j, interleave4(lower[j], upper[j]));
-        }
-        return i;
-    default:
-        return 0;
-    }
+    for (size_t i = 0; i < count; i++)
+        for (uint32_t b = 0; b < element_bytes; b++)
+            out[i * element_bytes + b] = in[b * count + i];
 }
 
 void trajd_unshuffle(const uint8_t *in, uint8_t *out, size_t bytes, uint32_t element_bytes)
 {
-    size_t count = element_bytes ? bytes / element_bytes : 0;
-    size_t done = unshuffle_vectors(in, out, count, element_bytes);
+    const size_t count = element_bytes ? bytes / element_bytes : 0, joined = count * element_bytes;
 
-    for (size_t i = done; i < count; i++)
-        for (uint32_t b = 0; b < element_bytes; b++)
-            out[i * element_bytes + b] = in[b * count + i];
-    memcpy(out + count * element_bytes, in + count * element_bytes, bytes - count * element_bytes);
+    if (element_bytes == 2)
+        join_planes(in, out, count, 2);
+    else if (element_bytes == 4)
+        join_planes(in, out, count, 4);
+    else if (element_bytes == 8)
+        join_planes(in, out, count, 8);
+    else
+        join_planes(in, out, count, element_bytes);
+    memcpy(out + joined, in + joined, bytes - joined);
 }
 
 static uint8_t *stage_room(struct stage *stage, size_t bytes)
