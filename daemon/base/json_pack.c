@@ -66,8 +66,7 @@ static bool pack_string(struct packing *p)
     return !wrong || fail(p, wrong);
 }
 
-/* Returns whether the word is a number as JSON writes it, and whether it is a whole one. */
-static bool is_number(const char *word, bool *is_whole)
+bool trajd_json_is_number(const char *word, bool *is_whole)
 {
     const size_t sign = *word == '-', digits = strspn(word + sign, "0123456789");
     const char *at = word + sign + digits;
@@ -91,7 +90,7 @@ static bool pack_number(struct packing *p, const char *word)
 {
     bool is_whole;
 
-    if (!is_number(word, &is_whole))
+    if (!trajd_json_is_number(word, &is_whole))
         return fail(p, "expected a value");
     errno = 0;
     if (is_whole && *word == '-') {

@@ -27,6 +27,8 @@ enum trajd_status trajd_json_pack(const char *name, const char *text, size_t len
  * than TRAJD_JSON_DEPTH_MAX levels. */
 bool trajd_json_unpack(struct trajd_json *json, const char *key, const void *data, size_t length);
 
+/* Returns whether the word is a number as JSON writes it, and whether it is a whole one. */
+bool trajd_json_is_number(const char *word, bool *is_whole);
 /* Prints a number with as few digits as give it back exactly; as NaN, Infinity or -Infinity if it
  * is not finite. `is_narrow`: the number is a float32. Returns `text`. */
 const char *trajd_json_shortest(double number, bool is_narrow, char text[TRAJD_JSON_NUMBER_SIZE]);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/base/json_read.h"
 #include "daemon/config/config_keys.h"
 
 static bool is_unset(const struct trajd_config *config, const struct trajd_config_key *key)
@@ -108,38 +109,11 @@ void trajd_config_print(const struct trajd_config *config, FILE *out)
 
 /* ---- JSON ---- */
 
-/* Returns true for a number in JSON's grammar: no leading zeros, digits on both sides of the point.
- * */
-static bool is_json_number(const char *text)
-{
-    size_t digits;
-
-    text += *text == '-';
-    digits = strspn(text, "0123456789");
-    if (!digits || (*text == '0' && digits > 1))
-        return false;
-    text += digits;
-    if (*text == '.') {
-        digits = strspn(++text, "0123456789");
-        if (!digits)
-            return false;
-        text += digits;
-    }
-    if (*text == 'e' || *text == 'E') {
-        text++;
-        text += *text == '-' || *text == '+';
-        digits = strspn(text, "0123456789");
-        if (!digits)
-            return false;
-        text += digits;
-    }
-    return !*text;
-}
-
 /* Writes numbers, booleans and null as such, and everything else as a string. */
 static void print_json_scalar(const struct trajd_yaml_node *node, const char *name,
                               struct trajd_json *json)
 {
+    bool is_whole;
     char *end;
     const char *value = node->value;
     const bool is_decimal =
@@ -150,8 +124,8 @@ static void print_json_scalar(const struct trajd_yaml_node *node, const char *na
         trajd_json_string(json, name, value);
     else if (!*value || strcmp(value, "~") == 0)
         trajd_json_null(json, name);
-    else if (is_json_number(value) || !strcmp(value, "true") || !strcmp(value, "false") ||
-             !strcmp(value, "null"))
+    else if (trajd_json_is_number(value, &is_whole) || !strcmp(value, "true") ||
+             !strcmp(value, "false") || !strcmp(value, "null"))
         trajd_json_raw(json, name, value);
     else if (is_decimal && !*end) /* such as +1, .5, 1. */
         trajd_json_number(json, name, "%.17g", number);
