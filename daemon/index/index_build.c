@@ -209,15 +209,12 @@ static enum trajd_status refuse_contradiction(struct build *b, uint32_t first, u
         struct trajd_episode *episode = &b->episodes[e];
         if (episode->quarantine)
             continue;
-        episode->quarantine = trajd_arena_format(
-            &b->memory->arena, "%s: %s: the whole file is refused: %s",
-            b->files[episode->file_index].relative_path, episode->id, b->validation.contradiction);
-        if (!episode->quarantine)
+        if (!trajd_index_quarantine(&b->validation, &b->memory->index, b->episodes, e,
+                                    trajd_arena_format(&b->memory->arena,
+                                                       "%s: %s: the whole file is refused: %s",
+                                                       b->files[episode->file_index].relative_path,
+                                                       episode->id, b->validation.contradiction)))
             return no_memory(b);
-        episode->extents = NULL;
-        episode->clocks = NULL;
-        b->memory->index.kept_count--;
-        b->validation.trimmed_row_count -= b->validation.trimmed_rows[e];
     }
     return TRAJD_OK;
 }

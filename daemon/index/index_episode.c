@@ -5,45 +5,31 @@
 
 #include "daemon/index/index_internal.h"
 
-static void copy_arrays(struct trajd_candidate *c)
+/* Copies the arrays, and what the layout's paths with a '*' matched. Both lists are in the order of
+ * strcmp, and the index has the paths of all records. */
+static void copy_arrays(struct trajd_candidate *c, struct trajd_episode *episode)
 {
     const struct trajd_record_episode *record = c->record;
+    struct trajd_arena *arena = c->validation->arena;
+    const char **matches = NULL;
     uint32_t next = 0;
 
     c->extents = trajd_candidate_alloc(c, c->validation->array_count, sizeof *c->extents);
-    for (uint32_t i = 0; c->extents && i < record->array_count; i++) {
-        while (next < c->validation->array_count &&
-               strcmp(c->validation->paths[next], record->arrays[i].path) < 0)
+    for (uint32_t i = 0; i < record->array_count && !c->no_memory; i++) {
+        const struct trajd_record_array *array = &record->arrays[i];
+        while (strcmp(c->validation->paths[next], array->path) < 0)
             next++;
-        if (next < c->validation->array_count &&
-            !strcmp(c->validation->paths[next], record->arrays[i].path) &&
-            !trajd_record_copy_array(c->validation->arena, &record->arrays[i].extent,
-                                     &c->extents[next]))
+        if (!trajd_record_copy_array(arena, &array->extent, &c->extents[next]))
             trajd_candidate_no_memory(c);
-    }
-}
-
-/* Copies what the layout's paths with a '*' matched. */
-static const char *const *copy_matches(struct trajd_candidate *c)
-{
-    const struct trajd_record_episode *record = c->record;
-    const char **matches = NULL;
-
-    for (uint32_t i = 0, next = 0; c->extents && i < record->array_count; i++) {
-        const char *match = record->arrays[i].match;
-        if (!match)
+        if (!array->match)
             continue;
         if (!matches)
             matches = trajd_candidate_alloc(c, c->validation->array_count, sizeof *matches);
-        while (next < c->validation->array_count &&
-               strcmp(c->validation->paths[next], record->arrays[i].path) < 0)
-            next++;
-        if (!matches || next == c->validation->array_count)
-            break;
-        matches[next] = trajd_arena_copy(c->validation->arena, match, strlen(match));
-        c->no_memory = c->no_memory || !matches[next];
+        if (matches)
+            matches[next] = trajd_arena_copy(arena, array->match, strlen(array->match));
+        c->no_memory = c->no_memory || !matches || !matches[next];
     }
-    return matches;
+    episode->matches = matches;
 }
 
 static bool blends(enum trajd_kind kind)
@@ -269,7 +255,7 @@ enum trajd_status trajd_index_validate(struct trajd_validation *validation,
         trajd_candidate_fault(&c, "%s", record->problem);
     copy_metas(&c, episode);
     if (!c.reason)
-        copy_arrays(&c);
+        copy_arrays(&c, episode);
     for (uint32_t i = 0; i < validation->plan_count && !c.reason; i++)
         find_stream(&c, &validation->plans[i], &validation->found[i]);
     if (!c.reason)
@@ -279,7 +265,6 @@ enum trajd_status trajd_index_validate(struct trajd_validation *validation,
     copy_keys(&c, episode);
     episode->content_digest = record->content_digest;
     episode->is_plain = record->is_plain;
-    episode->matches = copy_matches(&c);
     episode->quarantine = c.reason;
     episode->is_misfit = c.is_misfit;
     episode->extents = c.extents;

@@ -172,6 +172,10 @@ void trajd_candidate_set_origin(struct trajd_candidate *c, struct trajd_episode 
 void trajd_index_establish(struct trajd_validation *validation, struct trajd_stream_plan *plan,
                            const struct trajd_array *extents);
 
+/* Quarantines episode e, which was kept. Returns false where there is no reason, as memory ran out. */
+bool trajd_index_quarantine(struct trajd_validation *validation, struct trajd_index *index,
+                            struct trajd_episode *episodes, uint32_t e, const char *reason);
+
 /* Settles the shape of every array once all episodes are validated. Of the shapes that the rows of
  * an array have in the kept episodes, the most frequent is kept; of equally frequent ones, that of
  * the first episode. Element type and all columns count, as rows of all episodes must lie equally

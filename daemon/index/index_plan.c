@@ -235,22 +235,29 @@ static const char *describe_other_shape(const struct settling *s, const struct v
                               s->validation->paths[s->array], found, shape, winners, voters);
 }
 
+bool trajd_index_quarantine(struct trajd_validation *v, struct trajd_index *index,
+                            struct trajd_episode *episodes, uint32_t e, const char *reason)
+{
+    struct trajd_episode *episode = &episodes[e];
+
+    if (!reason)
+        return false;
+    episode->quarantine = reason;
+    episode->extents = NULL;
+    episode->clocks = NULL;
+    index->kept_count--;
+    v->trimmed_row_count -= v->trimmed_rows[e];
+    return true;
+}
+
 /* Leaves the array, or the whole episode, out. Returns false where memory ran out. */
 static bool leave_out(struct settling *s, const struct vote *vote, const char *reason)
 {
     struct trajd_episode *episode = &s->episodes[vote->episode];
     const char **other_shapes = (const char **)episode->other_shapes; /* allocated here */
 
-    if (!reason)
-        return false;
-    if (s->is_required) {
-        episode->quarantine = reason;
-        episode->extents = NULL;
-        episode->clocks = NULL;
-        s->index->kept_count--;
-        s->validation->trimmed_row_count -= s->validation->trimmed_rows[vote->episode];
-        return true;
-    }
+    if (s->is_required || !reason)
+        return trajd_index_quarantine(s->validation, s->index, s->episodes, vote->episode, reason);
     if (!other_shapes)
         other_shapes = trajd_arena_alloc(s->validation->arena,
                                          s->validation->array_count * sizeof *other_shapes);
