@@ -42,7 +42,8 @@ static const char *find_piece(hid_t group, const char *name, hid_t type, uint64_
 static void read_word(hid_t group, const char *name, char *word, size_t word_size)
 {
     struct trajd_scan_value value = trajd_scan_value_open(group, ".", name);
-    char *text = value.id >= 0 && H5Tget_class(value.type) == H5T_STRING
+    char *text = value.id >= 0 && H5Tget_class(value.type) == H5T_STRING &&
+                         H5Tget_size(value.type) < word_size
                      ? trajd_scan_value_read_text(&value)
                      : NULL;
 

@@ -1,4 +1,4 @@
-/* layout.c and layout_load.c: the shipped layouts, every key, and the message for each mistake. */
+/* The shipped layouts, every key, and the message for each mistake. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
