@@ -257,12 +257,12 @@ static uint32_t count_quarantined(const struct trajd_control *control,
     uint32_t most = index->episode_count + index->refused_file_count - index->kept_count;
 
     for (uint32_t f = 0; f < control->feeds.count; f++) {
-        const struct trajd_mixture_plan *plan = trajd_producer_plan(control->feeds.producers[f]);
+        const struct trajd_mixture_plan *plan = control->feeds.producers[f]->plan;
         for (uint32_t p = 0; p < plan->member_count; p++)
             if (plan->members[p]->dataset == dataset &&
                 plan->members[p]->quarantined.count > most) {
                 most = plan->members[p]->quarantined.count;
-                *feed = trajd_producer_name(control->feeds.producers[f]);
+                *feed = control->feeds.producers[f]->name;
             }
     }
     return most;

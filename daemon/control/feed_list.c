@@ -61,7 +61,7 @@ bool trajd_feed_name_may_close(const char *name)
 struct trajd_producer *trajd_feed_list_find(const struct trajd_feed_list *feeds, const char *name)
 {
     for (uint32_t f = 0; f < feeds->count; f++)
-        if (strcmp(trajd_producer_name(feeds->producers[f]), name) == 0)
+        if (strcmp(feeds->producers[f]->name, name) == 0)
             return feeds->producers[f];
     return NULL;
 }
@@ -85,7 +85,7 @@ void trajd_feed_list_add(struct trajd_feed_list *feeds, struct trajd_producer *p
 void trajd_feed_list_mark_idle(struct trajd_feed_list *feeds, const struct trajd_feed *feed)
 {
     for (uint32_t f = 0; f < feeds->count; f++)
-        if (trajd_producer_feed(feeds->producers[f]) == feed)
+        if (feeds->producers[f]->feed == feed)
             feeds->is_idle[f] = true;
 }
 
@@ -113,15 +113,15 @@ struct trajd_producer *trajd_feed_list_remove_unread(struct trajd_feed_list *fee
 
     for (uint32_t f = 0; f < feeds->count; f++) {
         struct trajd_producer *producer = feeds->producers[f];
-        const uint64_t since_ns = trajd_feed_idle_since_ns(trajd_producer_feed(producer));
+        const uint64_t since_ns = trajd_feed_idle_since_ns(producer->feed);
         if (!since_ns || since_ns >= oldest_ns || producer == feeds->acquired ||
-            !trajd_feed_name_may_close(trajd_producer_name(producer)))
+            !trajd_feed_name_may_close(producer->name))
             continue;
         oldest = producer;
         oldest_ns = since_ns;
         index = f;
     }
-    if (!oldest || !trajd_feed_close_if_idle(trajd_producer_feed(oldest)))
+    if (!oldest || !trajd_feed_close_if_idle(oldest->feed))
         return NULL;
     return remove_at(feeds, index);
 }
@@ -131,9 +131,8 @@ struct trajd_producer *trajd_feed_list_remove_used(struct trajd_feed_list *feeds
 {
     for (uint32_t f = 0; f < feeds->count; f++) {
         struct trajd_producer *producer = feeds->producers[f];
-        struct trajd_feed *feed = trajd_producer_feed(producer);
-        if (producer != feeds->acquired &&
-            trajd_feed_name_is_in_family(trajd_producer_name(producer), family) &&
+        struct trajd_feed *feed = producer->feed;
+        if (producer != feeds->acquired && trajd_feed_name_is_in_family(producer->name, family) &&
             trajd_feed_has_user(feed) && trajd_feed_close_if_idle(feed))
             return remove_at(feeds, f);
     }
@@ -147,8 +146,7 @@ struct trajd_producer *trajd_feed_list_remove_idle(struct trajd_feed_list *feeds
         if (!feeds->is_idle[f] || producer == feeds->acquired)
             continue;
         feeds->is_idle[f] = false;
-        if (trajd_feed_name_may_close(trajd_producer_name(producer)) &&
-            trajd_feed_close_if_idle(trajd_producer_feed(producer)))
+        if (trajd_feed_name_may_close(producer->name) && trajd_feed_close_if_idle(producer->feed))
             return remove_at(feeds, f);
     }
     return NULL;
@@ -160,13 +158,13 @@ struct trajd_producer *trajd_feed_list_remove_on_gpu(struct trajd_feed_list *fee
 
     for (uint32_t f = 0; f < feeds->count; f++) {
         struct trajd_producer *producer = feeds->producers[f];
-        if (!trajd_producer_gpu(producer) || producer == feeds->acquired)
+        if (!producer->gpu || producer == feeds->acquired)
             continue;
         trajd_error_set(&why, TRAJD_ERR_DEVICE, 0,
                         "a GPU of the daemon has failed: feed %s continues in host memory",
-                        trajd_producer_name(producer));
-        trajd_feed_fail(trajd_producer_feed(producer), &why);
-        trajd_feed_close(trajd_producer_feed(producer));
+                        producer->name);
+        trajd_feed_fail(producer->feed, &why);
+        trajd_feed_close(producer->feed);
         return remove_at(feeds, f);
     }
     return NULL;
@@ -217,7 +215,7 @@ struct trajd_producer *trajd_control_acquire_producer(void *context, uint32_t fe
 
     pthread_mutex_lock(&control->mutex);
     for (uint32_t f = 0; f < feeds->count; f++)
-        if (trajd_feed_id(trajd_producer_feed(feeds->producers[f])) == feed_id)
+        if (trajd_feed_id(feeds->producers[f]->feed) == feed_id)
             feeds->acquired = feeds->producers[f];
     pthread_mutex_unlock(&control->mutex);
     return feeds->acquired; /* written by this thread only */

@@ -46,7 +46,7 @@ void trajd_control_grow_rings(struct trajd_config *config, uint64_t used_bytes)
 /* Logs what the feed leaves out of its datasets. */
 static void log_data(const struct trajd_control *control, const struct trajd_producer *producer)
 {
-    const struct trajd_mixture_plan *plan = trajd_producer_plan(producer);
+    const struct trajd_mixture_plan *plan = producer->plan;
 
     for (uint32_t p = 0; p < plan->member_count; p++) {
         const struct trajd_window_plan *member = plan->members[p];
@@ -55,14 +55,12 @@ static void log_data(const struct trajd_control *control, const struct trajd_pro
         if (quarantined->count)
             LOG(control->log, WARNING,
                 "feed %s: dataset %s: %u of %u episode%s, %u quarantined, the first: %s",
-                trajd_producer_name(producer), member->dataset->name,
-                member->found_count - quarantined->count, member->found_count,
-                trajd_plural(member->found_count), quarantined->count,
+                producer->name, member->dataset->name, member->found_count - quarantined->count,
+                member->found_count, trajd_plural(member->found_count), quarantined->count,
                 quarantined->list[0] ? quarantined->list[0] : "");
         for (uint32_t w = 0; w < TRAJD_PLAN_TEXTS_MAX && w < warnings->count; w++)
             if (warnings->list[w])
-                LOG(control->log, WARNING, "feed %s: %s", trajd_producer_name(producer),
-                    warnings->list[w]);
+                LOG(control->log, WARNING, "feed %s: %s", producer->name, warnings->list[w]);
     }
 }
 
@@ -136,8 +134,7 @@ bool trajd_control_close_unread(struct trajd_control *control)
     if (!producer)
         return false;
     LOG(control->log, INFO,
-        "feed %s: closed, because no worker reads it and another feed needs room",
-        trajd_producer_name(producer));
+        "feed %s: closed, because no worker reads it and another feed needs room", producer->name);
     trajd_producer_destroy(&producer);
     return true;
 }
@@ -302,7 +299,7 @@ static const struct trajd_producer *find_family(struct trajd_control *control, c
 
     pthread_mutex_lock(&control->mutex);
     for (uint32_t f = 0; f < control->feeds.count; f++)
-        if (trajd_feed_name_is_in_family(trajd_producer_name(control->feeds.producers[f]), family))
+        if (trajd_feed_name_is_in_family(control->feeds.producers[f]->name, family))
             found = control->feeds.producers[f];
     do
         trajd_feed_name_of_instance(family, ++number, name, size);
@@ -359,7 +356,7 @@ static struct trajd_producer *take_used(struct trajd_control *control, const cha
     used = trajd_feed_list_remove_used(&control->feeds, family);
     pthread_mutex_unlock(&control->mutex);
     if (used)
-        snprintf(name, size, "%s", trajd_producer_name(used));
+        snprintf(name, size, "%s", used->name);
     return used;
 }
 
@@ -380,11 +377,11 @@ enum trajd_status trajd_control_open_instance(struct trajd_control *control, con
     if (status)
         return status;
     source.instance_of = strcmp(name, family) ? family : NULL;
-    source.gpu = trajd_producer_gpu(model);
-    source.is_unfinished = trajd_producer_is_unfinished(model);
-    if (!trajd_producer_text(model))
-        source.spec = trajd_producer_spec(model);
-    else if (!(source.text = text = strdup(trajd_producer_text(model))))
+    source.gpu = model->gpu;
+    source.is_unfinished = model->is_unfinished;
+    if (!model->text)
+        source.spec = model->spec;
+    else if (!(source.text = text = strdup(model->text)))
         status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: out of memory", family);
     trajd_producer_destroy(&used);
     if (!status)
@@ -414,7 +411,7 @@ enum trajd_status trajd_control_unknown_feed(const struct trajd_control *control
 static void warn_of_pair(struct trajd_control *control, const struct trajd_producer *a,
                          const struct trajd_producer *b, FILE *report)
 {
-    const char *first = trajd_producer_name(a), *second = trajd_producer_name(b);
+    const char *first = a->name, *second = b->name;
     const char *output = trajd_producer_norm_differs(a, b);
     char line[1024];
 

@@ -99,19 +99,19 @@ static void serve_request(struct trajd_control *control, const struct trajd_open
     struct trajd_error error;
     const enum trajd_status status = open_feed(control, request, &producer, &error);
 
-    if (request->place && producer && trajd_producer_gpu(producer))
-        LOG(control->log, INFO, "feed %s: made on a GPU", trajd_producer_name(producer));
+    if (request->place && producer && producer->gpu)
+        LOG(control->log, INFO, "feed %s: made on a GPU", producer->name);
     /* BUSY and CLOSED are not logged: the client tries again */
     if (status && status != TRAJD_ERR_BUSY && status != TRAJD_ERR_CLOSED)
         LOG(control->log, WARNING, "OPEN: %s", error.message);
-    trajd_server_answer(control->server, request->request,
-                        producer ? trajd_producer_feed(producer) : NULL, status ? &error : NULL);
+    trajd_server_answer(control->server, request->request, producer ? producer->feed : NULL,
+                        status ? &error : NULL);
 }
 
 static void close_producer(struct trajd_control *control, struct trajd_producer *producer)
 {
-    LOG(control->log, INFO, "feed %s: closed: %s", trajd_producer_name(producer),
-        trajd_control_goes_on_without_gpus(control) && trajd_producer_gpu(producer)
+    LOG(control->log, INFO, "feed %s: closed: %s", producer->name,
+        trajd_control_goes_on_without_gpus(control) && producer->gpu
             ? "its GPU has failed"
             : "no worker has read it for feed_idle");
     trajd_producer_destroy(&producer);
@@ -280,7 +280,7 @@ static bool answer_at_once(struct trajd_control *control, uint64_t request, cons
     pthread_mutex_lock(&control->mutex);
     producer = trajd_feed_list_find(&control->feeds, name);
     if (producer)
-        trajd_server_answer(control->server, request, trajd_producer_feed(producer), NULL);
+        trajd_server_answer(control->server, request, producer->feed, NULL);
     pthread_mutex_unlock(&control->mutex);
     return producer != NULL;
 }

@@ -60,7 +60,7 @@ static enum trajd_status answer_feed(struct trajd_query_service *query_service,
                                query->what, query->feed_id);
     status = answer(query, producer, json, error);
     if (status)
-        trajd_error_prefix(error, "ask: feed %s: %s", trajd_producer_name(producer), query->what);
+        trajd_error_prefix(error, "ask: feed %s: %s", producer->name, query->what);
     query_service->options.return_producer(query_service->options.context, producer);
     return status;
 }

@@ -121,7 +121,7 @@ enum trajd_status trajd_query_episodes(const struct trajd_query *query,
                                        const struct trajd_producer *producer,
                                        struct trajd_json *json, struct trajd_error *error)
 {
-    const struct trajd_mixture_plan *plan = trajd_producer_plan(producer);
+    const struct trajd_mixture_plan *plan = producer->plan;
     const uint64_t total = episode_count(plan);
     const uint64_t wanted = query->count ? query->count : total;
     uint64_t next = query->first;
@@ -135,7 +135,7 @@ enum trajd_status trajd_query_episodes(const struct trajd_query *query,
                                " episodes",
                                query->first, total);
     trajd_json_open_object(json, NULL);
-    trajd_json_string(json, "feed", trajd_producer_name(producer));
+    trajd_json_string(json, "feed", producer->name);
     trajd_json_format(json, "fingerprint", "%016" PRIx64, plan->fingerprint);
     trajd_json_open_array(json, "datasets");
     for (uint32_t p = 0; p < plan->member_count; p++) {

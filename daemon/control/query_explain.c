@@ -371,7 +371,7 @@ static void write_head(const struct explanation *e, const struct trajd_producer 
     const struct trajd_index *index = e->plan->dataset->index;
 
     trajd_json_open_object(json, NULL);
-    trajd_json_string(json, "feed", trajd_producer_name(producer));
+    trajd_json_string(json, "feed", producer->name);
     trajd_json_u64(json, "window_id", window->window_id);
     trajd_json_string(json, "dataset", e->plan->dataset->name);
     trajd_json_u64(json, "dataset_index", window->dataset_index);
@@ -439,7 +439,7 @@ enum trajd_status trajd_query_explain(const struct trajd_query *query,
                                       const struct trajd_producer *producer,
                                       struct trajd_json *json, struct trajd_error *error)
 {
-    const struct trajd_mixture_plan *plan = trajd_producer_plan(producer);
+    const struct trajd_mixture_plan *plan = producer->plan;
     uint32_t begin = 0, end = plan->members[0]->output_count;
     struct trajd_window window;
     struct explanation e = {.plan = NULL};

@@ -40,7 +40,7 @@ enum trajd_status trajd_query_position(const struct trajd_query *query,
                                        const struct trajd_producer *producer,
                                        struct trajd_json *json, struct trajd_error *error)
 {
-    const struct trajd_mixture_plan *plan = trajd_producer_plan(producer);
+    const struct trajd_mixture_plan *plan = producer->plan;
     const uint64_t length = trajd_mixture_plan_epoch_length(plan);
     const uint64_t wanted = query->count ? query->count : length;
     uint64_t next = query->first;
@@ -51,7 +51,7 @@ enum trajd_status trajd_query_position(const struct trajd_query *query,
                                " positions",
                                query->first, length);
     trajd_json_open_object(json, NULL);
-    trajd_json_string(json, "feed", trajd_producer_name(producer));
+    trajd_json_string(json, "feed", producer->name);
     trajd_json_u64(json, "epoch", query->window);
     trajd_json_u64(json, "length", length);
     trajd_json_u64(json, "first", query->first);
@@ -72,7 +72,7 @@ enum trajd_status trajd_query_live(const struct trajd_query *query,
                                    const struct trajd_producer *producer, struct trajd_json *json,
                                    struct trajd_error *error)
 {
-    const struct trajd_mixture_plan *feed = trajd_producer_plan(producer);
+    const struct trajd_mixture_plan *feed = producer->plan;
     struct trajd_live_choice choice;
     uint64_t next = query->first;
     enum trajd_status status;
@@ -149,7 +149,7 @@ enum trajd_status trajd_query_pictures(const struct trajd_query *query,
                                        const struct trajd_producer *producer,
                                        struct trajd_json *json, struct trajd_error *error)
 {
-    const struct trajd_mixture_plan *plan = trajd_producer_plan(producer);
+    const struct trajd_mixture_plan *plan = producer->plan;
     const uint64_t total = count_pictures(plan);
     uint64_t next = query->first;
 
@@ -158,7 +158,7 @@ enum trajd_status trajd_query_pictures(const struct trajd_query *query,
                                "item %" PRIu64 " does not exist: there are %" PRIu64, query->first,
                                total);
     trajd_json_open_object(json, NULL);
-    trajd_json_string(json, "feed", trajd_producer_name(producer));
+    trajd_json_string(json, "feed", producer->name);
     trajd_json_format(json, "values_digest", "%016" PRIx64, trajd_mixture_plan_values_digest(plan));
     trajd_json_u64(json, "first", query->first);
     trajd_json_open_array(json, "items");

@@ -129,7 +129,7 @@ static enum trajd_status check_dataset(const struct trajd_mixture_plan *feed,
 
 static void write_output(const struct trajd_producer *producer, uint32_t o, struct trajd_json *json)
 {
-    const struct trajd_mixture_plan *feed = trajd_producer_plan(producer);
+    const struct trajd_mixture_plan *feed = producer->plan;
     const struct trajd_window_plan *plan = feed->members[0];
 
     trajd_json_open_object(json, NULL);
@@ -153,11 +153,11 @@ static void write_output(const struct trajd_producer *producer, uint32_t o, stru
 static enum trajd_status list_outputs(const struct trajd_producer *producer,
                                       struct trajd_json *json)
 {
-    const struct trajd_mixture_plan *feed = trajd_producer_plan(producer);
+    const struct trajd_mixture_plan *feed = producer->plan;
     const struct trajd_window_plan *plan = feed->members[0];
 
     trajd_json_open_object(json, NULL);
-    trajd_json_string(json, "feed", trajd_producer_name(producer));
+    trajd_json_string(json, "feed", producer->name);
     trajd_json_format(json, "norm_digest", "%016" PRIx64, trajd_mixture_plan_norm_digest(feed));
     trajd_json_open_array(json, "datasets");
     for (uint32_t p = 0; p < feed->member_count; p++)
@@ -193,7 +193,7 @@ enum trajd_status trajd_query_statistics(const struct trajd_query *query,
                                          const struct trajd_producer *producer,
                                          struct trajd_json *json, struct trajd_error *error)
 {
-    const struct trajd_mixture_plan *feed = trajd_producer_plan(producer);
+    const struct trajd_mixture_plan *feed = producer->plan;
     const struct trajd_window_plan *plan =
         feed->members[query->window < feed->member_count ? query->window : 0];
     enum trajd_statistics_subject subject;
@@ -206,8 +206,8 @@ enum trajd_status trajd_query_statistics(const struct trajd_query *query,
     if (!status)
         status = find_subject(plan, query->name, &subject, &index, error);
     if (!status)
-        status = trajd_stats_service_request(trajd_producer_stats_service(producer), plan, subject,
-                                             index, &found, &permille, error);
+        status = trajd_stats_service_request(producer->stats_service, plan, subject, index, &found,
+                                             &permille, error);
     if (!status && found && query->first >= found->feature_count)
         status = trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
                                  "feature %" PRIu64 " does not exist: there are %u features",
@@ -217,7 +217,7 @@ enum trajd_status trajd_query_statistics(const struct trajd_query *query,
         return status;
     }
     trajd_json_open_object(json, NULL);
-    trajd_json_string(json, "feed", trajd_producer_name(producer));
+    trajd_json_string(json, "feed", producer->name);
     trajd_json_string(json, "dataset", plan->dataset->name);
     trajd_json_string(json, "name", query->name);
     trajd_json_string(json, "state", found ? "ready" : "computing");

@@ -49,8 +49,8 @@ static void describe_feeds(const struct trajd_reload_change *change, struct traj
     begun = false;
     for (uint32_t f = 0; f < change->out_count; f++)
         if (change->out_reason[f] == TRAJD_FEED_IS_GONE ||
-            !trajd_feed_name_is_configured(trajd_producer_name(change->out[f])))
-            append_name(text, "feeds gone: ", trajd_producer_name(change->out[f]), &begun);
+            !trajd_feed_name_is_configured(change->out[f]->name))
+            append_name(text, "feeds gone: ", change->out[f]->name, &begun);
 }
 
 static void describe_datasets(const struct trajd_reload_change *change, struct trajd_text *text)
@@ -193,9 +193,9 @@ static enum trajd_status show(const struct trajd_reload_change *change, struct t
     uint32_t busy;
 
     for (uint32_t f = 0; f < change->in_count; f++)
-        in[f] = trajd_producer_feed(change->in[f]);
+        in[f] = change->in[f]->feed;
     for (uint32_t f = 0; f < change->out_count; f++)
-        out[f] = trajd_producer_feed(change->out[f]);
+        out[f] = change->out[f]->feed;
     return trajd_server_change(change->control->server, &moment, &busy)
                ? trajd_reload_refuse_busy(change, busy, error)
                : TRAJD_OK;

@@ -111,9 +111,8 @@ static bool uses_dataset(const struct trajd_config *config, const struct trajd_w
 static bool is_read(const struct trajd_control *control, const char *dataset)
 {
     for (uint32_t f = 0; f < control->feeds.count; f++)
-        if (uses_dataset(control->now->config, trajd_producer_spec(control->feeds.producers[f]),
-                         dataset) &&
-            !trajd_feed_is_idle(trajd_producer_feed(control->feeds.producers[f])))
+        if (uses_dataset(control->now->config, control->feeds.producers[f]->spec, dataset) &&
+            !trajd_feed_is_idle(control->feeds.producers[f]->feed))
             return true;
     return false;
 }

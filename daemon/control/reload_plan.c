@@ -141,14 +141,14 @@ static enum trajd_reload_reason validate_producer(const struct trajd_reload_chan
                                                   const struct trajd_producer *producer,
                                                   const char **cause)
 {
-    const char *name = trajd_producer_name(producer);
+    const char *name = producer->name;
     const size_t length = trajd_feed_name_base_length(name);
 
     *cause = NULL;
     if (!trajd_feed_name_is_configured(name)) {
-        if ((*cause = changed_dataset(change, trajd_producer_spec(producer))))
+        if ((*cause = changed_dataset(change, producer->spec)))
             return TRAJD_FEED_DATASET_HAS_CHANGED;
-        *cause = changed_statistics(change, trajd_producer_spec(producer));
+        *cause = changed_statistics(change, producer->spec);
         return *cause ? TRAJD_FEED_STATISTICS_HAVE_CHANGED : TRAJD_FEED_STAYS;
     }
     for (uint32_t f = 0; f < change->next->config->feed_count; f++) {
@@ -200,7 +200,7 @@ bool trajd_reload_goes(const struct trajd_reload_change *change,
 enum trajd_status trajd_reload_refuse_busy(const struct trajd_reload_change *change, uint32_t index,
                                            struct trajd_error *error)
 {
-    const char *name = trajd_producer_name(change->out[index]), *cause = change->out_cause[index];
+    const char *name = change->out[index]->name, *cause = change->out_cause[index];
     const char *const advice = "and workers read it; a running feed is never changed: wait until "
                                "they end, or use another name for the new one";
 
@@ -226,7 +226,7 @@ static enum trajd_status check_idle(const struct trajd_reload_change *change,
                                     struct trajd_error *error)
 {
     for (uint32_t f = 0; f < change->out_count; f++)
-        if (!trajd_feed_is_idle(trajd_producer_feed(change->out[f])))
+        if (!trajd_feed_is_idle(change->out[f]->feed))
             return trajd_reload_refuse_busy(change, f, error);
     return TRAJD_OK;
 }

@@ -177,14 +177,12 @@ bool trajd_control_is_alive(struct trajd_control *control, int64_t limit_ns, cha
         }
     pthread_mutex_lock(&control->mutex);
     for (uint32_t f = 0; f < control->feeds.count && alive; f++) {
-        alive = (gpu_is_lost &&
-                 trajd_producer_gpu(
-                     control->feeds
-                         .producers[f])) || /* its thread has ended, and the opener will close it */
-                !trajd_heartbeat_is_stuck(trajd_producer_heartbeat(control->feeds.producers[f]),
-                                          now_ns, limit_ns);
+        const struct trajd_producer *producer = control->feeds.producers[f];
+        if (gpu_is_lost && producer->gpu)
+            continue; /* its thread has ended, and the opener will close it */
+        alive = !trajd_heartbeat_is_stuck(&producer->heartbeat, now_ns, limit_ns);
         if (!alive)
-            snprintf(stuck, size, "feed %s", trajd_producer_name(control->feeds.producers[f]));
+            snprintf(stuck, size, "feed %s", producer->name);
     }
     pthread_mutex_unlock(&control->mutex);
     return alive;

@@ -1,97 +1,423 @@
+/* The thread of a feed: takes a free slot, looks its windows up, pins their rows in the row cache,
+ * calls the kernels, and hands the slot over. Production on a GPU (producer_gpu_run.c) has the
+ * pinning, the prefetching, the ids and the hand-over in common with it. */
 #include "daemon/producer/producer_internal.h"
 
-#include <assert.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "daemon/base/clock.h"
-#include "daemon/base/thread.h"
-#include "daemon/feed/core.h"
-#include "daemon/producer/producer_gpu.h"
-#include "daemon/producer/gpu.h"
 #include "kernels/dispatch/plan.h"
-#include "proto/ring_layout.h"
+#include "proto/array_len.h"
 
+#define PAUSE_NS 1000000 /* between attempts to get room that other feeds have pinned */
 #define TAKE_TIMEOUT_MS 500
-#define SLOTS 4u
-#define GPU_SLOTS 16u
-#define GPU_RING_BYTES ((uint64_t)64 << 20)
-#define MIB ((uint64_t)1 << 20)
-#define NOTHING_THERE 1 /* in place of a digest of 0, which means unknown in OPENED */
 
-static const struct trajd_counter counters_at_start[TRAJD_PRODUCER_COUNTERS] = {
-    [TRAJD_PRODUCER_BATCHES] = {"batches", "Batches made", "batches", TRAJD_COUNTER_TOTAL, 0},
-    [TRAJD_PRODUCER_WINDOWS] = {"windows", "Windows made", "windows", TRAJD_COUNTER_TOTAL, 0},
-    [TRAJD_PRODUCER_FAILED] = {"failed_batches", "Batches that carry an error instead of rows",
-                               "batches", TRAJD_COUNTER_TOTAL, 0},
-    [TRAJD_PRODUCER_WAIT_NS] = {"wait_ns", "Time without a free slot or a job", "ns",
-                                TRAJD_COUNTER_TOTAL, 0},
-    [TRAJD_PRODUCER_LOAD_NS] = {"load_ns", "Time waiting for rows from the row cache", "ns",
-                                TRAJD_COUNTER_TOTAL, 0},
-    [TRAJD_PRODUCER_FRAMES_NS] = {"frames_ns", "Time waiting for decoded pictures", "ns",
-                                  TRAJD_COUNTER_TOTAL, 0},
-    [TRAJD_PRODUCER_RESAMPLE_NS] =
-        {"resample_ns",
-         "Time in the kernels; on a GPU, time of two threads that prepare and launch", "ns",
-         TRAJD_COUNTER_TOTAL, 0},
+/* ---- rows in the cache ---- */
+
+static enum trajd_status pin_episode(struct trajd_producer *producer,
+                                     struct trajd_producer_member *member, uint32_t episode,
+                                     struct trajd_error *error)
+{
+    const struct trajd_selection *selection = member->selection;
+    enum trajd_status status;
+
+    if (member->pinned[episode])
+        return TRAJD_OK;
+    status = trajd_cache_pin(member->dataset->cache, selection, episode,
+                             member->rows + (size_t)episode * selection->array_count, error);
+    trajd_heartbeat_turn();
+    if (!status)
+        member->pinned[episode] = 1;
+    else if (status != TRAJD_ERR_MEMORY && status != TRAJD_ERR_CLOSED &&
+             producer->spec->keep_bad_rows) {
+        member->pinned[episode] = 2;
+        return TRAJD_OK;
+    }
+    return status;
+}
+
+static void unpin_episode(struct trajd_producer_member *member, uint32_t episode)
+{
+    if (member->pinned[episode] == 1)
+        trajd_cache_unpin(member->dataset->cache, member->selection, episode);
+    member->pinned[episode] = 0;
+}
+
+enum trajd_status trajd_producer_pin_windows(struct trajd_producer *producer,
+                                             struct trajd_producer_member *member, uint32_t first,
+                                             uint32_t count, struct trajd_error *error)
+{
+    enum trajd_status status = TRAJD_OK;
+
+    for (uint32_t w = first; w < first + count && !status; w++)
+        status = pin_episode(producer, member, member->batch->windows[w].episode_index, error);
+    return status;
+}
+
+void trajd_producer_unpin_windows(struct trajd_producer_member *member, uint32_t first,
+                                  uint32_t count)
+{
+    for (uint32_t w = first; w < first + count && !member->resident; w++)
+        unpin_episode(member, member->batch->windows[w].episode_index);
+}
+
+bool trajd_producer_pause_for_room(const struct trajd_producer *producer,
+                                   const struct trajd_error *error)
+{
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+
+    trajd_heartbeat_turn();
+    if (error->foreign_code == ENOMEM || __atomic_load_n(&producer->stop, __ATOMIC_RELAXED))
+        return false;
+    nanosleep(&pause, NULL);
+    return true;
+}
+
+bool trajd_producer_wait_for_others(const struct trajd_producer *producer,
+                                    const struct trajd_producer_member *member, uint32_t episode,
+                                    const struct trajd_error *error)
+{
+    return trajd_cache_will_have_room(member->dataset->cache, member->selection, episode) &&
+           trajd_producer_pause_for_room(producer, error);
+}
+
+/* Returns true where the member's rows may stay pinned for the feed's life: a quarter of the row
+ * cache must remain for rows that come and go. */
+static bool may_stay(const struct trajd_producer_member *member)
+{
+    struct trajd_cache_stats stats;
+
+    trajd_cache_get_stats(member->dataset->cache, &stats);
+    return stats.pinned_bytes <= stats.budget_bytes / 4 * 3;
+}
+
+static void unpin_member(struct trajd_producer_member *member)
+{
+    for (uint32_t i = 0; member->pinned && i < member->plan->episode_count; i++) {
+        const uint32_t episode = member->plan->episodes[i];
+        if (member->resident && member->pinned[episode] == 1)
+            trajd_cache_release(member->dataset->cache, member->selection, episode);
+        unpin_episode(member, episode);
+    }
+    member->resident = false;
+}
+
+void trajd_producer_drop_rows(struct trajd_producer *producer)
+{
+    for (uint32_t p = 0; p < producer->plan->member_count; p++) {
+        struct trajd_producer_member *member = &producer->members[p];
+        trajd_producer_close_pictures(member);
+        unpin_member(member);
+        free(member->rows);
+        free(member->pinned);
+        free(member->ahead);
+        member->rows = NULL;
+        member->pinned = NULL;
+        member->ahead = NULL;
+    }
+    trajd_mixture_batch_destroy(&producer->ahead_batch);
+    free(producer->next);
+    producer->next = NULL;
+}
+
+static void keep_member(struct trajd_producer_member *member)
+{
+    for (uint32_t i = 0; i < member->plan->episode_count; i++)
+        if (member->pinned[member->plan->episodes[i]] == 1)
+            trajd_cache_retain(member->dataset->cache, member->selection,
+                               member->plan->episodes[i]);
+    member->resident = true;
+}
+
+static enum trajd_status load_member(struct trajd_producer *producer,
+                                     struct trajd_producer_member *member,
+                                     struct trajd_error *error)
+{
+    const struct trajd_window_plan *plan = member->plan;
+    const uint32_t episodes = member->dataset->index->episode_count;
+    bool complete = false;
+    enum trajd_status status;
+
+    member->rows =
+        calloc((size_t)episodes * member->selection->array_count + 1, sizeof *member->rows);
+    member->pinned = calloc(episodes, 1);
+    member->ahead = calloc(producer->spec->global_batch, sizeof *member->ahead);
+    if (!member->rows || !member->pinned || !member->ahead)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of feed %s",
+                               producer->name);
+    if (!member->selection->array_count) { /* all are pictures, or all are on the GPU */
+        memset(member->pinned, 1, episodes);
+        member->resident = true;
+        return TRAJD_OK;
+    }
+    status = trajd_cache_fill(member->dataset->cache, member->selection, plan->episodes,
+                              plan->episode_count, &complete, error);
+    for (uint32_t i = 0; i < plan->episode_count && complete && !status; i++)
+        status = pin_episode(producer, member, plan->episodes[i], error);
+    if (complete && !status && may_stay(member))
+        keep_member(member);
+    else
+        unpin_member(member);
+    /* where other feeds have pinned the room, rows are loaded batch by batch */
+    return status == TRAJD_ERR_MEMORY ? TRAJD_OK : status;
+}
+
+enum trajd_status trajd_producer_load_rows(struct trajd_producer *producer,
+                                           struct trajd_error *error)
+{
+    enum trajd_status status = TRAJD_OK;
+
+    producer->next = calloc(producer->spec->global_batch, sizeof *producer->next);
+    if (!producer->next)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for feed %s", producer->name);
+    for (uint32_t p = 0; p < producer->plan->member_count && !status; p++)
+        status = load_member(producer, &producer->members[p], error);
+    for (uint32_t p = 0; p < producer->plan->member_count && !status && !producer->gpu; p++)
+        status = trajd_producer_open_pictures(producer, &producer->members[p], error);
+    return status;
+}
+
+/* ---- ahead of production ---- */
+
+static void prefetch_batch(struct trajd_producer *producer, const struct trajd_fill *fill,
+                           uint64_t position, uint32_t count)
+{
+    const uint64_t length = trajd_mixture_plan_epoch_length(producer->plan),
+                   batch = producer->spec->global_batch;
+
+    trajd_mixture_plan_run(producer->plan, fill->epoch, position, count, producer->next);
+    for (uint32_t p = 0; p < producer->plan->member_count; p++)
+        producer->members[p].ahead_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct trajd_producer_member *member = &producer->members[producer->next[i].dataset_index];
+        if (trajd_producer_reads_row(
+                fill, ((position + i) % batch + batch - fill->position % batch) % batch))
+            member->ahead[member->ahead_count++] = producer->next[i].episode_index;
+    }
+    for (uint32_t p = 0; p < producer->plan->member_count; p++) {
+        const struct trajd_producer_member *member = &producer->members[p];
+        if (member->ahead_count && !member->resident)
+            trajd_cache_prefetch(member->dataset->cache, member->selection, member->ahead,
+                                 member->ahead_count, fill->epoch * length + position);
+    }
+}
+
+void trajd_producer_prefetch(struct trajd_producer *producer, const struct trajd_fill *fill)
+{
+    bool is_resident = true;
+
+    for (uint32_t p = 0; p < producer->plan->member_count; p++)
+        is_resident = is_resident && producer->members[p].resident;
+    if (!is_resident)
+        trajd_producer_look_ahead(producer, fill, &producer->prefetched, prefetch_batch);
+}
+
+/* ---- windows ---- */
+
+static const void *const *rows_of(void *context, uint32_t episode)
+{
+    const struct trajd_producer_member *member = context;
+    return member->pinned[episode] == 1
+               ? member->rows + (size_t)episode * member->selection->array_count
+               : NULL;
+}
+
+/* Fills one row of the batch with NaN, in outputs whose type has one (bad_rows: keep). Rows that
+ * cannot be read become NaN and masked MISSING, whatever pads the edges. */
+static void fill_row_with_nan(const struct trajd_window_batch *batch, uint8_t *slot, uint32_t row)
+{
+    const struct trajd_window_plan *plan = batch->plan;
+
+    for (uint32_t o = 0; o < plan->visible_count; o++) {
+        const struct trajd_plan_output *output = &plan->outputs[o];
+        const uint64_t count = output->step_count * output->feature_count,
+                       size = trajd_dtype_size(output->dtype);
+        uint8_t *at = slot + batch->outputs[o].offset_bytes + row * count * size;
+        const uint64_t nan = output->dtype == TRAJD_F64    ? UINT64_C(0x7ff8000000000000)
+                             : output->dtype == TRAJD_F32  ? 0x7fc00000
+                             : output->dtype == TRAJD_F16  ? 0x7e00
+                             : output->dtype == TRAJD_BF16 ? 0x7fc0
+                                                           : 0;
+        for (uint64_t i = 0; i < count && nan; i++)
+            memcpy(at + i * size, &nan, size); /* little-endian: the low bytes are the element */
+    }
+}
+
+static void fill_windows_with_nan(const struct trajd_producer_member *member, uint8_t *slot,
+                                  uint32_t first, uint32_t count)
+{
+    for (uint32_t w = first; w < first + count; w++)
+        if (member->pinned[member->batch->windows[w].episode_index] == 2)
+            fill_row_with_nan(member->batch, slot,
+                              member->batch->window_rows ? member->batch->window_rows[w] : w);
+}
+
+struct finishing {
+    const struct trajd_window_batch *batch;
+    uint32_t first;
+    uint8_t *memory;
 };
 
-struct trajd_feed *trajd_producer_feed(const struct trajd_producer *producer)
+/* Makes the outputs with a transform of resampled windows, in a thread of the pool. */
+static void finish_slice(void *context, uint32_t begin, uint32_t end)
 {
-    return producer->feed;
+    const struct finishing *finishing = context;
+
+    trajd_window_batch_transform(finishing->batch, finishing->first, begin, end, NULL,
+                                 finishing->memory);
 }
 
-const struct trajd_mixture_plan *trajd_producer_plan(const struct trajd_producer *producer)
+/* Makes these windows. TRAJD_ERR_MEMORY: their rows do not fit the cache together at present. */
+static enum trajd_status try_windows(struct trajd_producer *producer,
+                                     struct trajd_producer_member *member,
+                                     const struct trajd_fill *fill, uint32_t first, uint32_t count,
+                                     struct trajd_error *error)
 {
-    return producer->plan;
+    struct finishing finishing = {member->batch, first, fill->memory};
+    int64_t begin_ns = trajd_now_ns();
+    enum trajd_status status = trajd_producer_pin_windows(producer, member, first, count, error);
+
+    begin_ns = trajd_producer_count_time(producer, TRAJD_PRODUCER_LOAD_NS, begin_ns);
+    if (!status) {
+        trajd_window_batch_bind(member->batch, first, count, fill->memory, rows_of, member);
+        status = trajd_plan_run_then(member->kernel_plan, &member->batch->request, finish_slice,
+                                     &finishing, producer->pool, error);
+        trajd_producer_count_time(producer, TRAJD_PRODUCER_RESAMPLE_NS, begin_ns);
+        if (!status)
+            status = trajd_producer_make_pictures(producer, member, fill, first, count, error);
+        if (producer->spec->keep_bad_rows)
+            fill_windows_with_nan(member, fill->memory, first, count);
+    }
+    trajd_producer_unpin_windows(member, first, count);
+    return status;
 }
 
-struct trajd_stats_service *trajd_producer_stats_service(const struct trajd_producer *producer)
+static enum trajd_status make_windows(struct trajd_producer *producer,
+                                      struct trajd_producer_member *member,
+                                      const struct trajd_fill *fill, uint32_t first, uint32_t count,
+                                      struct trajd_error *error)
 {
-    return producer->stats_service;
+    enum trajd_status status;
+
+    do
+        status = try_windows(producer, member, fill, first, count, error);
+    while (status == TRAJD_ERR_MEMORY && count == 1 &&
+           trajd_producer_wait_for_others(producer, member,
+                                          member->batch->windows[first].episode_index, error));
+    if (status == TRAJD_ERR_MEMORY && count > 1) {
+        const uint32_t half = count / 2;
+        status = make_windows(producer, member, fill, first, half, error);
+        if (!status)
+            status = make_windows(producer, member, fill, first + half, count - half, error);
+    }
+    return status;
 }
 
-const char *trajd_producer_name(const struct trajd_producer *producer)
+enum trajd_status trajd_producer_make_rows(struct trajd_producer *producer,
+                                           const struct trajd_fill *fill, struct trajd_rows rows,
+                                           struct trajd_error *error)
 {
-    return producer->name;
+    enum trajd_status status = TRAJD_OK;
+
+    for (uint32_t p = 0; p < producer->plan->member_count && !status; p++) {
+        struct trajd_producer_member *member = &producer->members[p];
+        uint32_t first, count;
+
+        trajd_mixture_batch_slice(member->batch, rows.begin, rows.count, &first, &count);
+        trajd_counter_add(&member->windows, count);
+        if (count)
+            status = make_windows(producer, member, fill, first, count, error);
+    }
+    return status;
 }
 
-struct trajd_window_spec *trajd_producer_spec(const struct trajd_producer *producer)
+/* ---- ids ---- */
+
+static void write_ids(const struct trajd_producer *producer,
+                      const struct trajd_window_batch *member, uint8_t *slot, uint32_t first,
+                      uint32_t count)
 {
-    return producer->spec;
+    const struct trajd_feed_tensor *ids =
+        &producer->schema.tensors[2 * member->plan->visible_count];
+    int64_t *columns[TRAJD_PRODUCER_ID_COUNT];
+
+    for (int i = 0; i < TRAJD_PRODUCER_ID_COUNT; i++)
+        columns[i] = (int64_t *)(slot + ids[i].offset_bytes);
+    for (uint32_t w = first; w < first + count; w++) {
+        const struct trajd_window *window = &member->windows[w];
+        const struct trajd_episode *episode =
+            &member->plan->dataset->index->episodes[window->episode_index];
+        const uint32_t row = member->window_rows ? member->window_rows[w] : w;
+        columns[0][row] = (int64_t)window->window_id;
+        columns[1][row] = window->dataset_index;
+        columns[2][row] = window->episode_index;
+        columns[3][row] = episode->origin_ns + member->anchor_ns[w];
+        if (producer->spec->tail == TRAJD_TAIL_WRAP)
+            slot[ids[TRAJD_PRODUCER_ID_COUNT].offset_bytes + row] = window->wrapped;
+    }
 }
 
-const char *trajd_producer_text(const struct trajd_producer *producer)
+void trajd_producer_write_ids(const struct trajd_producer *producer, const struct trajd_fill *fill)
 {
-    return producer->text;
+    for (uint32_t r = 0; r < fill->range_count; r++)
+        for (uint32_t p = 0; p < producer->plan->member_count; p++) {
+            uint32_t first, count;
+            trajd_mixture_batch_slice(producer->batch->members[p], fill->ranges[r].begin,
+                                      fill->ranges[r].count, &first, &count);
+            write_ids(producer, producer->batch->members[p], fill->memory, first, count);
+        }
 }
 
-uint64_t trajd_producer_ring_bytes(const struct trajd_producer *producer)
-{
-    uint64_t bytes;
+/* ---- hand-over ---- */
 
-    if (producer->gpu)
-        return producer->pinned_bytes;
-    if (__builtin_mul_overflow(producer->schema.slot_size_bytes, producer->slot_count, &bytes) ||
-        __builtin_add_overflow(bytes, TRAJD_RING_ALIGNMENT, &bytes))
-        return UINT64_MAX;
-    return bytes;
+/* The counters of the work that a worker may wait for. */
+static const struct {
+    enum trajd_work work;
+    int counter;
+} counted[] = {{TRAJD_WORK_ROWS, TRAJD_PRODUCER_LOAD_NS},
+               {TRAJD_WORK_DECODE, TRAJD_PRODUCER_FRAMES_NS},
+               {TRAJD_WORK_KERNELS, TRAJD_PRODUCER_RESAMPLE_NS}};
+
+static void set_work(struct trajd_producer *producer, struct trajd_fill *fill)
+{
+    for (size_t i = 0; i < ARRAY_LEN(counted); i++) {
+        const uint64_t sum_ns = trajd_counter_read(&producer->counters[counted[i].counter]);
+        fill->work_ns[counted[i].work] = sum_ns - producer->published_work_ns[counted[i].work];
+        producer->published_work_ns[counted[i].work] = sum_ns;
+    }
 }
 
-struct trajd_gpu *trajd_producer_gpu(const struct trajd_producer *producer)
+/* Counts and logs a batch that cannot be made. Its id, FEED/EPOCH/POSITION, begins the message of
+ * *error: the line of the log, what the worker gets, and the feed's last_failure in the status. */
+static void fail_batch(struct trajd_producer *producer, const struct trajd_fill *fill,
+                       struct trajd_error *error)
 {
-    return producer->gpu;
+    trajd_error_prefix(error, "batch %s/%llu/%llu", producer->name, (unsigned long long)fill->epoch,
+                       (unsigned long long)fill->position);
+    trajd_counter_add(&producer->counters[TRAJD_PRODUCER_FAILED], 1);
+    LOG(producer->log, WARNING, "%s", error->message);
+    pthread_mutex_lock(&producer->failure_mutex);
+    producer->last_failure = *error;
+    pthread_mutex_unlock(&producer->failure_mutex);
 }
 
-bool trajd_producer_is_unfinished(const struct trajd_producer *producer)
+void trajd_producer_publish(struct trajd_producer *producer, const struct trajd_fill *fill,
+                            const struct trajd_error *failure)
 {
-    return producer->is_unfinished;
-}
+    struct trajd_fill done = *fill;
+    struct trajd_error error;
 
-const struct trajd_heartbeat *trajd_producer_heartbeat(const struct trajd_producer *producer)
-{
-    return &producer->heartbeat;
+    if (failure) {
+        error = *failure;
+        fail_batch(producer, fill, &error);
+    }
+    trajd_counter_add(&producer->counters[TRAJD_PRODUCER_BATCHES], 1);
+    for (uint32_t r = 0; r < fill->range_count; r++)
+        trajd_counter_add(&producer->counters[TRAJD_PRODUCER_WINDOWS], fill->ranges[r].count);
+    set_work(producer, &done);
+    trajd_feed_publish(producer->feed, &done, failure ? &error : NULL);
 }
 
 /* ---- the thread ---- */
@@ -112,312 +438,20 @@ static void make_batch(struct trajd_producer *producer, const struct trajd_fill 
     trajd_producer_publish(producer, fill, status ? &error : NULL);
 }
 
-static void *produce(void *context)
+void *trajd_producer_run(void *context)
 {
     struct trajd_producer *producer = context;
     enum trajd_status status;
 
     trajd_heartbeat_begin(&producer->heartbeat);
-    if (producer->on_gpu) {
-        trajd_producer_gpu_produce(producer);
-        return NULL;
-    }
     do {
         struct trajd_fill fill;
         const int64_t begin_ns = trajd_now_ns();
         trajd_heartbeat_turn();
         status = trajd_feed_take(producer->feed, TAKE_TIMEOUT_MS, &fill);
-        trajd_counter_add(&producer->counters[TRAJD_PRODUCER_WAIT_NS],
-                          (uint64_t)(trajd_now_ns() - begin_ns));
+        trajd_producer_count_time(producer, TRAJD_PRODUCER_WAIT_NS, begin_ns);
         if (!status)
             make_batch(producer, &fill);
     } while (!status || status == TRAJD_ERR_TIMEOUT);
     return NULL;
-}
-
-static enum trajd_status start_thread(struct trajd_producer *producer, struct trajd_error *error)
-{
-    const int failed = trajd_thread_start(&producer->thread, "trajd-feed", produce, producer);
-
-    if (failed)
-        return trajd_error_set(error, TRAJD_ERR_SYSTEM, failed, "thread of feed %s: %s",
-                               producer->name, strerror(failed));
-    producer->running = true;
-    return TRAJD_OK;
-}
-
-/* Returns an error for outputs that no kernel forms on a GPU. The worker then gets its batches in
- * host memory, with this reason. */
-static enum trajd_status refuse_shape(const struct trajd_producer *producer,
-                                      const struct trajd_resample_request *shape,
-                                      struct trajd_error *error)
-{
-    if (!shape->stream_count)
-        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                               "feed %s: all outputs are pictures, so batches lie in host memory: "
-                               "with an output of numbers they can lie on a GPU",
-                               producer->name);
-    return TRAJD_OK;
-}
-
-/* Estimates the time that the transforms of a batch take on one thread. */
-static double transform_ns(const struct trajd_window_plan *plan)
-{
-    double ns = 0;
-
-    for (uint32_t o = 0; o < plan->visible_count; o++)
-        if (plan->outputs[o].transform)
-            ns += (double)plan->spec->global_batch * plan->outputs[o].step_count *
-                  trajd_transform_step_ns(plan->outputs[o].transform);
-    return ns;
-}
-
-static enum trajd_status make_members(struct trajd_producer *producer,
-                                      const struct trajd_producer_options *options,
-                                      struct trajd_error *error)
-{
-    struct trajd_device_facts facts = {.cpu_threads = trajd_pool_thread_count(producer->pool),
-                                       .tuning = options->tuning};
-    const char *variant = producer->spec->variant;
-    enum trajd_status status = TRAJD_OK;
-
-    if (producer->gpu) {
-        trajd_device_facts(trajd_gpu_device(producer->gpu), &facts);
-        /* a kernel that is named for the CPU does not apply on a GPU */
-        variant = variant && strncmp(variant, "cuda", 4) == 0 ? variant : NULL;
-    }
-    producer->members = calloc(producer->plan->member_count, sizeof *producer->members);
-    if (!producer->members)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for feed %s", producer->name);
-    for (uint32_t p = 0; p < producer->plan->member_count && !status; p++) {
-        struct trajd_producer_member *member = &producer->members[p];
-        struct trajd_resample_request shape;
-
-        member->dataset = options->datasets[p];
-        member->plan = producer->plan->members[p];
-        member->batch = producer->batch->members[p];
-        member->selection = &member->plan->selection;
-        shape = member->batch->request;
-        shape.window_count = producer->spec->global_batch;
-        if (producer->gpu && (status = refuse_shape(producer, &shape, error)))
-            return status;
-        status = trajd_plan_create_then(&shape, transform_ns(member->plan), &facts, variant,
-                                        &member->kernel_plan, error);
-    }
-    return status;
-}
-
-static_assert(TRAJD_SPEC_MAX_SLOTS == TRAJD_CORE_MAX_SLOTS,
-              "a feed has the slots that it asks for");
-
-/* Returns the number of slots. On a GPU a worker returns half of its slots at once, so more slots
- * help, and small ones cost little memory. */
-static uint32_t choose_slot_count(const struct trajd_producer *producer)
-{
-    const uint64_t fitting = GPU_RING_BYTES / producer->schema.slot_size_bytes;
-
-    if (producer->spec->slot_count)
-        return producer->spec->slot_count;
-    if (!producer->gpu || fitting < SLOTS)
-        return SLOTS;
-    return fitting < GPU_SLOTS ? (uint32_t)fitting : GPU_SLOTS;
-}
-
-/* Refuses a ring for which memory.rings has no room. The message has the number to set, because a
- * user does not know the size of a slot. */
-static enum trajd_status check_ring(const struct trajd_producer *producer,
-                                    const struct trajd_producer_options *options,
-                                    struct trajd_error *error)
-{
-    const uint64_t ring_bytes = trajd_producer_ring_bytes(producer);
-
-    if (ring_bytes <= producer->rings_remaining_bytes)
-        return TRAJD_OK;
-    return trajd_error_set(
-        error, TRAJD_ERR_MEMORY, 0,
-        "feed %s: its ring of %u slots needs %llu bytes, and other feeds use %llu, but "
-        "memory.rings "
-        "allows %llu: set memory.rings to %lluMiB or more, or lower global_batch, slots, or the "
-        "number or size of the steps",
-        producer->name, producer->slot_count, (unsigned long long)ring_bytes,
-        (unsigned long long)options->rings_used_bytes,
-        (unsigned long long)options->rings_limit_bytes,
-        (unsigned long long)((ring_bytes / MIB) + (options->rings_used_bytes / MIB) + 2));
-}
-
-/* Checks the quarantined episodes against quarantine.at_most of each dataset. */
-static enum trajd_status check_quarantine(const struct trajd_producer *producer,
-                                          const struct trajd_producer_options *options,
-                                          struct trajd_error *error)
-{
-    enum trajd_status status = TRAJD_OK;
-
-    if (options->quarantine_at_most)
-        status =
-            trajd_mixture_plan_check_quarantine(producer->plan, options->quarantine_at_most, error);
-    if (status && options->is_refused)
-        *options->is_refused = true;
-    return status;
-}
-
-static enum trajd_status add_feed(struct trajd_producer *producer,
-                                  const struct trajd_producer_options *options,
-                                  struct trajd_error *error)
-{
-    const uint64_t norm_digest = trajd_mixture_plan_norm_digest(producer->plan),
-                   values_digest = trajd_mixture_plan_values_digest(producer->plan);
-    const struct trajd_feed_options feed = {
-        .name = producer->name,
-        .instance_of = options->instance_of,
-        .is_hidden = options->is_hidden,
-        .schema = &producer->schema,
-        .slot_count = producer->slot_count,
-        .max_credit = options->max_credit,
-        .fingerprint = producer->plan->fingerprint,
-        .seed = producer->spec->seed,
-        .norm_digest = norm_digest ? norm_digest : NOTHING_THERE,
-        .values_digest = values_digest ? values_digest : NOTHING_THERE,
-        .changed_norm = trajd_producer_changed_norm(producer),
-        .window_count = trajd_mixture_plan_window_count(producer->plan),
-        .epoch_length = trajd_mixture_plan_epoch_length(producer->plan),
-        .dropped_count = trajd_mixture_plan_dropped_count(producer->plan),
-        .tail_short = producer->spec->tail == TRAJD_TAIL_SHORT,
-        .journal_directory = options->journal_directory,
-        .rank_timeout_ns = (uint64_t)producer->spec->rank_timeout_ns,
-        .rejoin_wait_ns = (uint64_t)producer->spec->rejoin_wait_ns,
-        .job_count = producer->spec->job_count,
-        .has_unfinished = !producer->is_unfinished && trajd_window_spec_finishes(producer->spec),
-        .slow_leaves = producer->spec->slow_leaves,
-        .slow_after_ns = (uint64_t)producer->spec->slow_after_ns,
-        .data = trajd_producer_data(producer),
-        .device = producer->on_gpu ? trajd_producer_gpu_memory(producer) : NULL};
-
-    enum trajd_status status;
-
-    if (!options->server)
-        return TRAJD_OK;
-    trajd_heartbeat_wait(); /* for the pages of the ring */
-    status = trajd_server_add_feed(options->server, &feed, &producer->feed, error);
-    trajd_heartbeat_resume();
-    return status;
-}
-
-static enum trajd_status load_rows(struct trajd_producer *producer, struct trajd_error *error)
-{
-    enum trajd_status status;
-
-    if (!producer->gpu)
-        return trajd_producer_load_rows(producer, error);
-    trajd_heartbeat_wait(); /* for the driver */
-    status = trajd_producer_gpu_create(producer, producer->gpu, error);
-    if (status == TRAJD_ERR_MEMORY && !producer->spec->slot_count && producer->slot_count > SLOTS) {
-        trajd_producer_gpu_destroy(producer);
-        producer->slot_count = SLOTS;
-        status = trajd_producer_gpu_create(producer, producer->gpu, error);
-    }
-    trajd_heartbeat_resume();
-    return status;
-}
-
-enum trajd_status trajd_producer_create(const struct trajd_producer_options *options,
-                                        struct trajd_producer **out, struct trajd_error *error)
-{
-    struct trajd_producer *producer = calloc(1, sizeof *producer);
-    enum trajd_status status;
-
-    *out = NULL;
-    if (!producer || !(producer->name = strdup(options->name)) ||
-        (options->text && !(producer->text = strdup(options->text)))) {
-        free(producer ? producer->name : NULL);
-        free(producer);
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for feed %s", options->name);
-    }
-    pthread_mutex_init(&producer->last_failure.mutex, NULL);
-    producer->spec = options->spec;
-    producer->pool = options->pool;
-    producer->server = options->server;
-    producer->log = options->log;
-    producer->gpu = options->gpu;
-    producer->is_unfinished = options->is_unfinished;
-    if (options->rings_limit_bytes > options->rings_used_bytes)
-        producer->rings_remaining_bytes = options->rings_limit_bytes - options->rings_used_bytes;
-    producer->gpu_lost = options->gpu_lost;
-    producer->lost_context = options->context;
-    producer->stats_service = options->stats_service;
-    memcpy(producer->counters, counters_at_start, sizeof producer->counters);
-    status = trajd_mixture_plan_create(options->spec, options->datasets, &producer->plan, error);
-    if (!status)
-        status = check_quarantine(producer, options, error);
-    for (uint32_t p = 0; !status && options->is_unfinished && p < producer->plan->member_count; p++)
-        trajd_window_plan_leave_unfinished(producer->plan->members[p]);
-    if (!status)
-        status = trajd_producer_normalise(producer, options, error);
-    if (!status)
-        status = trajd_mixture_batch_create(producer->plan, &producer->batch, error);
-    if (!status)
-        status = trajd_producer_make_schema(producer, error);
-    if (!status) {
-        producer->slot_count = choose_slot_count(producer);
-        status = check_ring(producer, options, error);
-    }
-    if (!status)
-        status = make_members(producer, options, error);
-    if (!status && options->server)
-        status = load_rows(producer, error);
-    if (!status)
-        status = add_feed(producer, options, error);
-    if (!status && options->server)
-        status = start_thread(producer, error);
-    if (status)
-        trajd_producer_destroy(&producer);
-    else
-        producer->owns_spec = options->owns_spec;
-    *out = producer;
-    return status;
-}
-
-void trajd_producer_stop(struct trajd_producer *producer)
-{
-    /* relaxed: a flag that orders nothing; the join orders the rest */
-    __atomic_store_n(&producer->stop, true, __ATOMIC_RELAXED);
-    trajd_heartbeat_cancel(&producer->heartbeat);
-    if (producer->feed)
-        trajd_feed_close(producer->feed); /* ends a waiting take; publish may still be called */
-}
-
-static void free_members(struct trajd_producer *producer)
-{
-    trajd_producer_drop_rows(producer);
-    for (uint32_t p = 0; p < producer->plan->member_count; p++)
-        trajd_plan_destroy(&producer->members[p].kernel_plan);
-    free(producer->members);
-}
-
-void trajd_producer_destroy(struct trajd_producer **out)
-{
-    struct trajd_producer *producer = *out;
-
-    *out = NULL;
-    if (!producer)
-        return;
-    trajd_producer_stop(producer);
-    if (producer->running)
-        pthread_join(producer->thread, NULL);
-    if (producer->feed)
-        trajd_server_remove_feed(producer->server, &producer->feed);
-    for (uint32_t p = 0; producer->plan && p < producer->plan->member_count; p++)
-        trajd_stats_service_forget(producer->stats_service, producer->plan->members[p]);
-    trajd_producer_gpu_destroy(producer);
-    if (producer->members)
-        free_members(producer);
-    trajd_mixture_batch_destroy(&producer->batch);
-    trajd_mixture_plan_destroy(&producer->plan);
-    if (producer->owns_spec)
-        trajd_window_spec_destroy(&producer->spec);
-    pthread_mutex_destroy(&producer->last_failure.mutex);
-    free(producer->schema.tensors);
-    free(producer->mask_names);
-    free(producer->name);
-    free(producer->text);
-    free(producer);
 }

@@ -6,6 +6,7 @@
 #ifndef TRAJD_PRODUCER_PRODUCER_H
 #define TRAJD_PRODUCER_PRODUCER_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -19,9 +20,10 @@
 #include "daemon/stats/stats_service.h"
 #include "kernels/pool.h"
 
-struct trajd_producer;
 struct trajd_gpu;
 struct trajd_mixture_plan;
+struct trajd_producer_gpu;
+struct trajd_producer_member;
 
 struct trajd_producer_options {
     const char *name; /* of the feed, as OPEN names it */
@@ -67,6 +69,67 @@ struct trajd_producer_options {
     const struct trajd_log *log;
 };
 
+/* What a producer counts, for the status document. */
+enum {
+    TRAJD_PRODUCER_BATCHES,
+    TRAJD_PRODUCER_WINDOWS,
+    TRAJD_PRODUCER_FAILED,      /* batches that carry an error instead of rows */
+    TRAJD_PRODUCER_WAIT_NS,     /* without a free slot or a job */
+    TRAJD_PRODUCER_LOAD_NS,     /* waiting for rows from the row cache */
+    TRAJD_PRODUCER_FRAMES_NS,   /* waiting for decoded pictures */
+    TRAJD_PRODUCER_RESAMPLE_NS, /* in the kernels; on a GPU, of two threads: preparing, launching */
+    TRAJD_PRODUCER_COUNTERS
+};
+
+/* How far production has looked ahead. */
+struct trajd_producer_ahead {
+    uint64_t run_id, epoch, until; /* `until`: a position */
+};
+
+/* One feed. The first members are constant after trajd_producer_create, for all to read; `plan` for
+ * queries about the feed. */
+struct trajd_producer {
+    char *name, *text;
+    struct trajd_window_spec *spec;
+    struct trajd_mixture_plan *plan; /* constant once its normalisation is set */
+    struct trajd_feed *feed;
+    struct trajd_gpu *gpu;            /* NULL: batches are made on the CPU */
+    bool is_unfinished;               /* as in trajd_producer_options */
+    struct trajd_heartbeat heartbeat; /* of the thread */
+    struct trajd_stats_service *stats_service;
+
+    /* of this folder alone */
+    bool owns_spec;
+    struct trajd_pool *pool;
+    struct trajd_server *server;
+    const struct trajd_log *log;
+    bool norm_is_known; /* the statistics that outputs are normalised by are set */
+    struct trajd_mixture_batch *batch;
+    struct trajd_producer_member *members; /* [plan->member_count] */
+    struct trajd_feed_schema schema;
+    uint32_t slot_count;
+    char *mask_names; /* "NAME.mask" and "NAME.augment" of outputs, NUL-separated */
+    pthread_t thread;
+    bool running;
+    bool stop;                                      /* atomic: asks the thread to end */
+    struct trajd_window *next;                      /* [G]: windows of a batch that is prefetched */
+    struct trajd_producer_ahead prefetched, wanted; /* rows, and frames */
+    /* a batch that is made later, for its pictures; NULL: the feed has none */
+    struct trajd_mixture_batch *ahead_batch;
+    uint64_t counters[TRAJD_PRODUCER_COUNTERS]; /* atomic */
+    /* why the last batch could not be made; TRAJD_OK: none failed. The threads of the producer write
+     * it, and the status reads it. */
+    pthread_mutex_t failure_mutex;
+    struct trajd_error last_failure;
+    uint64_t published_work_ns[TRAJD_WORK_COUNT]; /* what the batches up to the last one took */
+    struct trajd_producer_gpu *on_gpu; /* state of production on `gpu` (producer_gpu.c), or NULL */
+    uint64_t rings_remaining_bytes;    /* of memory.rings, when the producer was made */
+    /* of memory.rings: pinned buffers for the streamed rows of production on a GPU */
+    uint64_t pinned_bytes;
+    void (*gpu_lost)(void *context);
+    void *lost_context;
+};
+
 /* Plans the feed, computes the statistics that it normalises by (not for --check), fills the cache
  * as far as the rows fit, adds the feed to the server and starts the thread. The caller destroys.
  * Blocks while statistics and rows are loaded. */
@@ -79,27 +142,15 @@ void trajd_producer_stop(struct trajd_producer *producer);
  * destroyed. NULL is fine. */
 void trajd_producer_destroy(struct trajd_producer **producer);
 
-struct trajd_feed *trajd_producer_feed(const struct trajd_producer *producer);
-/* Returns the plan, for queries about the feed: its datasets, specification, samplers and targets
- * do not change while the producer lives. Borrowed. */
-const struct trajd_mixture_plan *trajd_producer_plan(const struct trajd_producer *producer);
-struct trajd_stats_service *trajd_producer_stats_service(const struct trajd_producer *producer);
 /* Returns the name of the feed whose windows give the statistics for `norm:`. */
 const char *trajd_producer_norm_source(const struct trajd_producer *producer);
 /* Returns the name of an output that both feeds have and normalise by different statistics of the
  * same dataset: of other episodes, or over other rows or windows. NULL: there is no such output. */
 const char *trajd_producer_norm_differs(const struct trajd_producer *a,
                                         const struct trajd_producer *b);
-const char *trajd_producer_name(const struct trajd_producer *producer);
-struct trajd_window_spec *trajd_producer_spec(const struct trajd_producer *producer);
-const char *trajd_producer_text(const struct trajd_producer *producer);
 /* Returns the bytes of host memory that count towards memory.rings: the ring, or, where the ring
  * lies on a GPU, the pinned buffers of streamed rows. UINT64_MAX on overflow. */
 uint64_t trajd_producer_ring_bytes(const struct trajd_producer *producer);
-struct trajd_gpu *trajd_producer_gpu(const struct trajd_producer *producer);
-bool trajd_producer_is_unfinished(const struct trajd_producer *producer);
-/* Returns the heartbeat of the producer's thread. */
-const struct trajd_heartbeat *trajd_producer_heartbeat(const struct trajd_producer *producer);
 
 /* Writes the feed in words: one line for windows and for each output with its source, clock, kind,
  * grid, type and shape. */

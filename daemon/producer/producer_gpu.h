@@ -28,6 +28,6 @@ void trajd_producer_gpu_destroy(struct trajd_producer *producer);
 const struct trajd_feed_memory *trajd_producer_gpu_memory(const struct trajd_producer *producer);
 /* Runs the producer's thread until the feed is closed or the GPU fails. After a failure it calls
  * `gpu_lost` of the options. */
-void trajd_producer_gpu_produce(struct trajd_producer *producer);
+void *trajd_producer_gpu_run(void *producer);
 
 #endif

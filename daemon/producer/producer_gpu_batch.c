@@ -9,18 +9,7 @@
 struct rows_of_member {
     const struct trajd_gpu_member *member;
     const struct trajd_producer_member *host;
-    uint32_t entry_count;
 };
-
-/* Returns the episode's resident rows. */
-static const void *const *resident_rows_of(void *context, uint32_t episode)
-{
-    const struct rows_of_member *of = context;
-
-    return trajd_gpu_member_lacks_rows(of->member, episode)
-               ? NULL
-               : of->member->rows + (size_t)episode * of->entry_count;
-}
 
 /* Returns the episode's rows of streamed arrays in host memory, where they are pinned. */
 static const void *const *host_rows_of(void *context, uint32_t episode)
@@ -189,8 +178,7 @@ static enum trajd_status gather_some(struct trajd_producer *producer,
 {
     struct trajd_producer_gpu *own = producer->on_gpu;
     struct trajd_window_batch *batch = producer->batch->members[p];
-    struct rows_of_member of = {&own->members[p], &producer->members[p],
-                                batch->plan->selection.array_count};
+    struct rows_of_member of = {&own->members[p], &producer->members[p]};
     struct trajd_device_stream *copies = own->members[p].streamed_rows ? own->copies : own->stream;
     const uint32_t frame = (uint32_t)(gpu_batch - own->batches);
     const struct trajd_resample_request *request;
@@ -200,7 +188,8 @@ static enum trajd_status gather_some(struct trajd_producer *producer,
     if (used->block + trajd_gpu_request_block_bytes(own->members[p].request, count) >
         own->block_bytes)
         status = flush(producer, gpu_batch, used, error);
-    trajd_window_batch_bind(batch, first, count, gpu_batch->fill.memory, resident_rows_of, &of);
+    trajd_window_batch_bind(batch, first, count, gpu_batch->fill.memory, trajd_gpu_member_rows,
+                            &own->members[p]);
     if (!status && own->members[p].streamed_rows)
         status = send_streamed_rows(producer, gpu_batch, &of, first, count, used, error);
     if (!status && gpu_batch->requests[p]) /* of another range of the same dataset */

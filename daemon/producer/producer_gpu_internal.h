@@ -81,6 +81,16 @@ static inline bool trajd_gpu_member_lacks_rows(const struct trajd_gpu_member *me
     return member->unreadable[episode] || member->lacking[episode];
 }
 
+/* Returns the resident rows of an episode, for a struct trajd_gpu_member; NULL: they cannot be read. */
+static inline const void *const *trajd_gpu_member_rows(void *context, uint32_t episode)
+{
+    const struct trajd_gpu_member *member = context;
+
+    return trajd_gpu_member_lacks_rows(member, episode)
+               ? NULL
+               : member->rows + (size_t)episode * member->array_count;
+}
+
 /* Returns how many bytes a batch needs for a member's streamed rows: enough for one window of any
  * episode, and for the whole of most batches. Call it before the threads start. */
 uint64_t trajd_producer_gpu_rows_bytes(struct trajd_producer *producer, uint32_t member);

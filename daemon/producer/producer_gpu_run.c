@@ -62,8 +62,7 @@ static enum trajd_status launch(struct trajd_producer *producer, uint64_t prepar
         if (!status)
             status = trajd_device_event_record(gpu_batch->finished, own->stream, error);
     }
-    trajd_counter_add(&producer->counters[TRAJD_PRODUCER_RESAMPLE_NS],
-                      (uint64_t)(trajd_now_ns() - begin_ns));
+    trajd_producer_count_time(producer, TRAJD_PRODUCER_RESAMPLE_NS, begin_ns);
     return status;
 }
 
@@ -270,7 +269,7 @@ static bool has_progressed(struct trajd_producer_gpu *own, uint64_t *published)
 static enum trajd_status prepare(struct trajd_producer *producer, struct trajd_gpu_batch *gpu_batch,
                                  const struct trajd_fill *fill, struct trajd_error *error)
 {
-    const struct trajd_counter *frames_ns = &producer->counters[TRAJD_PRODUCER_FRAMES_NS];
+    const uint64_t *frames_ns = &producer->counters[TRAJD_PRODUCER_FRAMES_NS];
     const uint64_t frames_before_ns = trajd_counter_read(frames_ns);
     const int64_t begin_ns = trajd_now_ns();
     enum trajd_status status;
@@ -306,8 +305,7 @@ static enum trajd_status prepare_burst(struct trajd_producer *producer,
 
     if (waits)
         status = trajd_feed_take(producer->feed, TURN_MS, &fill);
-    trajd_counter_add(&producer->counters[TRAJD_PRODUCER_WAIT_NS],
-                      (uint64_t)(trajd_now_ns() - begin_ns));
+    trajd_producer_count_time(producer, TRAJD_PRODUCER_WAIT_NS, begin_ns);
     for (*count = 0; !status;) {
         status = prepare(producer, gpu_batch, &fill, error);
         if (status)
@@ -332,8 +330,7 @@ static enum trajd_status prepare_all(struct trajd_producer *producer, struct tra
         const int64_t begin_ns = trajd_now_ns();
         struct trajd_gpu_batch *gpu_batch = wait_for_free_batch(own);
         if (!gpu_batch) {
-            trajd_counter_add(&producer->counters[TRAJD_PRODUCER_WAIT_NS],
-                              (uint64_t)(trajd_now_ns() - begin_ns));
+            trajd_producer_count_time(producer, TRAJD_PRODUCER_WAIT_NS, begin_ns);
             continue;
         }
         if (has_progressed(own, &published))
@@ -359,12 +356,15 @@ static void report_lost_gpu(struct trajd_producer *producer, struct trajd_error 
         producer->gpu_lost(producer->lost_context);
 }
 
-void trajd_producer_gpu_produce(struct trajd_producer *producer)
+void *trajd_producer_gpu_run(void *context)
 {
+    struct trajd_producer *producer = context;
     struct trajd_producer_gpu *own = producer->on_gpu;
     struct trajd_error error;
-    enum trajd_status status = prepare_all(producer, &error);
+    enum trajd_status status;
 
+    trajd_heartbeat_begin(&producer->heartbeat);
+    status = prepare_all(producer, &error);
     if (status)
         report_lost_gpu(
             producer,
@@ -375,4 +375,5 @@ void trajd_producer_gpu_produce(struct trajd_producer *producer)
         error = own->failure;
         report_lost_gpu(producer, &error);
     }
+    return NULL;
 }

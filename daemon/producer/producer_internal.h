@@ -1,27 +1,16 @@
-/* Shared by a producer's files: producer.c (create, destroy, thread), producer_norm.c
- * (normalisation), producer_schema.c (tensors of a slot), producer_rows.c (rows and windows),
- * producer_publish.c (hands batches over), producer_report.c (the feed in words). Called by the
- * producer's thread: functions that take a fill, and pin_windows, unpin_windows, wait_for_others,
- * pause_for_room. All others are called before that thread starts, or after it has ended. */
+/* Shared by a producer's files: producer_create.c (create, destroy, the tensors of a slot),
+ * producer.c (the thread: rows, windows, ids, hand-over), producer_norm.c (normalisation),
+ * producer_pictures.c, producer_report.c (the feed in words). Called by the producer's thread:
+ * functions that take a fill, and pin_windows, unpin_windows, wait_for_others, pause_for_room. All
+ * others are called before that thread starts, or after it has ended. */
 #ifndef TRAJD_PRODUCER_PRODUCER_INTERNAL_H
 #define TRAJD_PRODUCER_PRODUCER_INTERNAL_H
 
-#include <pthread.h>
-
-#include "daemon/producer/counter.h"
-#include "daemon/window/mixture_plan.h"
+#include "daemon/base/clock.h"
 #include "daemon/producer/producer.h"
+#include "daemon/window/mixture_plan.h"
 
-enum {
-    TRAJD_PRODUCER_BATCHES,
-    TRAJD_PRODUCER_WINDOWS,
-    TRAJD_PRODUCER_FAILED,
-    TRAJD_PRODUCER_WAIT_NS,
-    TRAJD_PRODUCER_LOAD_NS,
-    TRAJD_PRODUCER_FRAMES_NS,
-    TRAJD_PRODUCER_RESAMPLE_NS,
-    TRAJD_PRODUCER_COUNTERS
-};
+#define TRAJD_PRODUCER_ID_COUNT 4 /* window_id, dataset_index, episode_index, anchor_ns */
 
 /* One dataset of the feed. */
 struct trajd_producer_member {
@@ -38,53 +27,30 @@ struct trajd_producer_member {
     uint32_t *ahead;   /* [G]: episodes to prefetch for one batch */
     uint32_t ahead_count;
     struct trajd_producer_picture *pictures; /* [plan->picture_count] */
-    struct trajd_counter windows;
+    uint64_t windows;                        /* made; atomic */
 };
 
-/* The last batch that could not be made. The producer's threads write it and the status reads
- * it. */
-struct trajd_producer_failure {
-    pthread_mutex_t mutex;
-    struct trajd_error error; /* TRAJD_OK: there is none */
-};
+/* All accesses of counters are relaxed: they order no other memory. Atomicity alone makes sure that
+ * no step is lost. */
+static inline void trajd_counter_add(uint64_t *counter, uint64_t step)
+{
+    __atomic_fetch_add(counter, step, __ATOMIC_RELAXED);
+}
 
-struct trajd_producer {
-    char *name, *text;
-    struct trajd_window_spec *spec;
-    bool owns_spec;
-    struct trajd_pool *pool;
-    struct trajd_server *server;
-    const struct trajd_log *log;
-    struct trajd_stats_service *stats_service;
-    bool norm_is_known;              /* the statistics that outputs are normalised by are set */
-    struct trajd_mixture_plan *plan; /* constant once its normalisation is set */
-    struct trajd_mixture_batch *batch;
-    struct trajd_producer_member *members; /* [plan->member_count] */
-    struct trajd_feed_schema schema;
-    uint32_t slot_count;
-    char *mask_names; /* "NAME.mask" and "NAME.augment" of outputs, NUL-separated */
-    struct trajd_feed *feed;
-    pthread_t thread;
-    bool running;
-    bool stop;                        /* atomic: asks the thread to end */
-    struct trajd_heartbeat heartbeat; /* of the thread */
-    struct trajd_window *next;        /* [G]: windows of a batch that is prefetched */
-    uint64_t prefetched_run_id, prefetched_until;
-    /* a batch that is made later, for its pictures; NULL: the feed has none */
-    struct trajd_mixture_batch *ahead_batch;
-    uint64_t wanted_run_id, wanted_epoch, wanted_until;
-    struct trajd_counter counters[TRAJD_PRODUCER_COUNTERS];
-    struct trajd_producer_failure last_failure;
-    uint64_t published_work_ns[TRAJD_WORK_COUNT]; /* what the batches up to the last one took */
-    bool is_unfinished;                           /* as in trajd_producer_options */
-    struct trajd_gpu *gpu;                        /* NULL: batches are made on the CPU */
-    struct trajd_producer_gpu *on_gpu; /* state of production on `gpu` (producer_gpu.c), or NULL */
-    uint64_t rings_remaining_bytes;    /* of memory.rings, when the producer was made */
-    /* of memory.rings: pinned buffers for the streamed rows of production on a GPU */
-    uint64_t pinned_bytes;
-    void (*gpu_lost)(void *context);
-    void *lost_context;
-};
+static inline uint64_t trajd_counter_read(const uint64_t *counter)
+{
+    return __atomic_load_n(counter, __ATOMIC_RELAXED);
+}
+
+/* Adds the time since begin_ns to a counter. Returns the time. */
+static inline int64_t trajd_producer_count_time(struct trajd_producer *producer, int counter,
+                                                int64_t begin_ns)
+{
+    const int64_t now_ns = trajd_now_ns();
+
+    trajd_counter_add(&producer->counters[counter], (uint64_t)(now_ns - begin_ns));
+    return now_ns;
+}
 
 /* ---- producer_norm.c ---- */
 
@@ -93,30 +59,7 @@ struct trajd_producer {
 enum trajd_status trajd_producer_normalise(struct trajd_producer *producer,
                                            const struct trajd_producer_options *options,
                                            struct trajd_error *error);
-/* Returns the name of an output that trajd 0.1.0 would normalise otherwise, because its statistics
- * are over rows or it has min_std. NULL: there is none. */
-const char *trajd_producer_changed_norm(const struct trajd_producer *producer);
-/* Writes one line for each normalised output. */
-void trajd_producer_report_norm(const struct trajd_producer *producer, FILE *out);
-
-/* ---- producer_failure.c ---- */
-
-/* Counts and logs a batch that cannot be made. Puts its id before the message of *error. */
-void trajd_producer_fail_batch(struct trajd_producer *producer, const struct trajd_fill *fill,
-                               struct trajd_error *error);
-/* Writes the member last_failure, a text, if a batch has failed. Thread-safe. */
-void trajd_producer_describe_failure(struct trajd_producer_failure *last, struct trajd_json *json);
-
-/* ---- producer_schema.c ---- */
-
-/* Lays out a slot: each output followed by its mask, then the ids. Sets the outputs' offsets in the
- * batch. */
-enum trajd_status trajd_producer_make_schema(struct trajd_producer *producer,
-                                             struct trajd_error *error);
-/* Writes the ids of the windows that were looked up last to the slot. */
-void trajd_producer_write_ids(const struct trajd_producer *producer, const struct trajd_fill *fill);
-
-/* ---- producer_rows.c ---- */
+/* ---- producer.c ---- */
 
 /* Loads rows into the cache as far as they fit. Where all of a member's rows fit and leave room for
  * other feeds, pins them for the feed's life. Blocks. */
@@ -150,6 +93,15 @@ enum trajd_status trajd_producer_make_rows(struct trajd_producer *producer,
                                            const struct trajd_fill *fill, struct trajd_rows rows,
                                            struct trajd_error *error);
 
+/* Writes the ids of the windows that were looked up last to the slot. */
+void trajd_producer_write_ids(const struct trajd_producer *producer, const struct trajd_fill *fill);
+/* Counts the batch, and publishes it with the work since the batch before it. `failure` NULL: the
+ * batch is good. */
+void trajd_producer_publish(struct trajd_producer *producer, const struct trajd_fill *fill,
+                            const struct trajd_error *failure);
+/* Runs the thread of a producer on the CPU until the feed is closed. */
+void *trajd_producer_run(void *producer);
+
 /* Returns true where workers of this node read that row of the batch. Later batches have the same
  * rows for the same workers. */
 static inline bool trajd_producer_reads_row(const struct trajd_fill *fill, uint64_t row)
@@ -158,6 +110,29 @@ static inline bool trajd_producer_reads_row(const struct trajd_fill *fill, uint6
         if (row >= fill->ranges[r].begin && row - fill->ranges[r].begin < fill->ranges[r].count)
             return true;
     return false;
+}
+
+/* Calls `look` for each batch after this one, as many as the ring has slots, each batch once. */
+static inline void trajd_producer_look_ahead(struct trajd_producer *producer,
+                                             const struct trajd_fill *fill,
+                                             struct trajd_producer_ahead *ahead,
+                                             void (*look)(struct trajd_producer *producer,
+                                                          const struct trajd_fill *fill,
+                                                          uint64_t position, uint32_t count))
+{
+    const uint64_t length = trajd_mixture_plan_epoch_length(producer->plan),
+                   batch = producer->spec->global_batch, begin = fill->position + fill->row_count;
+    uint64_t end = begin + producer->slot_count * batch;
+
+    if (ahead->run_id != fill->run_id || ahead->epoch != fill->epoch || ahead->until > end ||
+        ahead->until < begin)
+        *ahead = (struct trajd_producer_ahead){fill->run_id, fill->epoch, begin};
+    for (end = end < length ? end : length; ahead->until < end;) {
+        const uint64_t remaining = end - ahead->until,
+                       count = remaining < batch ? remaining : batch;
+        look(producer, fill, ahead->until, (uint32_t)count);
+        ahead->until += count;
+    }
 }
 
 /* ---- producer_pictures.c ---- */
@@ -176,15 +151,13 @@ enum trajd_status trajd_producer_make_pictures(struct trajd_producer *producer,
                                                const struct trajd_fill *fill, uint32_t first,
                                                uint32_t count, struct trajd_error *error);
 
-/* ---- producer_publish.c ---- */
-
-/* Counts the batch, and publishes it with the work since the batch before it. `failure` NULL: the
- * batch is good. */
-void trajd_producer_publish(struct trajd_producer *producer, const struct trajd_fill *fill,
-                            const struct trajd_error *failure);
-
 /* ---- producer_report.c ---- */
 
+/* Returns the name of an output that trajd 0.1.0 would normalise otherwise, because its statistics
+ * are over rows or it has min_std. NULL: there is none. */
+const char *trajd_producer_changed_norm(const struct trajd_producer *producer);
+/* Writes one line for each normalised output. */
+void trajd_producer_report_norm(const struct trajd_producer *producer, FILE *out);
 /* Returns what the feed leaves out of its datasets. The texts are borrowed from the plan. */
 struct trajd_feed_data trajd_producer_data(const struct trajd_producer *producer);
 

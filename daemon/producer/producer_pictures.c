@@ -1,12 +1,17 @@
-/* The pictures of a batch: finds the frame of each step, and has the frames made. */
+/* The pictures of a batch: finds the frame of each step, has the frames made, augments and finishes
+ * each of them on the threads of the pool, and writes them to the slot. Where the worker finishes
+ * them, augmented frames are copied. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "daemon/base/clock.h"
 #include "daemon/producer/gpu_pictures/gpu_frames.h"
-#include "daemon/producer/picture_write.h"
 #include "daemon/producer/producer_gpu_internal.h"
+#include "daemon/producer/producer_pictures.h"
+#include "kernels/pool.h"
 #include "kernels/resample_resolve.h"
+
+#define SLICE_BYTES 262144u /* that one turn of a thread writes */
 
 /* ---- opening ---- */
 
@@ -14,6 +19,49 @@ static enum trajd_status no_memory(const struct trajd_producer *producer, struct
 {
     return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the pictures of feed %s",
                            producer->name);
+}
+
+static enum trajd_status no_memory_to_augment(struct trajd_error *error)
+{
+    return trajd_error_set(error, TRAJD_ERR_MEMORY, ENOMEM, "no memory to augment pictures");
+}
+
+/* Makes what the threads of the pool need to augment the output's frames. */
+static enum trajd_status make_workers(const struct trajd_producer *producer,
+                                      const struct trajd_plan_output *output,
+                                      struct trajd_producer_picture *picture,
+                                      struct trajd_error *error)
+{
+    const struct trajd_image_preparation *preparation = &picture->plan->preparation;
+    const struct trajd_image_finish *finish = &picture->plan->written;
+    const struct trajd_augment_frame frame = {preparation->height, preparation->width,
+                                              preparation->channels, preparation->type};
+    enum trajd_status status = TRAJD_OK;
+
+    if (!output->augment)
+        return TRAJD_OK;
+    picture->worker_count = trajd_pool_thread_count(producer->pool);
+    picture->workers = calloc(picture->worker_count, sizeof *picture->workers);
+    if (!picture->workers)
+        return no_memory_to_augment(error);
+    for (uint32_t i = 0; i < picture->worker_count && !status; i++) {
+        struct picture_worker *worker = &picture->workers[i];
+        status = trajd_augment_plan_create(output->augment, &frame, &worker->augment, error);
+        worker->frame = malloc((uint64_t)finish->height * finish->width * finish->channels *
+                               trajd_dtype_size(finish->source));
+        if (!status && !worker->frame)
+            status = no_memory_to_augment(error);
+    }
+    return status;
+}
+
+static void free_workers(struct trajd_producer_picture *picture)
+{
+    for (uint32_t i = 0; picture->workers && i < picture->worker_count; i++) {
+        trajd_augment_plan_destroy(&picture->workers[i].augment);
+        free(picture->workers[i].frame);
+    }
+    free(picture->workers);
 }
 
 /* Makes the frame of steps without a picture. */
@@ -55,8 +103,7 @@ static enum trajd_status open_picture(const struct trajd_producer *producer,
         return no_memory(producer, error);
     status = make_padding(producer, picture, error);
     if (!status)
-        status = trajd_picture_make_workers(producer, &plan->outputs[target->output_index], picture,
-                                            error);
+        status = make_workers(producer, &plan->outputs[target->output_index], picture, error);
     if (status || target->stream_index == TRAJD_PLAN_ABSENT)
         return status;
     if (!member->dataset->frames)
@@ -98,7 +145,7 @@ void trajd_producer_close_pictures(struct trajd_producer_member *member)
         free(picture->steps);
         free(picture->uses);
         free(picture->padding);
-        trajd_picture_free_workers(picture);
+        free_workers(picture);
     }
     free(member->pictures);
     member->pictures = NULL;
@@ -106,9 +153,11 @@ void trajd_producer_close_pictures(struct trajd_producer_member *member)
 
 /* ---- which frames ---- */
 
-void trajd_picture_find_frames(const struct trajd_window_batch *batch,
-                               struct trajd_producer_picture *picture, uint32_t first,
-                               uint32_t count, const struct trajd_fill *fill)
+/* Finds the frame of each step of the windows that are bound, the windows [first, first + count) of
+ * the batch. fill: only of rows that workers of this node read; NULL: of all. */
+static void find_frames(const struct trajd_window_batch *batch,
+                        struct trajd_producer_picture *picture, uint32_t first, uint32_t count,
+                        const struct trajd_fill *fill)
 {
     const struct trajd_window_plan *plan = batch->plan;
     const uint32_t t = picture->target_index,
@@ -143,16 +192,6 @@ static const void *const *any_rows(void *context, uint32_t episode)
     return member->rows + (size_t)episode * member->selection->array_count;
 }
 
-/* Returns the rows of an episode on the GPU; NULL: they cannot be read (bad_rows: keep). */
-static const void *const *gpu_rows(void *context, uint32_t episode)
-{
-    const struct trajd_gpu_member *member = context;
-
-    return trajd_gpu_member_lacks_rows(member, episode)
-               ? NULL
-               : member->rows + (size_t)episode * member->array_count;
-}
-
 void trajd_picture_find_batch(struct trajd_producer *producer, const struct trajd_fill *fill,
                               uint64_t position, uint32_t count)
 {
@@ -160,14 +199,13 @@ void trajd_picture_find_batch(struct trajd_producer *producer, const struct traj
     for (uint32_t m = 0; m < producer->plan->member_count; m++) {
         struct trajd_window_batch *batch = producer->ahead_batch->members[m];
         if (batch->window_count && producer->on_gpu)
-            trajd_window_batch_bind(batch, 0, batch->window_count, fill->memory, gpu_rows,
-                                    &producer->on_gpu->members[m]);
+            trajd_window_batch_bind(batch, 0, batch->window_count, fill->memory,
+                                    trajd_gpu_member_rows, &producer->on_gpu->members[m]);
         else if (batch->window_count)
             trajd_window_batch_bind(batch, 0, batch->window_count, fill->memory, any_rows,
                                     &producer->members[m]);
         for (uint32_t p = 0; p < batch->plan->picture_count; p++)
-            trajd_picture_find_frames(batch, &producer->members[m].pictures[p], 0,
-                                      batch->window_count, fill);
+            find_frames(batch, &producer->members[m].pictures[p], 0, batch->window_count, fill);
     }
 }
 
@@ -188,24 +226,131 @@ static void want_batch(struct trajd_producer *producer, const struct trajd_fill 
 
 void trajd_producer_want_pictures(struct trajd_producer *producer, const struct trajd_fill *fill)
 {
-    const uint64_t length = trajd_mixture_plan_epoch_length(producer->plan),
-                   batch = producer->spec->global_batch, begin = fill->position + fill->row_count;
-    uint64_t end = begin + producer->slot_count * batch;
+    if (producer->ahead_batch)
+        trajd_producer_look_ahead(producer, fill, &producer->wanted, want_batch);
+}
 
-    if (!producer->ahead_batch)
-        return;
-    if (producer->wanted_run_id != fill->run_id || producer->wanted_epoch != fill->epoch ||
-        producer->wanted_until > end || producer->wanted_until < begin) {
-        producer->wanted_run_id = fill->run_id;
-        producer->wanted_epoch = fill->epoch;
-        producer->wanted_until = begin;
+/* ---- writing ---- */
+
+static const struct trajd_plan_output *plan_output(const struct picture_writing *writing)
+{
+    const struct trajd_window_plan *plan = writing->batch->plan;
+
+    return &plan->outputs[plan->targets[writing->picture->target_index].output_index];
+}
+
+void trajd_picture_draw(const struct picture_writing *writing, const struct picture_step *step,
+                        struct trajd_augment_params *params)
+{
+    const struct trajd_window_plan *plan = writing->batch->plan;
+
+    trajd_window_draw(plan, writing->picture->target_index - plan->row_target_count,
+                      writing->producer->spec->seed,
+                      &writing->batch->windows[writing->first + step->window], step->step, params);
+}
+
+/* Returns a worker that no other thread uses. There is one for each thread. */
+static struct picture_worker *take_worker(struct trajd_producer_picture *picture)
+{
+    for (uint32_t i = 0;; i = (i + 1) % picture->worker_count) {
+        bool is_taken = false;
+        if (__atomic_compare_exchange_n(&picture->workers[i].is_taken, &is_taken, true, false,
+                                        __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+            return &picture->workers[i];
     }
-    for (end = end < length ? end : length; producer->wanted_until < end;) {
-        const uint64_t remaining = end - producer->wanted_until,
-                       count = remaining < batch ? remaining : batch;
-        want_batch(producer, fill, producer->wanted_until, (uint32_t)count);
-        producer->wanted_until += count;
-    }
+}
+
+uint64_t trajd_picture_augment_bytes(const struct trajd_plan_output *output)
+{
+    return output->augment->count * sizeof(float) * TRAJD_AUGMENT_VALUES;
+}
+
+/* Returns where the slot has the parameters of a step. */
+static void *parameters_of(const struct picture_writing *writing, const struct picture_step *step,
+                           uint64_t row)
+{
+    const struct trajd_window_plan *plan = writing->batch->plan;
+    const uint32_t o = plan->targets[writing->picture->target_index].output_index;
+    const struct trajd_plan_output *output = &plan->outputs[o];
+
+    return (uint8_t *)writing->fill->memory + writing->batch->outputs[o].augment_offset_bytes +
+           (row * output->step_count + step->step) * trajd_picture_augment_bytes(output);
+}
+
+/* Augments a frame, writes the parameters to the slot, and finishes it. */
+static void write_augmented(struct picture_writing *writing, const struct picture_step *step,
+                            uint64_t row, const void *pixels, void *output)
+{
+    const struct trajd_image_finish *finish = &writing->picture->plan->written;
+    struct picture_worker *worker = take_worker(writing->picture);
+    void *frame = trajd_image_finish_is_copy(finish) ? output : worker->frame;
+    struct trajd_augment_params params;
+
+    trajd_picture_draw(writing, step, &params);
+    memcpy(parameters_of(writing, step, row), params.values,
+           trajd_picture_augment_bytes(plan_output(writing)));
+    if (trajd_augment_apply(worker->augment, &params, pixels, frame))
+        __atomic_store_n(&writing->is_out_of_memory, true, __ATOMIC_RELAXED);
+    else if (frame != output)
+        trajd_image_finish_frame(finish, frame, output);
+    __atomic_store_n(&worker->is_taken, false, __ATOMIC_RELEASE);
+}
+
+/* Writes a step without a frame. */
+static void write_padding(const struct picture_writing *writing, const struct picture_step *step,
+                          uint64_t row, void *output)
+{
+    memcpy(output, writing->picture->padding,
+           trajd_image_finish_bytes(&writing->picture->plan->written));
+    if (writing->picture->workers)
+        memset(parameters_of(writing, step, row), 0,
+               trajd_picture_augment_bytes(plan_output(writing)));
+}
+
+static void write_step(struct picture_writing *writing, const struct picture_step *step)
+{
+    struct trajd_producer_picture *picture = writing->picture;
+    const struct trajd_stream *stream = &writing->batch->request_streams[picture->target_index];
+    const uint64_t row = trajd_window_row(&writing->batch->request, step->window);
+    const struct trajd_frame_use *use =
+        step->use == TRAJD_NO_FRAME ? NULL : &picture->uses[step->use];
+    uint8_t *output = (uint8_t *)stream->output + row * stream->window_stride_bytes +
+                      step->step * stream->step_stride_bytes;
+    const uint64_t slot_row =
+        writing->batch->window_rows ? row : writing->first + (uint64_t)step->window;
+
+    stream->mask[row * stream->mask_window_stride_bytes + step->step] =
+        (uint8_t)(use && !use->pixels ? TRAJD_MASK_BAD_FRAME : step->code);
+    if (!use || !use->pixels)
+        write_padding(writing, step, slot_row, output);
+    else if (picture->workers)
+        write_augmented(writing, step, slot_row, use->pixels, output);
+    else
+        trajd_image_finish_frame(&picture->plan->written, use->pixels, output);
+}
+
+static void write_slice(void *context, uint32_t slice)
+{
+    struct picture_writing *writing = context;
+    const uint32_t first = slice * writing->slice_steps,
+                   end = first + writing->slice_steps < writing->picture->step_count
+                             ? first + writing->slice_steps
+                             : writing->picture->step_count;
+
+    for (uint32_t i = first; i < end; i++)
+        write_step(writing, &writing->picture->steps[i]);
+}
+
+/* Writes all steps of picture->steps, whose frames are pinned. TRAJD_ERR_MEMORY. */
+static enum trajd_status write_steps(struct picture_writing *writing, struct trajd_error *error)
+{
+    const uint64_t bytes = trajd_image_finish_bytes(&writing->picture->plan->written);
+
+    writing->slice_steps = bytes < SLICE_BYTES ? (uint32_t)(SLICE_BYTES / bytes) : 1;
+    trajd_pool_run(writing->producer->pool,
+                   (writing->picture->step_count + writing->slice_steps - 1) / writing->slice_steps,
+                   write_slice, writing);
+    return writing->is_out_of_memory ? no_memory_to_augment(error) : TRAJD_OK;
 }
 
 /* ---- making ---- */
@@ -230,24 +375,20 @@ static enum trajd_status make_picture(struct trajd_producer *producer,
                                       struct picture_writing *writing, struct trajd_error *error)
 {
     struct trajd_producer_picture *picture = writing->picture;
-    const int64_t begin_ns = trajd_now_ns();
+    int64_t begin_ns = trajd_now_ns();
     enum trajd_status status = TRAJD_OK;
-    int64_t ready_ns;
 
     if (picture->use_count) /* else the frames of all steps are missing */
         status = trajd_frames_pin(picture->view, picture->uses, picture->use_count, error);
-    ready_ns = trajd_now_ns();
-    trajd_counter_add(&producer->counters[TRAJD_PRODUCER_FRAMES_NS],
-                      (uint64_t)(ready_ns - begin_ns));
+    begin_ns = trajd_producer_count_time(producer, TRAJD_PRODUCER_FRAMES_NS, begin_ns);
     if (status)
         return status;
     status = trajd_picture_check_frames(producer, picture->uses, picture->use_count, error);
     if (!status)
-        status = trajd_picture_write(writing, error);
+        status = write_steps(writing, error);
     if (picture->use_count)
         trajd_frames_unpin(picture->view, picture->uses, picture->use_count);
-    trajd_counter_add(&producer->counters[TRAJD_PRODUCER_RESAMPLE_NS],
-                      (uint64_t)(trajd_now_ns() - ready_ns));
+    trajd_producer_count_time(producer, TRAJD_PRODUCER_RESAMPLE_NS, begin_ns);
     return status;
 }
 
@@ -260,7 +401,7 @@ enum trajd_status trajd_producer_make_pictures(struct trajd_producer *producer,
 
     for (uint32_t p = 0; p < member->plan->picture_count; p++) {
         struct trajd_producer_picture *picture = &member->pictures[p];
-        trajd_picture_find_frames(member->batch, picture, first, count, NULL);
+        find_frames(member->batch, picture, first, count, NULL);
         if (picture->use_count) /* so that all cameras are decoded at once */
             trajd_frames_want(picture->view, picture->uses, picture->use_count);
     }

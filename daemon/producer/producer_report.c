@@ -1,9 +1,18 @@
-/* A feed in words, as JSON, and as its workers are told. */
+/* A feed in words, as JSON, and as its workers are told; and how it normalises, in words. */
 #include "daemon/producer/producer_internal.h"
 
+#include <string.h>
+
 #include "daemon/producer/gpu.h"
+#include "daemon/stats/stats.h"
 #include "daemon/window/window_report.h"
 #include "kernels/dispatch/plan.h"
+
+static const char *const counter_names[TRAJD_PRODUCER_COUNTERS] = {
+    [TRAJD_PRODUCER_BATCHES] = "batches",        [TRAJD_PRODUCER_WINDOWS] = "windows",
+    [TRAJD_PRODUCER_FAILED] = "failed_batches",  [TRAJD_PRODUCER_WAIT_NS] = "wait_ns",
+    [TRAJD_PRODUCER_LOAD_NS] = "load_ns",        [TRAJD_PRODUCER_FRAMES_NS] = "frames_ns",
+    [TRAJD_PRODUCER_RESAMPLE_NS] = "resample_ns"};
 
 static void add_texts(const struct trajd_plan_texts *texts, const char **list, uint32_t *count)
 {
@@ -28,6 +37,87 @@ struct trajd_feed_data trajd_producer_data(const struct trajd_producer *producer
     return data;
 }
 
+/* ---- normalisation ---- */
+
+const char *trajd_producer_norm_source(const struct trajd_producer *producer)
+{
+    return producer->spec->statistics_from ? producer->spec->statistics_from
+                                           : producer->spec->feed_name;
+}
+
+const char *trajd_producer_changed_norm(const struct trajd_producer *producer)
+{
+    for (uint32_t p = 0; p < producer->plan->member_count; p++) {
+        const struct trajd_window_plan *plan = producer->plan->members[p];
+        for (uint32_t o = 0; o < plan->output_count; o++)
+            if (plan->outputs[o].norm_min_std > 0 ||
+                (trajd_window_norm_is_open(plan, o) &&
+                 plan->outputs[o].norm_over == TRAJD_NORM_OVER_ROWS))
+                return plan->outputs[o].name;
+    }
+    return NULL;
+}
+
+void trajd_producer_report_norm(const struct trajd_producer *producer, FILE *out)
+{
+    for (uint32_t o = 0; o < producer->plan->members[0]->output_count; o++) {
+        const struct trajd_spec_output *output = &producer->spec->outputs[o];
+        if (!output->norm_by)
+            continue;
+        fprintf(out, "  norm %s: %s", output->name, trajd_norm_name(output->norm_by));
+        if (output->norm_file)
+            fprintf(out, " of %s", output->norm_file);
+        else if (output->norm_by != TRAJD_NORM_NUMBERS)
+            fprintf(out, ", statistics over %s of %s%s%s",
+                    trajd_norm_over_name(producer->plan->members[0]->outputs[o].norm_over),
+                    producer->spec->statistics_from ? "feed " : "this feed",
+                    producer->spec->statistics_from ? producer->spec->statistics_from : "",
+                    producer->norm_is_known ? "" : " (to be computed when it is opened)");
+        if (producer->plan->members[0]->outputs[o].norm_min_std > 0)
+            fprintf(out, ", std at least %g", producer->plan->members[0]->outputs[o].norm_min_std);
+        for (uint32_t d = 0; d < output->norm_mask_count; d++)
+            if (!output->norm_mask[d])
+                fprintf(out, ", feature %u unchanged", d);
+        fputc('\n', out);
+    }
+}
+
+static const char *differs(const struct trajd_window_plan *a, const struct trajd_window_plan *b)
+{
+    for (uint32_t i = 0; i < a->output_count && a->dataset == b->dataset; i++)
+        for (uint32_t j = 0; j < b->output_count; j++)
+            if (trajd_window_norm_is_open(a, i) && trajd_window_norm_is_open(b, j) &&
+                strcmp(a->outputs[i].name, b->outputs[j].name) == 0 &&
+                trajd_statistics_output_fingerprint(a, i) !=
+                    trajd_statistics_output_fingerprint(b, j))
+                return a->outputs[i].name;
+    return NULL;
+}
+
+const char *trajd_producer_norm_differs(const struct trajd_producer *a,
+                                        const struct trajd_producer *b)
+{
+    const char *found = NULL;
+
+    if (a->spec->statistics_from || b->spec->statistics_from)
+        return NULL;
+    for (uint32_t p = 0; p < a->plan->member_count && !found; p++)
+        for (uint32_t q = 0; q < b->plan->member_count && !found; q++)
+            found = differs(a->plan->members[p], b->plan->members[q]);
+    return found;
+}
+
+/* ---- in words and as JSON ---- */
+
+void trajd_producer_report(const struct trajd_producer *producer, FILE *out)
+{
+    trajd_window_report(producer->plan, out);
+    trajd_producer_report_norm(producer, out);
+    fprintf(out, "  %u slots of %llu bytes\n  kernels: %s\n", producer->slot_count,
+            (unsigned long long)producer->schema.slot_size_bytes,
+            trajd_plan_describe(producer->members[0].kernel_plan));
+}
+
 /* Writes each dataset's windows and its share of a mixture, as configured and as made. */
 static void describe_members(const struct trajd_producer *producer, struct trajd_json *json)
 {
@@ -49,13 +139,16 @@ static void describe_members(const struct trajd_producer *producer, struct trajd
     trajd_json_close_array(json);
 }
 
-void trajd_producer_report(const struct trajd_producer *producer, FILE *out)
+/* Writes the member last_failure, a text, if a batch has failed. */
+static void describe_failure(struct trajd_producer *producer, struct trajd_json *json)
 {
-    trajd_window_report(producer->plan, out);
-    trajd_producer_report_norm(producer, out);
-    fprintf(out, "  %u slots of %llu bytes\n  kernels: %s\n", producer->slot_count,
-            (unsigned long long)producer->schema.slot_size_bytes,
-            trajd_plan_describe(producer->members[0].kernel_plan));
+    struct trajd_error error;
+
+    pthread_mutex_lock(&producer->failure_mutex);
+    error = producer->last_failure;
+    pthread_mutex_unlock(&producer->failure_mutex);
+    if (error.status)
+        trajd_json_string(json, "last_failure", error.message);
 }
 
 void trajd_producer_describe(struct trajd_producer *producer, struct trajd_json *json)
@@ -82,8 +175,7 @@ void trajd_producer_describe(struct trajd_producer *producer, struct trajd_json 
                       (unsigned long long)trajd_mixture_plan_values_digest(producer->plan));
     describe_members(producer, json);
     for (int c = 0; c < TRAJD_PRODUCER_COUNTERS; c++)
-        trajd_json_u64(json, producer->counters[c].name,
-                       trajd_counter_read(&producer->counters[c]));
-    trajd_producer_describe_failure(&producer->last_failure, json);
+        trajd_json_u64(json, counter_names[c], trajd_counter_read(&producer->counters[c]));
+    describe_failure(producer, json);
     trajd_json_close_object(json);
 }

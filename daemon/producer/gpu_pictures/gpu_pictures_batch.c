@@ -263,8 +263,7 @@ static enum trajd_status make_picture(struct making *making, struct trajd_error 
     const int64_t begin_ns = trajd_now_ns();
     enum trajd_status status = making->picture->use_count ? place_frames(making, error) : TRAJD_OK;
 
-    trajd_counter_add(&producer->counters[TRAJD_PRODUCER_FRAMES_NS],
-                      (uint64_t)(trajd_now_ns() - begin_ns));
+    trajd_producer_count_time(producer, TRAJD_PRODUCER_FRAMES_NS, begin_ns);
     for (uint32_t i = 0; i < making->picture->step_count && !status; i++)
         status = make_step(making, &making->picture->steps[i], error);
     return status;

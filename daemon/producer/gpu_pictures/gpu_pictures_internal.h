@@ -5,7 +5,7 @@
 
 #include "daemon/producer/gpu_pictures/gpu_frames.h"
 #include "daemon/producer/gpu_pictures/gpu_pictures.h"
-#include "daemon/producer/picture_write.h"
+#include "daemon/producer/producer_pictures.h"
 #include "kernels/image/cuda/image_gpu.h"
 
 /* Pictures that are made alike, of any camera and dataset: one launch for a batch. */

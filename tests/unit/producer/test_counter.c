@@ -1,4 +1,4 @@
-/* counter.h: no step of a counter is lost when threads add to it at once. */
+/* producer_internal.h: no step of a counter is lost when threads add to it at once. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "daemon/producer/counter.h"
+#include "daemon/producer/producer_internal.h"
 
 enum { THREADS = 4, STEPS = 5000 };
 
@@ -20,7 +20,7 @@ static void *add_steps(void *counter)
 
 static void test_threads_add_at_once(void **state)
 {
-    struct trajd_counter counter = {.name = "lines", .help = "Lines, twice.", .unit = "lines"};
+    uint64_t counter = 0;
     pthread_t threads[THREADS];
 
     (void)state;

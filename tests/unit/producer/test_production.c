@@ -1,4 +1,4 @@
-/* producer_schema.c, producer_rows.c and producer_norm.c on the CPU: the tensors of a slot, the
+/* producer_create.c, producer.c and producer_norm.c on the CPU: the tensors of a slot, the
  * values, masks and ids of a batch, rows that cannot be read, and normalisation. */
 #include <setjmp.h>
 #include <stdarg.h>

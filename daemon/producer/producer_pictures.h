@@ -1,7 +1,6 @@
-/* Inside the pictures of a producer: producer_pictures.c finds the frames of a batch and has them
- * made; picture_write.c writes them to the slot. */
-#ifndef TRAJD_PRODUCER_PICTURE_WRITE_H
-#define TRAJD_PRODUCER_PICTURE_WRITE_H
+/* The pictures of a producer, for producer_pictures.c and production on a GPU (gpu_pictures). */
+#ifndef TRAJD_PRODUCER_PRODUCER_PICTURES_H
+#define TRAJD_PRODUCER_PRODUCER_PICTURES_H
 
 #include "daemon/producer/producer_internal.h"
 #include "kernels/image/augment/augment.h"
@@ -39,13 +38,6 @@ struct trajd_producer_picture {
         *on_gpu; /* frames that need no pin; NULL: the feed is made on the CPU */
 };
 
-/* ---- producer_pictures.c ---- */
-
-/* Finds the frame of each step of the windows that are bound, the windows [first, first + count) of
- * the batch. fill: only of rows that workers of this node read; NULL: of all. */
-void trajd_picture_find_frames(const struct trajd_window_batch *batch,
-                               struct trajd_producer_picture *picture, uint32_t first,
-                               uint32_t count, const struct trajd_fill *fill);
 /* Returns the error of the first frame that the feed does not accept. What the machine lacks is
  * never masked. */
 enum trajd_status trajd_picture_check_frames(const struct trajd_producer *producer,
@@ -54,15 +46,6 @@ enum trajd_status trajd_picture_check_frames(const struct trajd_producer *produc
 /* Looks up a batch in producer->ahead_batch, binds it to `fill`, and finds its frames. */
 void trajd_picture_find_batch(struct trajd_producer *producer, const struct trajd_fill *fill,
                               uint64_t position, uint32_t count);
-
-/* ---- picture_write.c ---- */
-
-/* Makes what the threads of the pool need to augment the output's frames. */
-enum trajd_status trajd_picture_make_workers(const struct trajd_producer *producer,
-                                             const struct trajd_plan_output *output,
-                                             struct trajd_producer_picture *picture,
-                                             struct trajd_error *error);
-void trajd_picture_free_workers(struct trajd_producer_picture *picture);
 
 /* What the threads that write the steps of one picture share. */
 struct picture_writing {
@@ -80,7 +63,5 @@ void trajd_picture_draw(const struct picture_writing *writing, const struct pict
                         struct trajd_augment_params *params);
 /* Returns the bytes of a step's parameters in a slot. */
 uint64_t trajd_picture_augment_bytes(const struct trajd_plan_output *output);
-/* Writes all steps of picture->steps, whose frames are pinned. TRAJD_ERR_MEMORY. */
-enum trajd_status trajd_picture_write(struct picture_writing *writing, struct trajd_error *error);
 
 #endif

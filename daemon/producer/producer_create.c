@@ -1,0 +1,450 @@
+/* Makes a producer from its options, and destroys it: the plan, the tensors of a slot, the kernels of
+ * each dataset, rows, the feed of the server, the thread. */
+#include "daemon/producer/producer_internal.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/base/heartbeat.h"
+#include "daemon/base/thread.h"
+#include "daemon/feed/core.h"
+#include "daemon/producer/gpu.h"
+#include "daemon/producer/producer_gpu.h"
+#include "kernels/dispatch/plan.h"
+#include "proto/array_len.h"
+#include "proto/ring_layout.h"
+
+#define SLOTS 4u
+#define GPU_SLOTS 16u
+#define GPU_RING_BYTES ((uint64_t)64 << 20)
+#define MIB ((uint64_t)1 << 20)
+#define NOTHING_THERE 1 /* in place of a digest of 0, which means unknown in OPENED */
+
+/* ---- the tensors of a slot ---- */
+
+static void add_tensor(struct trajd_producer *producer, const char *name, const char *role,
+                       const char *of, enum trajd_dtype dtype, uint32_t rank, const uint64_t *shape)
+{
+    struct trajd_feed_tensor *tensor = &producer->schema.tensors[producer->schema.tensor_count++];
+
+    *tensor = (struct trajd_feed_tensor){
+        .name = name, .role = role, .of = of, .dtype = dtype, .rank = rank + 1};
+    tensor->shape[0] = producer->spec->global_batch;
+    for (uint32_t i = 0; i < rank; i++)
+        tensor->shape[i + 1] = shape[i];
+}
+
+/* Returns the pictures of an output, or NULL. */
+static const struct trajd_plan_picture *find_pictures(const struct trajd_window_plan *plan,
+                                                      uint32_t output_index)
+{
+    for (uint32_t p = 0; p < plan->picture_count; p++)
+        if (plan->targets[plan->row_target_count + p].output_index == output_index)
+            return &plan->pictures[p];
+    return NULL;
+}
+
+/* Describes how a worker finishes the frames of the output that was added last. */
+static void add_finish(struct trajd_feed_tensor *tensor, const struct trajd_image_finish *finish)
+{
+    const bool is_scaled = finish->type != TRAJD_U8;
+
+    static_assert(TRAJD_IMAGE_CHANNELS_MAX == TRAJD_FEED_MAX_CHANNELS, "a finish fits a tensor");
+    tensor->finish = (struct trajd_feed_finish){
+        .dtype = finish->type,
+        .is_planes = finish->layout == TRAJD_IMAGE_CHW,
+        .channel_count = is_scaled ? finish->channels : 0,
+    };
+    memcpy(tensor->finish.scale, finish->scale, sizeof finish->scale);
+    memcpy(tensor->finish.shift, finish->offset, sizeof finish->offset);
+}
+
+static void add_output_tensors(struct trajd_producer *producer,
+                               const struct trajd_window_plan *plan, uint32_t output_index,
+                               char **mask_name)
+{
+    const struct trajd_plan_output *output = &plan->outputs[output_index];
+    const struct trajd_plan_picture *picture = find_pictures(plan, output_index);
+    const char *role = trajd_role_name(output->role);
+    uint64_t shape[TRAJD_ARRAY_MAX_RANK + 1] = {output->step_count};
+
+    memcpy(shape + 1, output->shape, output->rank * sizeof *shape);
+    add_tensor(producer, output->name, role, NULL, output->dtype, output->rank + 1, shape);
+    if (picture && (picture->finish.type != picture->written.type ||
+                    picture->finish.layout != picture->written.layout))
+        add_finish(&producer->schema.tensors[producer->schema.tensor_count - 1], &picture->finish);
+    sprintf(*mask_name, "%s.mask", output->name);
+    add_tensor(producer, *mask_name, "mask", output->name, TRAJD_U8, 1, shape);
+    *mask_name += strlen(*mask_name) + 1;
+}
+
+/* Adds the parameters of augmented pictures, behind all other tensors. */
+static void add_augment_tensors(struct trajd_producer *producer,
+                                const struct trajd_window_plan *plan, char **name)
+{
+    for (uint32_t o = 0; o < plan->output_count; o++) {
+        const struct trajd_plan_output *output = &plan->outputs[o];
+        const uint64_t shape[] = {output->step_count, output->augment ? output->augment->count : 0,
+                                  TRAJD_AUGMENT_VALUES};
+        if (!output->augment)
+            continue;
+        sprintf(*name, "%s.augment", output->name);
+        add_tensor(producer, *name, "augment", output->name, TRAJD_F32, 3, shape);
+        *name += strlen(*name) + 1;
+    }
+}
+
+static void place_outputs(const struct trajd_producer *producer, struct trajd_window_batch *batch)
+{
+    const struct trajd_feed_tensor *augment =
+        &producer->schema.tensors[producer->schema.tensor_count];
+
+    for (uint32_t o = batch->plan->visible_count; o-- > 0;) {
+        batch->outputs[o].offset_bytes = producer->schema.tensors[2 * o].offset_bytes;
+        batch->outputs[o].mask_offset_bytes = producer->schema.tensors[2 * o + 1].offset_bytes;
+        if (batch->plan->outputs[o].augment) /* the last tensors, in the order of the outputs */
+            batch->outputs[o].augment_offset_bytes = (--augment)->offset_bytes;
+    }
+}
+
+/* Lays out a slot: each output followed by its mask, then the ids. Sets the outputs' offsets in the
+ * batch. */
+static enum trajd_status make_schema(struct trajd_producer *producer,
+                                     const struct trajd_producer_options *options,
+                                     struct trajd_error *error)
+{
+    static const char *const ids[TRAJD_PRODUCER_ID_COUNT] = {"window_id", "dataset_index",
+                                                             "episode_index", "anchor_ns"};
+    /* all members have the same outputs */
+    const struct trajd_window_plan *plan = producer->plan->members[0];
+    size_t names = 1;
+    char *mask_name;
+    enum trajd_status status;
+
+    (void)options;
+    for (uint32_t o = 0; o < plan->visible_count; o++)
+        names += 2 * strlen(plan->outputs[o].name) + sizeof ".mask" + sizeof ".augment";
+    producer->schema.global_batch = producer->spec->global_batch;
+    producer->schema.tensors = calloc(3 * plan->visible_count + TRAJD_PRODUCER_ID_COUNT + 1,
+                                      sizeof *producer->schema.tensors);
+    mask_name = producer->mask_names = malloc(names);
+    if (!producer->schema.tensors || !mask_name)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the schema");
+    for (uint32_t o = 0; o < plan->visible_count; o++)
+        add_output_tensors(producer, plan, o, &mask_name);
+    for (int i = 0; i < TRAJD_PRODUCER_ID_COUNT; i++)
+        add_tensor(producer, ids[i], "ids", NULL, TRAJD_I64, 0, NULL);
+    if (producer->spec->tail == TRAJD_TAIL_WRAP)
+        add_tensor(producer, "wrapped", "ids", NULL, TRAJD_BOOL, 0, NULL);
+    add_augment_tensors(producer, plan, &mask_name);
+    status = trajd_feed_schema_layout(&producer->schema, error);
+    for (uint32_t p = 0; p < producer->plan->member_count && !status; p++)
+        place_outputs(producer, producer->batch->members[p]);
+    return status;
+}
+
+/* ---- steps of making ---- */
+
+static enum trajd_status make_plan(struct trajd_producer *producer,
+                                   const struct trajd_producer_options *options,
+                                   struct trajd_error *error)
+{
+    enum trajd_status status =
+        trajd_mixture_plan_create(options->spec, options->datasets, &producer->plan, error);
+
+    if (!status && options->quarantine_at_most) {
+        status =
+            trajd_mixture_plan_check_quarantine(producer->plan, options->quarantine_at_most, error);
+        if (status && options->is_refused)
+            *options->is_refused = true;
+    }
+    for (uint32_t p = 0; !status && options->is_unfinished && p < producer->plan->member_count; p++)
+        trajd_window_plan_leave_unfinished(producer->plan->members[p]);
+    return status;
+}
+
+static enum trajd_status make_batch(struct trajd_producer *producer,
+                                    const struct trajd_producer_options *options,
+                                    struct trajd_error *error)
+{
+    (void)options;
+    return trajd_mixture_batch_create(producer->plan, &producer->batch, error);
+}
+
+/* Returns an error for outputs that no kernel forms on a GPU. The worker then gets its batches in
+ * host memory, with this reason. */
+static enum trajd_status refuse_shape(const struct trajd_producer *producer,
+                                      const struct trajd_resample_request *shape,
+                                      struct trajd_error *error)
+{
+    if (!shape->stream_count)
+        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                               "feed %s: all outputs are pictures, so batches lie in host memory: "
+                               "with an output of numbers they can lie on a GPU",
+                               producer->name);
+    return TRAJD_OK;
+}
+
+/* Estimates the time that the transforms of a batch take on one thread. */
+static double transform_ns(const struct trajd_window_plan *plan)
+{
+    double ns = 0;
+
+    for (uint32_t o = 0; o < plan->visible_count; o++)
+        if (plan->outputs[o].transform)
+            ns += (double)plan->spec->global_batch * plan->outputs[o].step_count *
+                  trajd_transform_step_ns(plan->outputs[o].transform);
+    return ns;
+}
+
+static enum trajd_status make_members(struct trajd_producer *producer,
+                                      const struct trajd_producer_options *options,
+                                      struct trajd_error *error)
+{
+    struct trajd_device_facts facts = {.cpu_threads = trajd_pool_thread_count(producer->pool),
+                                       .tuning = options->tuning};
+    const char *variant = producer->spec->variant;
+    enum trajd_status status = TRAJD_OK;
+
+    if (producer->gpu) {
+        trajd_device_facts(trajd_gpu_device(producer->gpu), &facts);
+        /* a kernel that is named for the CPU does not apply on a GPU */
+        variant = variant && strncmp(variant, "cuda", 4) == 0 ? variant : NULL;
+    }
+    producer->members = calloc(producer->plan->member_count, sizeof *producer->members);
+    if (!producer->members)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for feed %s", producer->name);
+    for (uint32_t p = 0; p < producer->plan->member_count && !status; p++) {
+        struct trajd_producer_member *member = &producer->members[p];
+        struct trajd_resample_request shape;
+
+        member->dataset = options->datasets[p];
+        member->plan = producer->plan->members[p];
+        member->batch = producer->batch->members[p];
+        member->selection = &member->plan->selection;
+        shape = member->batch->request;
+        shape.window_count = producer->spec->global_batch;
+        if (producer->gpu && (status = refuse_shape(producer, &shape, error)))
+            return status;
+        status = trajd_plan_create_then(&shape, transform_ns(member->plan), &facts, variant,
+                                        &member->kernel_plan, error);
+    }
+    return status;
+}
+
+static_assert(TRAJD_SPEC_MAX_SLOTS == TRAJD_CORE_MAX_SLOTS,
+              "a feed has the slots that it asks for");
+
+/* Returns the number of slots. On a GPU a worker returns half of its slots at once, so more slots
+ * help, and small ones cost little memory. */
+static uint32_t choose_slot_count(const struct trajd_producer *producer)
+{
+    const uint64_t fitting = GPU_RING_BYTES / producer->schema.slot_size_bytes;
+
+    if (producer->spec->slot_count)
+        return producer->spec->slot_count;
+    if (!producer->gpu || fitting < SLOTS)
+        return SLOTS;
+    return fitting < GPU_SLOTS ? (uint32_t)fitting : GPU_SLOTS;
+}
+
+uint64_t trajd_producer_ring_bytes(const struct trajd_producer *producer)
+{
+    uint64_t bytes;
+
+    if (producer->gpu)
+        return producer->pinned_bytes;
+    if (__builtin_mul_overflow(producer->schema.slot_size_bytes, producer->slot_count, &bytes) ||
+        __builtin_add_overflow(bytes, TRAJD_RING_ALIGNMENT, &bytes))
+        return UINT64_MAX;
+    return bytes;
+}
+
+/* Chooses the number of slots. Refuses a ring for which memory.rings has no room. The message has the number to set, because a
+ * user does not know the size of a slot. */
+static enum trajd_status choose_ring(struct trajd_producer *producer,
+                                     const struct trajd_producer_options *options,
+                                     struct trajd_error *error)
+{
+    uint64_t ring_bytes;
+
+    producer->slot_count = choose_slot_count(producer);
+    ring_bytes = trajd_producer_ring_bytes(producer);
+    if (ring_bytes <= producer->rings_remaining_bytes)
+        return TRAJD_OK;
+    return trajd_error_set(
+        error, TRAJD_ERR_MEMORY, 0,
+        "feed %s: its ring of %u slots needs %llu bytes, and other feeds use %llu, but "
+        "memory.rings allows %llu: set memory.rings to %lluMiB or more, or lower global_batch, "
+        "slots, or the "
+        "number or size of the steps",
+        producer->name, producer->slot_count, (unsigned long long)ring_bytes,
+        (unsigned long long)options->rings_used_bytes,
+        (unsigned long long)options->rings_limit_bytes,
+        (unsigned long long)((ring_bytes / MIB) + (options->rings_used_bytes / MIB) + 2));
+}
+
+static enum trajd_status load_rows(struct trajd_producer *producer,
+                                   const struct trajd_producer_options *options,
+                                   struct trajd_error *error)
+{
+    enum trajd_status status;
+
+    if (!options->server)
+        return TRAJD_OK;
+    if (!producer->gpu)
+        return trajd_producer_load_rows(producer, error);
+    trajd_heartbeat_wait(); /* for the driver */
+    status = trajd_producer_gpu_create(producer, producer->gpu, error);
+    if (status == TRAJD_ERR_MEMORY && !producer->spec->slot_count && producer->slot_count > SLOTS) {
+        trajd_producer_gpu_destroy(producer);
+        producer->slot_count = SLOTS;
+        status = trajd_producer_gpu_create(producer, producer->gpu, error);
+    }
+    trajd_heartbeat_resume();
+    return status;
+}
+
+static enum trajd_status add_feed(struct trajd_producer *producer,
+                                  const struct trajd_producer_options *options,
+                                  struct trajd_error *error)
+{
+    const uint64_t norm_digest = trajd_mixture_plan_norm_digest(producer->plan),
+                   values_digest = trajd_mixture_plan_values_digest(producer->plan);
+    const struct trajd_feed_options feed = {
+        .name = producer->name,
+        .instance_of = options->instance_of,
+        .is_hidden = options->is_hidden,
+        .schema = &producer->schema,
+        .slot_count = producer->slot_count,
+        .max_credit = options->max_credit,
+        .fingerprint = producer->plan->fingerprint,
+        .seed = producer->spec->seed,
+        .norm_digest = norm_digest ? norm_digest : NOTHING_THERE,
+        .values_digest = values_digest ? values_digest : NOTHING_THERE,
+        .changed_norm = trajd_producer_changed_norm(producer),
+        .window_count = trajd_mixture_plan_window_count(producer->plan),
+        .epoch_length = trajd_mixture_plan_epoch_length(producer->plan),
+        .dropped_count = trajd_mixture_plan_dropped_count(producer->plan),
+        .tail_short = producer->spec->tail == TRAJD_TAIL_SHORT,
+        .journal_directory = options->journal_directory,
+        .rank_timeout_ns = (uint64_t)producer->spec->rank_timeout_ns,
+        .rejoin_wait_ns = (uint64_t)producer->spec->rejoin_wait_ns,
+        .job_count = producer->spec->job_count,
+        .has_unfinished = !producer->is_unfinished && trajd_window_spec_finishes(producer->spec),
+        .slow_leaves = producer->spec->slow_leaves,
+        .slow_after_ns = (uint64_t)producer->spec->slow_after_ns,
+        .data = trajd_producer_data(producer),
+        .device = producer->on_gpu ? trajd_producer_gpu_memory(producer) : NULL};
+    enum trajd_status status;
+
+    if (!options->server)
+        return TRAJD_OK;
+    trajd_heartbeat_wait(); /* for the pages of the ring */
+    status = trajd_server_add_feed(options->server, &feed, &producer->feed, error);
+    trajd_heartbeat_resume();
+    return status;
+}
+
+static enum trajd_status start(struct trajd_producer *producer,
+                               const struct trajd_producer_options *options,
+                               struct trajd_error *error)
+{
+    int failed;
+
+    if (!options->server)
+        return TRAJD_OK;
+    failed = trajd_thread_start(&producer->thread, "trajd-feed",
+                                producer->on_gpu ? trajd_producer_gpu_run : trajd_producer_run,
+                                producer);
+    if (failed)
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, failed, "thread of feed %s: %s",
+                               producer->name, strerror(failed));
+    producer->running = true;
+    return TRAJD_OK;
+}
+
+enum trajd_status trajd_producer_create(const struct trajd_producer_options *options,
+                                        struct trajd_producer **out, struct trajd_error *error)
+{
+    static enum trajd_status (*const steps[])(
+        struct trajd_producer *, const struct trajd_producer_options *,
+        struct trajd_error *) = {make_plan,   trajd_producer_normalise,
+                                 make_batch,  make_schema,
+                                 choose_ring, make_members,
+                                 load_rows,   add_feed,
+                                 start};
+    struct trajd_producer *producer = calloc(1, sizeof *producer);
+    enum trajd_status status = TRAJD_OK;
+
+    *out = NULL;
+    if (!producer || !(producer->name = strdup(options->name)) ||
+        (options->text && !(producer->text = strdup(options->text)))) {
+        free(producer ? producer->name : NULL);
+        free(producer);
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for feed %s", options->name);
+    }
+    pthread_mutex_init(&producer->failure_mutex, NULL);
+    producer->spec = options->spec;
+    producer->pool = options->pool;
+    producer->server = options->server;
+    producer->log = options->log;
+    producer->gpu = options->gpu;
+    producer->is_unfinished = options->is_unfinished;
+    if (options->rings_limit_bytes > options->rings_used_bytes)
+        producer->rings_remaining_bytes = options->rings_limit_bytes - options->rings_used_bytes;
+    producer->gpu_lost = options->gpu_lost;
+    producer->lost_context = options->context;
+    producer->stats_service = options->stats_service;
+    for (size_t s = 0; s < ARRAY_LEN(steps) && !status; s++)
+        status = steps[s](producer, options, error);
+    if (status)
+        trajd_producer_destroy(&producer);
+    else
+        producer->owns_spec = options->owns_spec;
+    *out = producer;
+    return status;
+}
+
+void trajd_producer_stop(struct trajd_producer *producer)
+{
+    /* relaxed: a flag that orders nothing; the join orders the rest */
+    __atomic_store_n(&producer->stop, true, __ATOMIC_RELAXED);
+    trajd_heartbeat_cancel(&producer->heartbeat);
+    if (producer->feed)
+        trajd_feed_close(producer->feed); /* ends a waiting take; publish may still be called */
+}
+
+void trajd_producer_destroy(struct trajd_producer **out)
+{
+    struct trajd_producer *producer = *out;
+
+    *out = NULL;
+    if (!producer)
+        return;
+    trajd_producer_stop(producer);
+    if (producer->running)
+        pthread_join(producer->thread, NULL);
+    if (producer->feed)
+        trajd_server_remove_feed(producer->server, &producer->feed);
+    for (uint32_t p = 0; producer->plan && p < producer->plan->member_count; p++)
+        trajd_stats_service_forget(producer->stats_service, producer->plan->members[p]);
+    trajd_producer_gpu_destroy(producer);
+    if (producer->members)
+        trajd_producer_drop_rows(producer);
+    for (uint32_t p = 0; producer->members && p < producer->plan->member_count; p++)
+        trajd_plan_destroy(&producer->members[p].kernel_plan);
+    free(producer->members);
+    trajd_mixture_batch_destroy(&producer->batch);
+    trajd_mixture_plan_destroy(&producer->plan);
+    if (producer->owns_spec)
+        trajd_window_spec_destroy(&producer->spec);
+    pthread_mutex_destroy(&producer->failure_mutex);
+    free(producer->schema.tensors);
+    free(producer->mask_names);
+    free(producer->name);
+    free(producer->text);
+    free(producer);
+}
