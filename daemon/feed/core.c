@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/feed/checkpoint_token.h"
 #include "daemon/feed/feed_internal.h"
 
 enum trajd_status trajd_core_create(const struct trajd_core_options *options,
@@ -57,13 +58,13 @@ static void advance_all(struct trajd_core *core)
 /* ---- production ---- */
 
 enum trajd_status trajd_core_take(struct trajd_core_feed *feed, uint64_t now_ns,
-                                  struct trajd_core_fill *fill)
+                                  struct trajd_fill *fill)
 {
     trajd_feed_account(feed, now_ns);
     return trajd_production_take(feed, fill);
 }
 
-bool trajd_core_publish(struct trajd_core_feed *feed, const struct trajd_core_fill *fill,
+bool trajd_core_publish(struct trajd_core_feed *feed, const struct trajd_fill *fill,
                         const struct trajd_error *failure, uint64_t now_ns)
 {
     trajd_feed_account(feed, now_ns);
@@ -75,6 +76,42 @@ bool trajd_core_publish(struct trajd_core_feed *feed, const struct trajd_core_fi
 }
 
 /* ---- sessions ---- */
+
+/* Returns NULL if there are max_sessions already. */
+static struct session *make_session(struct trajd_core *core,
+                                    const uint8_t token[TRAJD_WIRE_TOKEN_SIZE])
+{
+    for (uint32_t i = 0; i < core->options.max_sessions; i++) {
+        struct session *session = &core->sessions[i];
+        if (session->id)
+            continue;
+        *session = (struct session){.id = ++core->serial * core->options.max_sessions + i};
+        memcpy(session->token, token, TRAJD_WIRE_TOKEN_SIZE);
+        core->session_count++;
+        return session;
+    }
+    return NULL;
+}
+
+static void send_welcome(const struct trajd_core *core, struct session *session, bool resumed)
+{
+    struct trajd_wire_message message;
+    struct trajd_wire_welcome *welcome = &message.welcome;
+
+    message.op = TRAJD_WIRE_WELCOME;
+    *welcome = (struct trajd_wire_welcome){
+        .minor = TRAJD_WIRE_MINOR,
+        .instance = core->options.instance_id,
+        .session = session->id,
+        .resumed = resumed,
+        .version = trajd_wire_text(core->options.version),
+    };
+    memcpy(welcome->token, session->token, TRAJD_WIRE_TOKEN_SIZE);
+    for (const char *const *name = core->options.feed_names; name && *name; name++)
+        if (welcome->feed_count < TRAJD_WIRE_MAX_FEEDS)
+            welcome->feeds[welcome->feed_count++] = trajd_wire_text(*name);
+    trajd_core_send(session, core, &message);
+}
 
 enum trajd_status trajd_core_hello(struct trajd_core *core, const struct trajd_wire_hello *hello,
                                    const uint8_t fresh_token[TRAJD_WIRE_TOKEN_SIZE], void *user,
@@ -91,7 +128,7 @@ enum trajd_status trajd_core_hello(struct trajd_core *core, const struct trajd_w
         *replaced = session->user;
         core->stats.resumed_sessions++;
     } else {
-        session = trajd_session_make(core, fresh_token);
+        session = make_session(core, fresh_token);
     }
     if (!session)
         return trajd_error_set(error, TRAJD_ERR_BUSY, 0,
@@ -126,7 +163,7 @@ void trajd_core_welcome(struct trajd_core *core, uint64_t session_id,
         return;
     resumed = hello->has_token && hello->instance == core->options.instance_id &&
               memcmp(hello->token, session->token, TRAJD_WIRE_TOKEN_SIZE) == 0;
-    trajd_session_send_welcome(core, session, resumed);
+    send_welcome(core, session, resumed);
     if (!resumed)
         return;
     account_all(core, now_ns);
@@ -306,6 +343,33 @@ void trajd_core_ack(struct trajd_core *core, uint64_t session_id, const struct t
     advance_all(core);
 }
 
+/* Sends CHECKPOINTED or ERROR. */
+static void send_checkpoint(struct trajd_core *core, struct session *session, uint64_t request)
+{
+    uint8_t token[TRAJD_CHECKPOINT_TOKEN_MAX_BYTES];
+    struct trajd_wire_message message;
+
+    if (!session->feed || !session->joined) {
+        trajd_session_refuse(core, session, request, TRAJD_ERR_ARGUMENT,
+                             "checkpoint: this session has not opened an epoch of a feed");
+        return;
+    }
+    if (session->job->mode != TRAJD_WIRE_QUEUE) {
+        trajd_session_refuse(
+            core, session, request, TRAJD_ERR_ARGUMENT,
+            "checkpoint: only queue jobs have checkpoints; a shard job goes on from its "
+            "epoch and its next window");
+        return;
+    }
+    trajd_job_journal_state(session->job, &core->progress);
+    message.op = TRAJD_WIRE_CHECKPOINTED;
+    message.checkpointed.request = request;
+    message.checkpointed.token.data = token;
+    message.checkpointed.token.size =
+        (uint32_t)trajd_checkpoint_token_encode(&core->progress, token);
+    trajd_core_send(session, core, &message);
+}
+
 void trajd_core_checkpoint(struct trajd_core *core, uint64_t session_id, uint64_t request,
                            uint64_t now_ns)
 {
@@ -314,7 +378,7 @@ void trajd_core_checkpoint(struct trajd_core *core, uint64_t session_id, uint64_
     if (!session)
         return;
     session->last_message_ns = now_ns;
-    trajd_session_send_checkpoint(core, session, request);
+    send_checkpoint(core, session, request);
 }
 
 void trajd_core_touch(struct trajd_core *core, uint64_t session_id, uint64_t now_ns)

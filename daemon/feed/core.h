@@ -21,7 +21,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "daemon/feed/rows.h"
 #include "proto/error.h"
 #include "proto/wire.h"
 
@@ -64,6 +63,14 @@ void trajd_core_destroy(struct trajd_core **core);
 
 /* ---- feeds ---- */
 
+/* What the feed leaves out of its datasets, for its workers (OPENED). */
+struct trajd_feed_data {
+    uint32_t found_count, kept_count, used_count; /* episodes */
+    /* the first reasons why episodes are quarantined, and the first warnings; borrowed as long as
+     * the feed lives */
+    struct trajd_wire_texts quarantined, warnings;
+};
+
 struct trajd_core_feed_options {
     const char *name; /* copied; <= TRAJD_WIRE_MAX_NAME */
     /* Copied. Not NULL: this feed is another production, with a ring of its own, of the feed with
@@ -102,10 +109,9 @@ struct trajd_core_feed_options {
     struct trajd_wire_text gpu;     /* the GPU that has the ring; empty: host memory */
     struct trajd_wire_bytes handle; /* borrowed as long as the feed lives */
     uint32_t tensor_count;
-    const struct trajd_wire_tensor *tensors;       /* borrowed as long as the feed lives */
-    uint32_t found_count, kept_count, used_count;  /* episodes */
-    struct trajd_wire_texts quarantined, warnings; /* borrowed as long as the feed lives */
-    void *user;                                    /* returned by trajd_core_feed_user */
+    const struct trajd_wire_tensor *tensors; /* borrowed as long as the feed lives */
+    struct trajd_feed_data data;
+    void *user; /* returned by trajd_core_feed_user */
 };
 
 /* Adds a feed. Its number is both its feed_id and its ring id. */
@@ -117,7 +123,6 @@ enum trajd_status trajd_core_add_feed(struct trajd_core *core,
 void trajd_core_remove_feed(struct trajd_core *core, struct trajd_core_feed **feed,
                             uint64_t now_ns);
 uint32_t trajd_core_feed_id(const struct trajd_core_feed *feed);
-const char *trajd_core_feed_name(const struct trajd_core_feed *feed);
 void *trajd_core_feed_user(const struct trajd_core_feed *feed);
 /* Shows a feed, so that OPENs find it, or hides it. Two feeds that are shown must not have the same
  * name. */
@@ -133,7 +138,24 @@ struct trajd_core_feed *trajd_core_find_feed(struct trajd_core *core, struct tra
 
 /* ---- production ---- */
 
-struct trajd_core_fill {
+/* Rows of a global batch: [begin, begin + count). */
+struct trajd_rows {
+    uint32_t begin, count;
+};
+
+/* What production works on, and what a worker waits for when it has no batch. */
+enum trajd_work {
+    TRAJD_WORK_ROWS,    /* rows are read into the cache */
+    TRAJD_WORK_DECODE,  /* pictures are decoded */
+    TRAJD_WORK_KERNELS, /* rows are resampled */
+    TRAJD_WORK_COUNT,
+    TRAJD_WAIT_SLOTS = TRAJD_WORK_COUNT, /* other workers or ranks hold all slots */
+    TRAJD_WAIT_OTHER,                    /* production did something else, or had just begun */
+    TRAJD_WAIT_COUNT
+};
+
+/* A global batch that the producer has to write: the batch at `position` of `epoch`. */
+struct trajd_fill {
     uint32_t slot;
     uint32_t row_count;  /* rows [0, row_count) of the global batch */
     uint64_t generation; /* for the slot header */
@@ -146,17 +168,20 @@ struct trajd_core_fill {
     uint32_t range_count;
     const struct trajd_rows *ranges;
     uint64_t work_ns[TRAJD_WORK_COUNT]; /* what the batch took, for publish; take sets zeros */
+    /* set by trajd_feed_take of the server: the slot's first byte: the slot header, which publish
+     * writes; tensors at the schema's offsets */
+    void *memory;
 };
 
 /* Moves the next slot to FILLING and describes its batch. TRAJD_ERR_TIMEOUT: no batch is needed, or
  * no slot is FREE; call again after wake. TRAJD_ERR_MEMORY: no memory for the parts of a larger
  * world; call again later. */
 enum trajd_status trajd_core_take(struct trajd_core_feed *feed, uint64_t now_ns,
-                                  struct trajd_core_fill *fill);
+                                  struct trajd_fill *fill);
 /* Publishes a fill. Fills may be published in any order; slots become READY and are sent in the
  * order of takes. `failure` NULL: the batch is good. Returns false for a fill that is not FILLING
  * (published twice, or of another generation), ignores it and counts it. */
-bool trajd_core_publish(struct trajd_core_feed *feed, const struct trajd_core_fill *fill,
+bool trajd_core_publish(struct trajd_core_feed *feed, const struct trajd_fill *fill,
                         const struct trajd_error *failure, uint64_t now_ns);
 
 /* ---- sessions ---- */

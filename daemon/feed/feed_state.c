@@ -1,8 +1,10 @@
 /* Looks things up in the state, counts the batches of an epoch, and sends messages. Every other
  * file of the core uses this one. */
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "daemon/feed/feed_state.h"
+#include "daemon/feed/feed_internal.h"
 
 void trajd_core_send(struct session *session, const struct trajd_core *core,
                      const struct trajd_wire_message *message)
@@ -15,6 +17,39 @@ struct session *trajd_session_find(const struct trajd_core *core, uint64_t id)
     struct session *session = &core->sessions[id % core->options.max_sessions];
 
     return id && session->id == id ? session : NULL;
+}
+
+void trajd_core_send_error(struct trajd_core *core, uint64_t session_id, uint64_t request,
+                           const struct trajd_error *error)
+{
+    struct session *session = trajd_session_find(core, session_id);
+    struct trajd_wire_message message;
+
+    if (!session)
+        return;
+    message.op = TRAJD_WIRE_ERROR;
+    message.error = (struct trajd_wire_error){
+        .request = request, .status = error->status, .message = trajd_wire_text(error->message)};
+    trajd_core_send(session, core, &message);
+}
+
+void trajd_session_refuse(struct trajd_core *core, struct session *session, uint64_t request,
+                          enum trajd_status status, const char *format, ...)
+{
+    struct trajd_error error = {.status = status};
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(error.message, sizeof error.message, format, arguments);
+    va_end(arguments);
+    trajd_core_send_error(core, session->id, request, &error);
+}
+
+void trajd_session_send_removal(struct trajd_core *core, struct session *session,
+                                enum trajd_status status, const char *reason)
+{
+    trajd_error_set(&session->removal, status, 0, "%s", reason);
+    trajd_core_send_error(core, session->id, 0, &session->removal);
 }
 
 uint64_t trajd_core_find_token(const struct trajd_core *core,
@@ -38,11 +73,6 @@ struct trajd_core_feed *trajd_core_find_feed(struct trajd_core *core, struct tra
 uint32_t trajd_core_feed_id(const struct trajd_core_feed *feed)
 {
     return feed->id;
-}
-
-const char *trajd_core_feed_name(const struct trajd_core_feed *feed)
-{
-    return feed->options.name;
 }
 
 void *trajd_core_feed_user(const struct trajd_core_feed *feed)

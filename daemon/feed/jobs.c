@@ -74,11 +74,11 @@ void trajd_session_send_opened(struct session *session)
         .seed = options->seed,
         .tensor_count = options->tensor_count,
         .tensors = options->tensors,
-        .found = options->found_count,
-        .kept = options->kept_count,
-        .used = options->used_count,
-        .quarantined = options->quarantined,
-        .warnings = options->warnings,
+        .found = options->data.found_count,
+        .kept = options->data.kept_count,
+        .used = options->data.used_count,
+        .quarantined = options->data.quarantined,
+        .warnings = options->data.warnings,
         .pass = job->mode == TRAJD_WIRE_QUEUE && session->joined ? job->pass : 0,
     };
     list_carried(session, &message.opened.held);

@@ -1,7 +1,130 @@
-/* What happens to a part after it was LEASED: it becomes DONE, RELEASED, PENDING again, or VOID. */
+/* Which session gets a READY part, and what happens to the part after it was LEASED: it becomes DONE,
+ * RELEASED, PENDING again, or VOID. */
 #include <stdlib.h>
 
 #include "daemon/feed/feed_internal.h"
+
+/* ---- delivery ---- */
+
+/* Sends the BATCH of a leased part. */
+static void send_part(const struct place *place, struct session *session)
+{
+    const struct slot *slot = place->slot;
+    struct trajd_wire_message message;
+
+    message.op = TRAJD_WIRE_BATCH;
+    message.batch = (struct trajd_wire_batch){
+        .seq = place->part->seq,
+        .feed_id = place->feed->id,
+        .ring = place->feed->id,
+        .slot = place->index,
+        .generation = slot->generation,
+        .part = place->job->index * TRAJD_CORE_MAX_WORLD + place->part_index,
+        .epoch = slot->epoch,
+        .position = slot->position,
+        .ready_ns = slot->ready_ns,
+        .error = trajd_wire_text(slot->failed ? slot->failure : NULL),
+    };
+    trajd_part_rows(place->job, slot->row_count, place->part_index, &message.batch.row_begin,
+                    &message.batch.row_count);
+    trajd_core_send(session, place->feed->core, &message);
+}
+
+static void lend_part(struct job *job, uint32_t index, uint32_t part_index, struct session *session)
+{
+    struct slot *slot = &job->feed->slots[index];
+    struct part *part = &slot->job_parts[job->index].parts[part_index];
+    const struct place place = {job->feed, index, slot, job, part_index, part};
+
+    *part = (struct part){PART_LEASED, false, session->id, ++session->seq};
+    session->held++;
+    session->batches_sent++;
+    session->turn = ++job->feed->core->turn;
+    job->feed->core->stats.batches_sent++;
+    send_part(&place, session);
+}
+
+static uint32_t count_held(const struct session *session)
+{
+    return session->held + session->carried;
+}
+
+static bool has_credit(const struct session *session)
+{
+    return session->joined && count_held(session) < session->credit;
+}
+
+/* Returns the session with credit that holds the fewest leases. Among equals it is the one that was
+ * served longest ago. */
+static struct session *pick_session(const struct job *job)
+{
+    const struct trajd_core_feed *feed = job->feed;
+    struct session *best = NULL;
+
+    for (uint32_t i = 0; i < feed->member_count; i++) {
+        struct session *member = feed->members[i];
+        if (member->job != job || !has_credit(member))
+            continue;
+        if (!best || count_held(member) < count_held(best) ||
+            (count_held(member) == count_held(best) && member->turn < best->turn))
+            best = member;
+    }
+    return best;
+}
+
+/* Leases a rank its parts in order of position. The order matters: after a restart of the daemon
+ * the rank's position is all that is known. */
+static void deliver_rank(struct job *job, uint32_t rank)
+{
+    const struct trajd_core_feed *feed = job->feed;
+    struct session *session = job->ranks[rank].session;
+
+    for (uint32_t i = 0; session && i < feed->ready.count; i++) {
+        const struct job_parts *job_parts =
+            trajd_slot_job_parts(&feed->slots[feed->ready.slots[i]], job);
+        if (!job_parts)
+            continue;
+        if (job_parts->parts[rank].state == PART_LEASED && job_parts->parts[rank].abandoned)
+            return; /* the session must release the part before the part can be sent again */
+        if (job_parts->parts[rank].state != PART_PENDING)
+            continue;
+        if (!has_credit(session))
+            return;
+        lend_part(job, feed->ready.slots[i], rank, session);
+    }
+}
+
+/* Leases the oldest PENDING batches first, so batches of dead sessions come before new ones. */
+static void deliver_queue(struct job *job)
+{
+    const struct trajd_core_feed *feed = job->feed;
+
+    for (uint32_t i = 0; i < feed->ready.count; i++) {
+        const struct job_parts *job_parts =
+            trajd_slot_job_parts(&feed->slots[feed->ready.slots[i]], job);
+        struct session *session;
+        if (!job_parts || job_parts->parts[0].state != PART_PENDING)
+            continue;
+        session = pick_session(job);
+        if (!session)
+            return;
+        lend_part(job, feed->ready.slots[i], 0, session);
+    }
+}
+
+void trajd_job_deliver(struct job *job)
+{
+    if (job->feed->core->going_away || job->phase != JOB_RUNNING)
+        return;
+    if (job->mode == TRAJD_WIRE_QUEUE) {
+        deliver_queue(job);
+        return;
+    }
+    for (uint32_t r = 0; r < job->world; r++)
+        deliver_rank(job, r);
+}
+
+/* ---- from LEASED on ---- */
 
 /* Takes back a part that is not DONE. It is PENDING again while its epoch runs. It is VOID after
  * the epoch, and if its rank has moved past it. */
@@ -30,7 +153,8 @@ void trajd_job_count_done(struct job *job, struct session *session, uint64_t pos
         trajd_journal_done(job->journal, (position - job->begin) / feed->options.global_batch);
 }
 
-void trajd_lease_done(const struct place *place, struct session *session)
+/* Moves the part from LEASED to DONE, and counts it. */
+static void finish_part(const struct place *place, struct session *session)
 {
     uint32_t begin, count;
 
@@ -39,14 +163,16 @@ void trajd_lease_done(const struct place *place, struct session *session)
     trajd_job_count_done(place->job, session, place->slot->position, count);
 }
 
-void trajd_lease_release(const struct place *place, struct session *session)
+/* Takes the part back from its session. An abandoned part becomes PENDING (or VOID); any other part
+ * becomes RELEASED and counts as DONE. */
+static void release_part(const struct place *place, struct session *session)
 {
     session->held--;
     if (place->part->state == PART_LEASED && place->part->abandoned) {
         give_back(place);
     } else {
         if (place->part->state == PART_LEASED)
-            trajd_lease_done(place, session);
+            finish_part(place, session);
         place->part->state = PART_RELEASED;
     }
     trajd_slot_free_unneeded(place->feed, place->index);
@@ -112,7 +238,7 @@ void trajd_lease_ack_done(struct trajd_core *core, struct session *session,
 
     if (find_part(core, session, lease, &place) && place.part->state == PART_LEASED &&
         !place.part->abandoned)
-        trajd_lease_done(&place, session);
+        finish_part(&place, session);
     else
         core->stats.late_acks++;
 }
@@ -123,7 +249,7 @@ void trajd_lease_ack_released(struct trajd_core *core, struct session *session,
     struct place place;
 
     if (find_part(core, session, lease, &place))
-        trajd_lease_release(&place, session);
+        release_part(&place, session);
     else
         core->stats.late_acks++;
 }
@@ -198,16 +324,16 @@ static bool resume_part(const struct place *place, struct session *session,
     if (part->seq > hello->received) {
         if (part->state == PART_LEASED && !part->abandoned)
             return true;
-        trajd_lease_release(place, session);
+        release_part(place, session);
         return false;
     }
     if (!is_held) {
-        trajd_lease_release(place, session);
+        release_part(place, session);
         return false;
     }
     if (part->state == PART_LEASED && !part->abandoned &&
         is_named(&hello->done, place->feed->id, place->index, place->slot->generation, number))
-        trajd_lease_done(place, session);
+        finish_part(place, session);
     return false;
 }
 
@@ -227,5 +353,5 @@ void trajd_leases_resume(struct trajd_core *core, struct session *session,
     }
     qsort(resends, count, sizeof resends[0], compare_places);
     for (uint32_t i = 0; i < count; i++)
-        trajd_part_send(&resends[i], session);
+        send_part(&resends[i], session);
 }

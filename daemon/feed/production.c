@@ -1,8 +1,160 @@
-/* Production of a feed: what its jobs need, the next batch with its slot and the jobs that get it,
- * and the result. */
+/* Production of a feed: the states of its slots, what its jobs need, the next batch with its slot and
+ * the jobs that get it, and the result. */
 #include "daemon/feed/feed_internal.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+/* ---- slots: FREE -> FILLING -> READY -> FREE ---- */
+
+static void queue_push(struct slot_queue *queue, uint32_t slot)
+{
+    queue->slots[queue->count++] = slot;
+}
+
+static void queue_remove(struct slot_queue *queue, uint32_t slot)
+{
+    for (uint32_t i = 0; i < queue->count; i++) {
+        if (queue->slots[i] != slot)
+            continue;
+        queue->count--;
+        memmove(&queue->slots[i], &queue->slots[i + 1],
+                (queue->count - i) * sizeof queue->slots[0]);
+        return;
+    }
+}
+
+static bool size_job_parts(struct job_parts *job_parts, uint32_t count)
+{
+    if (count > job_parts->part_room) {
+        struct part *parts = realloc(job_parts->parts, count * sizeof *parts);
+        if (!parts)
+            return false;
+        job_parts->parts = parts;
+        job_parts->part_room = count;
+    }
+    return true;
+}
+
+bool trajd_slots_make_room(const struct job *job, uint32_t count)
+{
+    for (uint32_t i = 0; i < job->feed->options.slot_count; i++)
+        if (!size_job_parts(&job->feed->slots[i].job_parts[job->index], count))
+            return false;
+    return true;
+}
+
+static uint32_t part_count(const struct job *job)
+{
+    return job->mode == TRAJD_WIRE_SHARD ? job->world : 1;
+}
+
+/* Allocates in one slot the parts of all jobs and the ranges of rows. Returns false if there is no
+ * memory. */
+static bool make_room(const struct trajd_core_feed *feed, struct slot *slot)
+{
+    uint32_t range_count = 1;
+
+    for (uint32_t j = 0; j < feed->options.job_count; j++) {
+        const struct job *job = &feed->jobs[j];
+        if (job->phase == JOB_NONE)
+            continue;
+        if (!size_job_parts(&slot->job_parts[j], part_count(job)))
+            return false;
+        range_count = job->local.count > range_count ? job->local.count : range_count;
+    }
+    if (range_count > slot->range_room) {
+        struct trajd_rows *ranges = realloc(slot->ranges, range_count * sizeof *ranges);
+        if (!ranges)
+            return false;
+        slot->ranges = ranges;
+        slot->range_room = range_count;
+    }
+    return true;
+}
+
+/* Gives the job its parts of the slot: PENDING, or RELEASED for ranks that are past the slot. */
+static void begin_parts(const struct job *job, struct slot *slot)
+{
+    struct job_parts *job_parts = &slot->job_parts[job->index];
+    bool is_now = job->phase == JOB_RUNNING && slot->epoch == job->epoch;
+
+    job_parts->run_id = job->run_id;
+    job_parts->part_count = part_count(job);
+    for (uint32_t i = 0; i < job_parts->part_count; i++) {
+        job_parts->parts[i] = (struct part){.state = PART_PENDING};
+        if (job->mode == TRAJD_WIRE_SHARD &&
+            (job->ranks[i].is_remote || (is_now && slot->position < job->ranks[i].next)))
+            job_parts->parts[i].state = PART_RELEASED;
+    }
+}
+
+/* FREE -> FILLING, with the next generation. */
+static void begin_fill(struct trajd_core_feed *feed, uint32_t index)
+{
+    struct slot *slot = &feed->slots[index];
+
+    slot->generation++;
+    slot->state = SLOT_FILLING;
+    slot->published = false;
+    queue_push(&feed->filling, index);
+}
+
+/* FILLING or READY -> FREE. */
+static void free_slot(struct trajd_core_feed *feed, uint32_t index)
+{
+    struct slot *slot = &feed->slots[index];
+
+    queue_remove(slot->state == SLOT_FILLING ? &feed->filling : &feed->ready, index);
+    slot->state = SLOT_FREE;
+    trajd_feed_wake(feed);
+}
+
+void trajd_slot_free_unneeded(struct trajd_core_feed *feed, uint32_t index)
+{
+    struct slot *slot = &feed->slots[index];
+
+    if (slot->state != SLOT_READY)
+        return;
+    for (uint32_t j = 0; j < feed->options.job_count; j++)
+        for (uint32_t i = 0; i < slot->job_parts[j].part_count; i++)
+            if (slot->job_parts[j].parts[i].state != PART_RELEASED &&
+                slot->job_parts[j].parts[i].state != PART_VOID)
+                return;
+    free_slot(feed, index);
+}
+
+/* Returns the slot that was taken first in this run of production, or UINT32_MAX. Fills of earlier
+ * runs delay nothing. */
+static uint32_t oldest_filling(const struct trajd_core_feed *feed)
+{
+    for (uint32_t i = 0; i < feed->filling.count; i++)
+        if (feed->slots[feed->filling.slots[i]].run_id == feed->cursor.run_id)
+            return feed->filling.slots[i];
+    return UINT32_MAX;
+}
+
+/* FILLING -> READY for all published slots, in the order of their takes. */
+static void promote(struct trajd_core_feed *feed, uint64_t now_ns)
+{
+    uint32_t index;
+
+    while ((index = oldest_filling(feed)) != UINT32_MAX && feed->slots[index].published) {
+        queue_remove(&feed->filling, index);
+        feed->slots[index].state = SLOT_READY;
+        feed->slots[index].ready_ns = now_ns;
+        queue_push(&feed->ready, index);
+        trajd_slot_free_unneeded(feed, index); /* perhaps no rank needs it */
+    }
+}
+
+/* Frees the slots that are published and not READY. The run that they belong to is over. */
+static void free_published(struct trajd_core_feed *feed)
+{
+    for (uint32_t i = feed->filling.count; i-- > 0;)
+        if (feed->slots[feed->filling.slots[i]].published)
+            free_slot(feed, feed->filling.slots[i]);
+}
 
 /* ---- what each job needs. An attached job gets its parts of every batch that it needs, when the
  * batch is taken into a slot. A job that attaches later also gets the batches that are in slots
@@ -125,14 +277,14 @@ void trajd_job_attach(struct job *job, const struct start *start)
     for (uint32_t i = 0; i < start->todo_count; i++) {
         struct slot *slot = start->awaited ? NULL : find_slot(job, job->epoch, start->todo[i]);
         if (slot)
-            trajd_job_parts_begin(job, slot);
+            begin_parts(job, slot);
         else
             job->todo[job->todo_count++] = (struct todo){start->todo[i], 0};
     }
     for (uint64_t position = start->high; position < end; position += batch) {
         struct slot *slot = find_slot(job, job->epoch, position);
         if (slot)
-            trajd_job_parts_begin(job, slot);
+            begin_parts(job, slot);
         else
             job->todo[job->todo_count++] = (struct todo){position, 0};
     }
@@ -149,7 +301,7 @@ void trajd_job_stop_production(struct job *job)
     for (uint32_t j = 0; j < feed->options.job_count; j++)
         if (&feed->jobs[j] != job && feed->jobs[j].phase != JOB_NONE)
             trajd_job_drop(&feed->jobs[j]);
-    trajd_slots_free_published(feed);
+    free_published(feed);
 }
 
 void trajd_job_move_production(struct job *job, const struct start *start)
@@ -304,14 +456,14 @@ static void assign_batch(struct trajd_core_feed *feed, struct slot *slot, bool i
         slot->job_parts[j].run_id = slot->job_parts[j].part_count = 0;
         if (!trajd_job_take_batch(job, slot->epoch, slot->position, is_new))
             continue;
-        trajd_job_parts_begin(job, slot);
+        begin_parts(job, slot);
         if (job->journal && job->mode == TRAJD_WIRE_QUEUE && slot->epoch == job->epoch)
             trajd_journal_produce(job->journal,
                                   (slot->position - job->begin) / feed->options.global_batch);
     }
 }
 
-enum trajd_status trajd_production_take(struct trajd_core_feed *feed, struct trajd_core_fill *fill)
+enum trajd_status trajd_production_take(struct trajd_core_feed *feed, struct trajd_fill *fill)
 {
     uint32_t index = trajd_feed_wants(feed) ? find_free(feed) : UINT32_MAX;
     struct slot *slot;
@@ -321,28 +473,28 @@ enum trajd_status trajd_production_take(struct trajd_core_feed *feed, struct tra
     if (index == UINT32_MAX)
         return TRAJD_ERR_TIMEOUT;
     slot = &feed->slots[index];
-    if (!trajd_slot_make_room(feed, slot))
+    if (!make_room(feed, slot))
         return TRAJD_ERR_MEMORY;
     is_new = advance_cursor(feed, slot);
     slot->run_id = feed->cursor.run_id;
     remaining = feed->options.epoch_length - slot->position;
     slot->row_count =
         remaining < feed->options.global_batch ? (uint32_t)remaining : feed->options.global_batch;
-    trajd_slot_begin_fill(feed, index);
+    begin_fill(feed, index);
     assign_batch(feed, slot, is_new);
     init_ranges(feed, slot);
-    *fill = (struct trajd_core_fill){.slot = index,
-                                     .row_count = slot->row_count,
-                                     .generation = slot->generation,
-                                     .run_id = slot->run_id,
-                                     .epoch = slot->epoch,
-                                     .position = slot->position,
-                                     .range_count = slot->range_count,
-                                     .ranges = slot->ranges};
+    *fill = (struct trajd_fill){.slot = index,
+                                .row_count = slot->row_count,
+                                .generation = slot->generation,
+                                .run_id = slot->run_id,
+                                .epoch = slot->epoch,
+                                .position = slot->position,
+                                .range_count = slot->range_count,
+                                .ranges = slot->ranges};
     return TRAJD_OK;
 }
 
-bool trajd_production_publish(struct trajd_core_feed *feed, const struct trajd_core_fill *fill,
+bool trajd_production_publish(struct trajd_core_feed *feed, const struct trajd_fill *fill,
                               const struct trajd_error *failure, uint64_t now_ns)
 {
     struct slot *slot = fill->slot < feed->options.slot_count ? &feed->slots[fill->slot] : NULL;
@@ -354,7 +506,7 @@ bool trajd_production_publish(struct trajd_core_feed *feed, const struct trajd_c
     }
     if (slot->run_id != feed->cursor.run_id) {
         feed->core->stats.late_publishes++;
-        trajd_slot_free(feed, fill->slot);
+        free_slot(feed, fill->slot);
     } else {
         slot->published = true;
         slot->failed = failure != NULL;
@@ -365,6 +517,6 @@ bool trajd_production_publish(struct trajd_core_feed *feed, const struct trajd_c
             feed->core->stats.batches_failed++;
         }
     }
-    trajd_slots_promote(feed, now_ns);
+    promote(feed, now_ns);
     return true;
 }

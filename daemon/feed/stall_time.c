@@ -127,8 +127,7 @@ static void account_waits(struct trajd_core_feed *feed, uint64_t now_ns, uint64_
     }
 }
 
-static void explain_wait(struct session *session, const struct trajd_core_fill *fill,
-                         uint64_t work_ns)
+static void explain_wait(struct session *session, const struct trajd_fill *fill, uint64_t work_ns)
 {
     struct trajd_core_feed *feed = session->feed;
     const uint64_t during_ns = session->waiting_ns < work_ns ? session->waiting_ns : work_ns;
@@ -146,7 +145,7 @@ static void explain_wait(struct session *session, const struct trajd_core_fill *
     session->waiting_ns = 0;
 }
 
-void trajd_feed_explain_waits(struct trajd_core_feed *feed, const struct trajd_core_fill *fill)
+void trajd_feed_explain_waits(struct trajd_core_feed *feed, const struct trajd_fill *fill)
 {
     uint64_t work_ns = 0;
 

@@ -339,7 +339,7 @@ static void write_ids(const struct trajd_producer *producer,
                       const struct trajd_window_batch *member, uint8_t *slot, uint32_t first,
                       uint32_t count)
 {
-    const struct trajd_feed_tensor *ids =
+    const struct trajd_wire_tensor *ids =
         &producer->schema.tensors[2 * member->plan->visible_count];
     int64_t *columns[TRAJD_PRODUCER_ID_COUNT];
 

@@ -27,10 +27,13 @@
 static void add_tensor(struct trajd_producer *producer, const char *name, const char *role,
                        const char *of, enum trajd_dtype dtype, uint32_t rank, const uint64_t *shape)
 {
-    struct trajd_feed_tensor *tensor = &producer->schema.tensors[producer->schema.tensor_count++];
+    struct trajd_wire_tensor *tensor = &producer->schema.tensors[producer->schema.tensor_count++];
 
-    *tensor = (struct trajd_feed_tensor){
-        .name = name, .role = role, .of = of, .dtype = dtype, .rank = rank + 1};
+    *tensor = (struct trajd_wire_tensor){.name = trajd_wire_text(name),
+                                         .role = trajd_wire_text(role),
+                                         .of = trajd_wire_text(of),
+                                         .dtype = dtype,
+                                         .rank = rank + 1};
     tensor->shape[0] = producer->spec->global_batch;
     for (uint32_t i = 0; i < rank; i++)
         tensor->shape[i + 1] = shape[i];
@@ -47,18 +50,15 @@ static const struct trajd_plan_picture *find_pictures(const struct trajd_window_
 }
 
 /* Describes how a worker finishes the frames of the output that was added last. */
-static void add_finish(struct trajd_feed_tensor *tensor, const struct trajd_image_finish *finish)
+static void add_finish(struct trajd_wire_tensor *tensor, const struct trajd_image_finish *finish)
 {
-    const bool is_scaled = finish->type != TRAJD_U8;
+    const uint32_t scale_bytes =
+        finish->type != TRAJD_U8 ? finish->channels * (uint32_t)sizeof *finish->scale : 0;
 
-    static_assert(TRAJD_IMAGE_CHANNELS_MAX == TRAJD_FEED_MAX_CHANNELS, "a finish fits a tensor");
-    tensor->finish = (struct trajd_feed_finish){
-        .dtype = finish->type,
-        .is_planes = finish->layout == TRAJD_IMAGE_CHW,
-        .channel_count = is_scaled ? finish->channels : 0,
-    };
-    memcpy(tensor->finish.scale, finish->scale, sizeof finish->scale);
-    memcpy(tensor->finish.shift, finish->offset, sizeof finish->offset);
+    tensor->finished = finish->type;
+    tensor->planes = finish->layout == TRAJD_IMAGE_CHW;
+    tensor->scale = (struct trajd_wire_bytes){finish->scale, scale_bytes};
+    tensor->shift = (struct trajd_wire_bytes){finish->offset, scale_bytes};
 }
 
 static void add_output_tensors(struct trajd_producer *producer,
@@ -98,7 +98,7 @@ static void add_augment_tensors(struct trajd_producer *producer,
 
 static void place_outputs(const struct trajd_producer *producer, struct trajd_window_batch *batch)
 {
-    const struct trajd_feed_tensor *augment =
+    const struct trajd_wire_tensor *augment =
         &producer->schema.tensors[producer->schema.tensor_count];
 
     for (uint32_t o = batch->plan->visible_count; o-- > 0;) {
@@ -313,11 +313,10 @@ static enum trajd_status add_feed(struct trajd_producer *producer,
 {
     const uint64_t norm_digest = trajd_mixture_plan_norm_digest(producer->plan),
                    values_digest = trajd_mixture_plan_values_digest(producer->plan);
-    const struct trajd_feed_options feed = {
+    const struct trajd_core_feed_options feed = {
         .name = producer->name,
         .instance_of = options->instance_of,
         .is_hidden = options->is_hidden,
-        .schema = &producer->schema,
         .slot_count = producer->slot_count,
         .max_credit = options->max_credit,
         .fingerprint = producer->plan->fingerprint,
@@ -336,14 +335,15 @@ static enum trajd_status add_feed(struct trajd_producer *producer,
         .has_unfinished = !producer->is_unfinished && trajd_window_spec_finishes(producer->spec),
         .slow_leaves = producer->spec->slow_leaves,
         .slow_after_ns = (uint64_t)producer->spec->slow_after_ns,
-        .data = trajd_producer_data(producer),
-        .device = producer->on_gpu ? trajd_producer_gpu_memory(producer) : NULL};
+        .data = trajd_producer_data(producer)};
     enum trajd_status status;
 
     if (!options->server)
         return TRAJD_OK;
     trajd_heartbeat_wait(); /* for the pages of the ring */
-    status = trajd_server_add_feed(options->server, &feed, &producer->feed, error);
+    status = trajd_server_add_feed(options->server, &feed, &producer->schema,
+                                   producer->on_gpu ? trajd_producer_gpu_memory(producer) : NULL,
+                                   &producer->feed, error);
     trajd_heartbeat_resume();
     return status;
 }

@@ -90,9 +90,9 @@ static enum trajd_status make_member(struct trajd_producer *producer,
  * by side. */
 static void measure(const struct trajd_producer *producer, struct trajd_producer_gpu *own)
 {
-    const struct trajd_feed_tensor *first =
+    const struct trajd_wire_tensor *first =
         &producer->schema.tensors[2 * producer->plan->members[0]->visible_count];
-    const struct trajd_feed_tensor *last =
+    const struct trajd_wire_tensor *last =
         &producer->schema.tensors[producer->schema.tensor_count - 1];
 
     uint64_t last_bytes = trajd_dtype_size(last->dtype);

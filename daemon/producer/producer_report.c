@@ -14,25 +14,24 @@ static const char *const counter_names[TRAJD_PRODUCER_COUNTERS] = {
     [TRAJD_PRODUCER_LOAD_NS] = "load_ns",        [TRAJD_PRODUCER_FRAMES_NS] = "frames_ns",
     [TRAJD_PRODUCER_RESAMPLE_NS] = "resample_ns"};
 
-static void add_texts(const struct trajd_plan_texts *texts, const char **list, uint32_t *count)
+static void add_texts(const struct trajd_plan_texts *texts, struct trajd_wire_texts *list)
 {
     for (uint32_t i = 0; i < texts->count && i < TRAJD_PLAN_TEXTS_MAX; i++)
-        if (texts->list[i] && *count < TRAJD_FEED_MAX_TEXTS)
-            list[(*count)++] = texts->list[i];
+        if (texts->list[i] && list->count < TRAJD_WIRE_MAX_TEXTS)
+            list->list[list->count++] = trajd_wire_text(texts->list[i]);
 }
 
 struct trajd_feed_data trajd_producer_data(const struct trajd_producer *producer)
 {
     struct trajd_feed_data data = {0};
-    uint32_t quarantined = 0, warnings = 0;
 
     for (uint32_t p = 0; p < producer->plan->member_count; p++) {
         const struct trajd_window_plan *member = producer->plan->members[p];
         data.found_count += member->found_count;
         data.kept_count += member->found_count - member->quarantined.count;
         data.used_count += member->episode_count;
-        add_texts(&member->quarantined, data.quarantined, &quarantined);
-        add_texts(&member->warnings, data.warnings, &warnings);
+        add_texts(&member->quarantined, &data.quarantined);
+        add_texts(&member->warnings, &data.warnings);
     }
     return data;
 }

@@ -2,7 +2,7 @@
 
 #include "proto/ring_layout.h"
 
-static bool tensor_size(const struct trajd_feed_tensor *tensor, uint64_t *size_bytes)
+static bool tensor_size(const struct trajd_wire_tensor *tensor, uint64_t *size_bytes)
 {
     *size_bytes = trajd_dtype_size(tensor->dtype);
     for (uint32_t i = 0; i < tensor->rank; i++)
@@ -21,15 +21,15 @@ static bool align_up(uint64_t *value, uint64_t alignment)
 }
 
 static enum trajd_status check_tensor(const struct trajd_feed_schema *schema,
-                                      const struct trajd_feed_tensor *tensor,
+                                      const struct trajd_wire_tensor *tensor,
                                       struct trajd_error *error)
 {
-    if (tensor->rank == 0 || tensor->rank > TRAJD_TENSOR_MAX_RANK ||
+    if (tensor->rank == 0 || tensor->rank > TRAJD_WIRE_MAX_RANK ||
         tensor->shape[0] != schema->global_batch || trajd_dtype_size(tensor->dtype) == 0)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "tensor %s: needs 1 to %d dimensions, of which the first is the "
+                               "tensor %.*s: needs 1 to %d dimensions, of which the first is the "
                                "batch, and an element type",
-                               tensor->name, TRAJD_TENSOR_MAX_RANK);
+                               (int)tensor->name.size, tensor->name.data, (int)TRAJD_WIRE_MAX_RANK);
     return TRAJD_OK;
 }
 
@@ -38,7 +38,7 @@ enum trajd_status trajd_feed_schema_layout(struct trajd_feed_schema *schema,
 {
     uint64_t end_bytes = sizeof(struct trajd_slot_header);
     for (uint32_t i = 0; i < schema->tensor_count; i++) {
-        struct trajd_feed_tensor *tensor = &schema->tensors[i];
+        struct trajd_wire_tensor *tensor = &schema->tensors[i];
         uint64_t size_bytes;
         enum trajd_status status = check_tensor(schema, tensor, error);
         if (status)
@@ -49,7 +49,8 @@ enum trajd_status trajd_feed_schema_layout(struct trajd_feed_schema *schema,
                !__builtin_add_overflow(end_bytes, size_bytes, &end_bytes);
         if (!fits)
             return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
-                                   "tensor %s: the size of a batch overflows", tensor->name);
+                                   "tensor %.*s: the size of a batch overflows",
+                                   (int)tensor->name.size, tensor->name.data);
     }
     if (!align_up(&end_bytes, TRAJD_RING_ALIGNMENT) || end_bytes > INT64_MAX)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "the size of a batch overflows");

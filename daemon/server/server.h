@@ -16,43 +16,19 @@
 #include <stdint.h>
 
 #include "daemon/base/json.h"
-#include "daemon/feed/rows.h"
-#include "proto/dtype.h"
-#include "proto/error.h"
+#include "daemon/feed/core.h"
 
-#define TRAJD_TENSOR_MAX_RANK 8
 #define TRAJD_QUERY_MAX_NAME 128
 #define TRAJD_QUERY_MAX_ANSWER 61440u
 
 struct trajd_server;
 struct trajd_feed;
 
-#define TRAJD_FEED_MAX_CHANNELS 4
-
-/* How a worker finishes frames of u8 with the channels last: value * scale + shift of the channel,
- * a product and a sum in float32, then the type. */
-struct trajd_feed_finish {
-    enum trajd_dtype dtype; /* NONE: the tensor is finished */
-    bool is_planes;         /* the channels come first then */
-    uint32_t channel_count; /* 0: the values stay */
-    float scale[TRAJD_FEED_MAX_CHANNELS], shift[TRAJD_FEED_MAX_CHANNELS];
-};
-
-struct trajd_feed_tensor {
-    const char *name;
-    const char *role; /* "obs", "action", "next", "goal", "ids", "mask" */
-    const char *of;   /* of a mask: the name of its output; else NULL */
-    enum trajd_dtype dtype;
-    uint32_t rank;
-    uint64_t shape[TRAJD_TENSOR_MAX_RANK]; /* shape[0] = G */
-    uint64_t offset_bytes;                 /* from the slot's beginning; set by the layout */
-    struct trajd_feed_finish finish;
-};
-
+/* Tensors as OPENED has them. Their texts and bytes are borrowed as long as the feed lives. */
 struct trajd_feed_schema {
     uint32_t global_batch; /* G */
     uint32_t tensor_count;
-    struct trajd_feed_tensor *tensors;
+    struct trajd_wire_tensor *tensors;
     uint64_t slot_size_bytes; /* set by trajd_feed_schema_layout */
 };
 
@@ -73,49 +49,6 @@ struct trajd_feed_memory {
     enum trajd_status (*write_header)(void *context, const void *header, size_t size_bytes,
                                       struct trajd_error *error);
     void *context;
-};
-
-#define TRAJD_FEED_MAX_TEXTS 8
-
-/* What the feed leaves out of its datasets, for its workers (OPENED). */
-struct trajd_feed_data {
-    uint32_t found_count, kept_count, used_count; /* episodes */
-    /* the first reasons why episodes are quarantined, and the first warnings; NULL ends a list that
-     * is not full. Borrowed as long as the feed lives. */
-    const char *quarantined[TRAJD_FEED_MAX_TEXTS], *warnings[TRAJD_FEED_MAX_TEXTS];
-};
-
-struct trajd_feed_options {
-    const char *name; /* as in OPEN; for a specification that a job sent: "spec:" and its hash */
-    /* name of the feed of which this is another instance, with a ring of its own; or NULL */
-    const char *instance_of;
-    bool is_hidden; /* OPEN does not find the feed until trajd_server_change shows it */
-    const struct trajd_feed_schema *schema; /* copied */
-    uint32_t slot_count;                    /* >= 3 */
-    uint32_t max_credit;                    /* of a session; >= 2 */
-    uint64_t fingerprint, seed;
-    uint64_t norm_digest, values_digest; /* of OPENED; 0: not known */
-    /* name of an output that is normalised otherwise than by trajd 0.1.0, or NULL; borrowed as long
-     * as the feed lives */
-    const char *changed_norm;
-    uint64_t window_count, epoch_length, dropped_count; /* of the sampler, in windows */
-    bool tail_short;                                    /* the last batch may have fewer rows */
-    /* for queue jobs; NULL: which batches are DONE is lost when the daemon ends */
-    const char *journal_directory;
-    /* the most jobs that may read the same slots; 0 means 1. With more than 1, workers can only
-     * read the ring */
-    uint32_t job_count;
-    /* true: a job that keeps other jobs waiting for slow_after_ns must leave the feed; false: the
-     * others wait */
-    bool slow_leaves;
-    uint64_t slow_after_ns;
-    uint64_t rank_timeout_ns; /* shard: how long ranks wait for an absent rank; 0: forever */
-    uint64_t rejoin_wait_ns; /* queue: how long workers of an earlier run are waited for; 0: none */
-    /* The feed finishes pictures that workers could finish: it may have another production, in
-     * TRAJD_FEED_UNFINISHED, whose workers do. */
-    bool has_unfinished;
-    const struct trajd_feed_memory *device; /* NULL: the server makes a ring in host memory */
-    struct trajd_feed_data data;
 };
 
 struct trajd_server_options {
@@ -184,9 +117,14 @@ void trajd_feed_place_name(const char *name, const char *place, char *text, size
  * pointer. */
 void trajd_server_destroy(struct trajd_server **server);
 
-/* Adds a feed with its ring, a memfd whose pages are all allocated now. The server owns *feed. */
+/* Adds a feed with its ring: a memfd whose pages are all allocated now, or memory on a GPU. With more
+ * than one job, workers can only read a ring in host memory. Of the options, the server sets those of
+ * ring and tensors, `writable`, `is_for_one_user` and `user` itself. `device` NULL: host memory. The
+ * server owns *feed. */
 enum trajd_status trajd_server_add_feed(struct trajd_server *server,
-                                        const struct trajd_feed_options *options,
+                                        const struct trajd_core_feed_options *options,
+                                        const struct trajd_feed_schema *schema,
+                                        const struct trajd_feed_memory *device,
                                         struct trajd_feed **feed, struct trajd_error *error);
 /* Makes trajd_feed_take return TRAJD_ERR_CLOSED, now and from now on. After it the producer's
  * thread can be joined, and the feed removed. */
@@ -227,23 +165,6 @@ void trajd_feed_fail(struct trajd_feed *feed, const struct trajd_error *why);
  * may answer several requests, or with NULL and the error. */
 void trajd_server_answer(struct trajd_server *server, uint64_t request, struct trajd_feed *feed,
                          const struct trajd_error *error);
-
-/* A global batch that the producer has to write: the batch at `position` of `epoch`. It has
- * row_count rows, of which only `ranges` are read on this node. */
-struct trajd_fill {
-    uint32_t slot;
-    uint64_t run_id; /* number of the production run; a publish of an earlier run is discarded */
-    uint64_t epoch;
-    uint64_t position;
-    uint32_t row_count;
-    /* the slot's first byte: the slot header, which publish writes; tensors at the schema's offsets
-     */
-    void *memory;
-    uint64_t generation; /* of the slot; for publish */
-    uint32_t range_count;
-    const struct trajd_rows *ranges;    /* ascending; borrowed until the publish */
-    uint64_t work_ns[TRAJD_WORK_COUNT]; /* what the batch took, for publish; take sets zeros */
-};
 
 /* Waits until a job wants batches and a slot is FREE, and makes the slot FILLING. Only one thread
  * at a time may take from a feed. It may take several fills before it publishes them, in any order;

@@ -1,23 +1,27 @@
 #include "daemon/server/slot_sends.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "proto/dtype.h"
 
 struct trajd_slot_sends *trajd_slot_sends_create(struct trajd_server_ring *ring,
-                                                 struct trajd_wire_tensor *tensors,
+                                                 const struct trajd_wire_tensor *tensors,
                                                  uint32_t tensor_count, int wake_fd)
 {
     struct trajd_slot_sends *slot_sends = calloc(1, sizeof *slot_sends);
     uint32_t *sends = calloc(ring->slot_count, sizeof *sends);
-    if (!slot_sends || !sends) {
+    struct trajd_wire_tensor *copy = calloc(tensor_count + 1, sizeof *copy);
+    if (!slot_sends || !sends || !copy) {
         free(slot_sends);
         free(sends);
+        free(copy);
         return NULL;
     }
+    memcpy(copy, tensors, tensor_count * sizeof *copy);
     *slot_sends = (struct trajd_slot_sends){.ring = *ring,
-                                            .tensors = tensors,
+                                            .tensors = copy,
                                             .tensor_count = tensor_count,
                                             .wake_fd = wake_fd,
                                             .references = 1,

@@ -27,7 +27,7 @@
 
 struct trajd_slot_sends {
     struct trajd_server_ring ring;
-    struct trajd_wire_tensor *tensors; /* their texts are in the same allocation */
+    struct trajd_wire_tensor *tensors; /* a copy; their texts are valid while the feed lives */
     uint32_t tensor_count;
     /* an eventfd, written when the last send reference of a slot was returned while `awaited` */
     int wake_fd;
@@ -37,11 +37,11 @@ struct trajd_slot_sends {
     uint32_t *sends;     /* [slot_count], atomic: the send references of each slot */
 };
 
-/* On success takes ownership of *ring and of tensors (allocated with malloc), and frees them with
- * the last reference. wake_fd must stay open until all send references are returned. Returns NULL
+/* Copies the tensors, and on success takes ownership of *ring, which is freed with the last
+ * reference. wake_fd must stay open until all send references are returned. Returns NULL
  * if there is no memory. */
 struct trajd_slot_sends *trajd_slot_sends_create(struct trajd_server_ring *ring,
-                                                 struct trajd_wire_tensor *tensors,
+                                                 const struct trajd_wire_tensor *tensors,
                                                  uint32_t tensor_count, int wake_fd);
 /* Drops the feed's reference and clears the pointer, which may be NULL already. */
 void trajd_slot_sends_drop(struct trajd_slot_sends **slot_sends);

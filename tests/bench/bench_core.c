@@ -95,7 +95,7 @@ int main(void)
     }
     begin_ns = now_ns();
     for (uint32_t i = 0; i < BATCHES; i++) {
-        struct trajd_core_fill fill;
+        struct trajd_fill fill;
         if (trajd_core_take(feed, 0, &fill))
             break;
         trajd_core_publish(feed, &fill, NULL, 0);

@@ -94,7 +94,7 @@ struct world {
     struct trajd_core_feed *feeds[MODEL_FEEDS];
     struct trajd_core_feed_options options;
     uint32_t fill_count[MODEL_FEEDS];
-    struct trajd_core_fill fills[MODEL_FEEDS][MODEL_SLOTS];
+    struct trajd_fill fills[MODEL_FEEDS][MODEL_SLOTS];
     uint64_t generations[MODEL_FEEDS][MODEL_SLOTS];
     uint32_t sends[MODEL_FEEDS][MODEL_SLOTS]; /* frames of the slot that are being sent */
     uint32_t send_count;

@@ -3,7 +3,7 @@
 
 /* Checks that ranges are ascending and within the batch, and cover it if all ranks are on this
  * node. */
-static void check_ranges(struct world *world, const struct trajd_core_fill *fill)
+static void check_ranges(struct world *world, const struct trajd_fill *fill)
 {
     uint32_t behind = 0, rows = 0;
     bool has_remote = false;
@@ -23,7 +23,7 @@ static void check_ranges(struct world *world, const struct trajd_core_fill *fill
 
 void world_take(struct world *world, uint32_t feed)
 {
-    struct trajd_core_fill fill;
+    struct trajd_fill fill;
 
     if (feed >= world->feed_count || world->fill_count[feed] == MODEL_SLOTS ||
         trajd_core_take(world->feeds[feed], world->now_ns, &fill))
@@ -48,7 +48,7 @@ void world_take(struct world *world, uint32_t feed)
 void world_publish(struct world *world, uint32_t feed)
 {
     struct trajd_error failure = {TRAJD_ERR_DATA, 0, "a file went bad"};
-    struct trajd_core_fill *fill;
+    struct trajd_fill *fill;
 
     if (feed >= world->feed_count || !world->fill_count[feed])
         return;

@@ -21,7 +21,7 @@ struct producer {
     struct producer_options options;
     struct trajd_server *server;
     struct trajd_feed *feed;
-    struct trajd_feed_tensor tensors[TENSOR_COUNT];
+    struct trajd_wire_tensor tensors[TENSOR_COUNT];
     struct trajd_feed_schema schema;
     pthread_t thread;
     pthread_mutex_t mutex; /* protects the members below */
@@ -130,23 +130,27 @@ static void describe(void *context, struct trajd_json *json, size_t room)
 static void describe_tensors(struct producer *producer)
 {
     const uint64_t rows = producer->options.batch;
-    producer->tensors[TENSOR_IDS] = (struct trajd_feed_tensor){
-        .name = "window_id", .role = "ids", .dtype = TRAJD_I64, .rank = 1, .shape = {rows}};
+    producer->tensors[TENSOR_IDS] = (struct trajd_wire_tensor){.name = trajd_wire_text("window_id"),
+                                                               .role = trajd_wire_text("ids"),
+                                                               .dtype = TRAJD_I64,
+                                                               .rank = 1,
+                                                               .shape = {rows}};
     producer->tensors[TENSOR_ACTIONS] =
-        (struct trajd_feed_tensor){.name = "actions",
-                                   .role = "action",
+        (struct trajd_wire_tensor){.name = trajd_wire_text("actions"),
+                                   .role = trajd_wire_text("action"),
                                    .dtype = TRAJD_F32,
                                    .rank = 2,
                                    .shape = {rows, PRODUCER_COLUMNS}};
-    producer->tensors[TENSOR_MASK] = (struct trajd_feed_tensor){.name = "actions.mask",
-                                                                .role = "mask",
-                                                                .of = "actions",
-                                                                .dtype = TRAJD_U8,
-                                                                .rank = 2,
-                                                                .shape = {rows, 1}};
+    producer->tensors[TENSOR_MASK] =
+        (struct trajd_wire_tensor){.name = trajd_wire_text("actions.mask"),
+                                   .role = trajd_wire_text("mask"),
+                                   .of = trajd_wire_text("actions"),
+                                   .dtype = TRAJD_U8,
+                                   .rank = 2,
+                                   .shape = {rows, 1}};
     producer->tensors[TENSOR_PAYLOAD] =
-        (struct trajd_feed_tensor){.name = "obs/payload",
-                                   .role = "obs",
+        (struct trajd_wire_tensor){.name = trajd_wire_text("obs/payload"),
+                                   .role = trajd_wire_text("obs"),
                                    .dtype = TRAJD_U8,
                                    .rank = 2,
                                    .shape = {rows, producer->options.payload_bytes}};
@@ -171,20 +175,20 @@ static void set_defaults(struct producer_options *options)
 static enum trajd_status add_feed(struct producer *producer, struct trajd_error *error)
 {
     const struct producer_options *options = &producer->options;
-    const struct trajd_feed_options feed = {.name = "train",
-                                            .schema = &producer->schema,
-                                            .slot_count = options->slots,
-                                            .job_count = options->jobs,
-                                            .max_credit = options->credit,
-                                            .fingerprint = 77,
-                                            .seed = 5,
-                                            .window_count = options->length,
-                                            .epoch_length = options->length,
-                                            .tail_short = true,
-                                            .journal_directory =
-                                                options->journal ? options->directory : NULL};
+    const struct trajd_core_feed_options feed = {.name = "train",
+                                                 .slot_count = options->slots,
+                                                 .job_count = options->jobs,
+                                                 .max_credit = options->credit,
+                                                 .fingerprint = 77,
+                                                 .seed = 5,
+                                                 .window_count = options->length,
+                                                 .epoch_length = options->length,
+                                                 .tail_short = true,
+                                                 .journal_directory =
+                                                     options->journal ? options->directory : NULL};
     enum trajd_status status = trajd_feed_schema_layout(&producer->schema, error);
-    return !status ? trajd_server_add_feed(producer->server, &feed, &producer->feed, error)
+    return !status ? trajd_server_add_feed(producer->server, &feed, &producer->schema, NULL,
+                                           &producer->feed, error)
                    : status;
 }
 

@@ -99,15 +99,15 @@ enum trajd_status open_with(struct world *world, uint64_t session, struct trajd_
     return trajd_core_open(world->core, session, &open, world->feed, world->now_ns);
 }
 
-struct trajd_core_fill take(struct world *world)
+struct trajd_fill take(struct world *world)
 {
-    struct trajd_core_fill fill = {0};
+    struct trajd_fill fill = {0};
 
     assert_int_equal(trajd_core_take(world->feed, world->now_ns, &fill), TRAJD_OK);
     return fill;
 }
 
-bool publish(struct world *world, struct trajd_core_fill fill)
+bool publish(struct world *world, struct trajd_fill fill)
 {
     return trajd_core_publish(world->feed, &fill, NULL, world->now_ns);
 }
@@ -195,7 +195,7 @@ uint32_t give_back(struct world *world, uint64_t session)
 
 void fill_all(struct world *world)
 {
-    struct trajd_core_fill fill;
+    struct trajd_fill fill;
 
     while (!trajd_core_take(world->feed, world->now_ns, &fill))
         publish(world, fill);

@@ -44,8 +44,8 @@ struct trajd_wire_open make_open_rank_as(struct world *world, const char *job, u
 uint64_t open_as(struct world *world, const char *job, uint64_t epoch);
 /* Clears the list of sent messages, then opens. */
 enum trajd_status open_with(struct world *world, uint64_t session, struct trajd_wire_open open);
-struct trajd_core_fill take(struct world *world);
-bool publish(struct world *world, struct trajd_core_fill fill);
+struct trajd_fill take(struct world *world);
+bool publish(struct world *world, struct trajd_fill fill);
 const struct trajd_wire_message *last_sent(const struct world *world, enum trajd_wire_op op);
 /* Returns the text of the last ERROR, or "". */
 const char *last_error(const struct world *world);

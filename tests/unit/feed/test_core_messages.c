@@ -39,12 +39,12 @@ static struct trajd_core_feed_options distinct_options(void)
     options.handle = (struct trajd_wire_bytes){"a handle", 8};
     options.tensor_count = 2;
     options.tensors = tensors;
-    options.found_count = 19;
-    options.kept_count = 17;
-    options.used_count = 15;
-    options.quarantined =
+    options.data.found_count = 19;
+    options.data.kept_count = 17;
+    options.data.used_count = 15;
+    options.data.quarantined =
         (struct trajd_wire_texts){2, {TEXT("a.hdf5: 0 rows"), TEXT("b.hdf5: NaN")}};
-    options.warnings = (struct trajd_wire_texts){1, {TEXT("one camera is dark")}};
+    options.data.warnings = (struct trajd_wire_texts){1, {TEXT("one camera is dark")}};
     return options;
 }
 
@@ -89,8 +89,8 @@ static void check_opened(const struct world *world, struct trajd_wire_opened exp
     expected.found = 19;
     expected.kept = 17;
     expected.used = 15;
-    expected.quarantined = options.quarantined;
-    expected.warnings = options.warnings;
+    expected.quarantined = options.data.quarantined;
+    expected.warnings = options.data.warnings;
     message.opened = expected;
     check_sent(world, &message);
 }
@@ -146,7 +146,7 @@ static void test_batch(void **state)
     struct trajd_core_feed_options options = distinct_options();
     struct world *world = make_with_two_feeds(&options);
     const uint64_t queue = greet(world), ranks[] = {greet(world), greet(world)};
-    struct trajd_core_fill fill;
+    struct trajd_fill fill;
 
     (void)state;
     assert_int_equal(open_with(world, queue, make_open_as(world, "queue", 6)), TRAJD_OK);

@@ -29,7 +29,7 @@ static void test_one_production_for_both(void **state)
     struct trajd_core_feed_options options = two_jobs();
     struct world *world = make(&options);
     uint64_t first = open_as(world, "a", 0), second = open_as(world, "b", 0);
-    struct trajd_core_fill none;
+    struct trajd_fill none;
     uint32_t batches = 0, ends = 0;
 
     (void)state;
@@ -172,7 +172,7 @@ static void test_a_job_that_says_bye_holds_up_nobody(void **state)
     struct trajd_core_feed_options options = two_jobs();
     struct world *world = make(&options);
     uint64_t first = open_as(world, "a", 0), second = open_as(world, "b", 0);
-    struct trajd_core_fill none;
+    struct trajd_fill none;
 
     (void)state;
     world->sent_count = 0;

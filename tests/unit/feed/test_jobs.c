@@ -43,7 +43,7 @@ static struct trajd_wire_open make_open_from(struct world *world, uint64_t epoch
  * positions in the order of takes. */
 static uint32_t finish(struct world *world, uint64_t session, uint64_t positions[64])
 {
-    struct trajd_core_fill fill;
+    struct trajd_fill fill;
     uint32_t count = 0;
 
     while (!last_sent(world, TRAJD_WIRE_EPOCH_END) && count < 64) {

@@ -15,7 +15,7 @@ static struct trajd_wire_open make_open_local(struct world *world, uint32_t rank
 static void test_local_ranks(void **state)
 {
     struct trajd_core_feed_options options = default_options();
-    struct trajd_core_fill fill;
+    struct trajd_fill fill;
     struct trajd_wire_open open;
     uint64_t first, second, third;
     struct world *world;
@@ -95,7 +95,7 @@ static void test_a_session_that_differs_from_its_job(void **state)
 static void test_neighbouring_ranks_are_one_range(void **state)
 {
     struct trajd_core_feed_options options = default_options();
-    struct trajd_core_fill fill;
+    struct trajd_fill fill;
     struct trajd_wire_open open;
     struct world *world;
 

@@ -13,7 +13,7 @@ static void test_order_of_publishing(void **state)
     struct trajd_core_feed_options options = default_options();
     struct world *world = make(&options);
     uint64_t session = greet(world);
-    struct trajd_core_fill first, second, none;
+    struct trajd_fill first, second, none;
 
     (void)state;
     /* no job needs a batch */
@@ -44,7 +44,7 @@ static void test_credit_and_release(void **state)
     uint64_t session = greet(world);
     struct trajd_wire_ack done = {.done.count = 1};
     struct trajd_wire_batch held;
-    struct trajd_core_fill none;
+    struct trajd_fill none;
 
     (void)state;
     open_with(world, session, make_open(world, 0));
@@ -108,7 +108,7 @@ static void test_failed_and_short_batches(void **state)
 {
     struct trajd_core_feed_options options = default_options();
     struct trajd_error failure = {TRAJD_ERR_DATA, 0, "demo.hdf5: row 3"};
-    struct trajd_core_fill fill;
+    struct trajd_fill fill;
     struct world *world;
     uint64_t session;
 
@@ -154,7 +154,7 @@ static void test_ranks(void **state)
         open.rank = r;
         if (r ==
             2) { /* nothing is sent before all ranks are here, and a rank has only one session */
-            struct trajd_core_fill none;
+            struct trajd_fill none;
             assert_int_equal(trajd_core_take(world->feed, 0, &none), TRAJD_ERR_TIMEOUT);
             open.rank = 1;
             assert_int_not_equal(open_with(world, ranks[r], open), TRAJD_OK);
@@ -325,7 +325,7 @@ static void test_other_normalisation_is_refused(void **state)
 static void test_prefetch(void **state)
 {
     struct trajd_core_feed_options options = default_options();
-    struct trajd_core_fill ahead;
+    struct trajd_fill ahead;
     struct world *world;
     uint64_t session;
 
@@ -495,7 +495,7 @@ static void test_an_epoch_that_is_ready_wakes_production(void **state)
 {
     struct trajd_core_feed_options options = default_options();
     struct world *world;
-    struct trajd_core_fill fill;
+    struct trajd_fill fill;
     uint64_t session;
     uint32_t wakes;
 

@@ -18,7 +18,7 @@ static struct trajd_core_session_info info_of(const struct world *world, uint64_
 static void make_batch(struct world *world, uint64_t after_ms, uint64_t rows_ms,
                        uint64_t kernels_ms)
 {
-    struct trajd_core_fill fill = take(world);
+    struct trajd_fill fill = take(world);
 
     world->now_ns += after_ms * MS;
     fill.work_ns[TRAJD_WORK_ROWS] = rows_ms * MS;
@@ -49,7 +49,7 @@ static void test_a_wait_is_divided_by_the_work(void **state)
     /* a wait that begins in the middle of the work has its share of each kind */
     give_back(world, session);
     world->sent_count = 0;
-    struct trajd_core_fill fill = take(world);
+    struct trajd_fill fill = take(world);
     world->now_ns += 8 * MS;
     fill.work_ns[TRAJD_WORK_ROWS] = 60 * MS;
     fill.work_ns[TRAJD_WORK_DECODE] = 20 * MS;

@@ -110,10 +110,10 @@ static enum trajd_status make_batch(struct fixture *f, uint64_t position, uint32
     return status;
 }
 
-static const struct trajd_feed_tensor *tensor(const struct fixture *f, const char *name)
+static const struct trajd_wire_tensor *tensor(const struct fixture *f, const char *name)
 {
     for (uint32_t t = 0; t < f->producer->schema.tensor_count; t++)
-        if (strcmp(f->producer->schema.tensors[t].name, name) == 0)
+        if (trajd_wire_text_equals(f->producer->schema.tensors[t].name, name))
             return &f->producer->schema.tensors[t];
     fail_msg("no tensor %s", name);
     return NULL;
@@ -150,12 +150,12 @@ static void a_slot_holds_outputs_masks_and_ids(void **state)
     schema = &f->producer->schema;
     assert_int_equal(schema->tensor_count, sizeof wanted / sizeof *wanted);
     for (uint32_t t = 0; t < schema->tensor_count; t++) {
-        const struct trajd_feed_tensor *found = &schema->tensors[t];
-        assert_string_equal(found->name, wanted[t].name);
-        assert_string_equal(found->role, wanted[t].role);
-        assert_true((found->of == NULL) == (wanted[t].of == NULL));
+        const struct trajd_wire_tensor *found = &schema->tensors[t];
+        assert_true(trajd_wire_text_equals(found->name, wanted[t].name));
+        assert_true(trajd_wire_text_equals(found->role, wanted[t].role));
+        assert_true((found->of.size == 0) == (wanted[t].of == NULL));
         if (wanted[t].of)
-            assert_string_equal(found->of, wanted[t].of);
+            assert_true(trajd_wire_text_equals(found->of, wanted[t].of));
         assert_int_equal(found->dtype, wanted[t].dtype);
         assert_int_equal(found->rank, wanted[t].rank);
         for (uint32_t i = 0; i < found->rank; i++)

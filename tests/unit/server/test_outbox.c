@@ -37,10 +37,9 @@ static void add_feed(struct world *world)
     struct trajd_error error;
     struct trajd_server_ring ring;
     assert_int_equal(trajd_server_ring_create(&ring, 3, 4096, true, &error), TRAJD_OK);
-    struct trajd_wire_tensor *tensors = calloc(1, sizeof *tensors);
-    tensors[0] =
-        (struct trajd_wire_tensor){.dtype = TRAJD_I64, .rank = 1, .shape = {4}, .offset_bytes = 64};
-    world->feed.slot_sends = trajd_slot_sends_create(&ring, tensors, 1, world->server.wake_fd);
+    const struct trajd_wire_tensor tensor = {
+        .dtype = TRAJD_I64, .rank = 1, .shape = {4}, .offset_bytes = 64};
+    world->feed.slot_sends = trajd_slot_sends_create(&ring, &tensor, 1, world->server.wake_fd);
     assert_non_null(world->feed.slot_sends);
     const struct trajd_core_feed_options options = {.name = "train",
                                                     .slot_count = 3,
@@ -49,7 +48,7 @@ static void add_feed(struct world *world)
                                                     .window_count = 8,
                                                     .epoch_length = 8,
                                                     .tensor_count = 1,
-                                                    .tensors = tensors,
+                                                    .tensors = world->feed.slot_sends->tensors,
                                                     .user = &world->feed};
     assert_int_equal(trajd_core_add_feed(world->server.core, &options, &world->feed.core, &error),
                      TRAJD_OK);

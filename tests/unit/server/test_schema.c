@@ -10,19 +10,26 @@
 #include "daemon/server/server.h"
 #include "proto/array_len.h"
 
-static struct trajd_feed_tensor byte_tensor(const char *name, uint64_t columns)
+static struct trajd_wire_tensor byte_tensor(const char *name, uint64_t columns)
 {
-    return (struct trajd_feed_tensor){
-        .name = name, .role = "obs", .dtype = TRAJD_U8, .rank = 2, .shape = {3, columns}};
+    return (struct trajd_wire_tensor){.name = trajd_wire_text(name),
+                                      .role = trajd_wire_text("obs"),
+                                      .dtype = TRAJD_U8,
+                                      .rank = 2,
+                                      .shape = {3, columns}};
 }
 
 static void test_tensors_are_aligned(void **state)
 {
     (void)state;
     struct trajd_error error;
-    struct trajd_feed_tensor tensors[] = {
+    struct trajd_wire_tensor tensors[] = {
         byte_tensor("a", 5),
-        {.name = "b", .role = "obs", .dtype = TRAJD_F64, .rank = 1, .shape = {3}},
+        {.name = trajd_wire_text("b"),
+         .role = trajd_wire_text("obs"),
+         .dtype = TRAJD_F64,
+         .rank = 1,
+         .shape = {3}},
         byte_tensor("c", 1),
     };
     struct trajd_feed_schema schema = {.global_batch = 3, .tensor_count = 3, .tensors = tensors};
@@ -41,7 +48,7 @@ static void test_slots_are_whole_pages(void **state)
     } cases[] = {{0, 4096}, {1344, 4096}, {1345, 8192}};
     struct trajd_error error;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        struct trajd_feed_tensor tensor = byte_tensor("a", cases[i].columns);
+        struct trajd_wire_tensor tensor = byte_tensor("a", cases[i].columns);
         struct trajd_feed_schema schema = {
             .global_batch = 3, .tensor_count = 1, .tensors = &tensor};
         assert_int_equal(trajd_feed_schema_layout(&schema, &error), TRAJD_OK);
@@ -53,7 +60,7 @@ static void test_sizes_that_overflow_are_refused(void **state)
 {
     (void)state;
     struct trajd_error error;
-    struct trajd_feed_tensor tensors[] = {byte_tensor("a", 5), byte_tensor("b", 5)};
+    struct trajd_wire_tensor tensors[] = {byte_tensor("a", 5), byte_tensor("b", 5)};
     struct trajd_feed_schema schema = {.global_batch = 3, .tensor_count = 2, .tensors = tensors};
     static const uint64_t columns[] = {UINT64_C(1) << 63, UINT64_MAX / 3, UINT64_MAX / 6,
                                        (INT64_MAX / 3) - 1};
@@ -68,13 +75,13 @@ static void test_invalid_tensors_are_named(void **state)
 {
     (void)state;
     struct trajd_error error;
-    struct trajd_feed_tensor tensors[] = {byte_tensor("good", 5), byte_tensor("bad", 5)};
+    struct trajd_wire_tensor tensors[] = {byte_tensor("good", 5), byte_tensor("bad", 5)};
     struct trajd_feed_schema schema = {.global_batch = 3, .tensor_count = 2, .tensors = tensors};
-    const struct trajd_feed_tensor bad[] = {
-        {.name = "bad", .dtype = TRAJD_U8, .rank = 1, .shape = {4}}, /* not the global batch */
-        {.name = "bad", .dtype = TRAJD_U8, .rank = 0},
-        {.name = "bad", .dtype = TRAJD_U8, .rank = TRAJD_TENSOR_MAX_RANK + 1, .shape = {3}},
-        {.name = "bad", .dtype = TRAJD_DTYPE_NONE, .rank = 1, .shape = {3}},
+    const struct trajd_wire_tensor bad[] = {
+        {.name = {"bad", 3}, .dtype = TRAJD_U8, .rank = 1, .shape = {4}}, /* not the global batch */
+        {.name = {"bad", 3}, .dtype = TRAJD_U8, .rank = 0},
+        {.name = {"bad", 3}, .dtype = TRAJD_U8, .rank = TRAJD_WIRE_MAX_RANK + 1, .shape = {3}},
+        {.name = {"bad", 3}, .dtype = TRAJD_DTYPE_NONE, .rank = 1, .shape = {3}},
     };
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         tensors[1] = bad[i];

@@ -171,21 +171,24 @@ static void test_the_last_open_counts(void **state)
 
 static struct trajd_feed *add_hidden(const char *name)
 {
-    struct trajd_feed_tensor tensor = {
-        .name = "x", .role = "obs", .dtype = TRAJD_F32, .rank = 2, .shape = {4, 1}};
+    struct trajd_wire_tensor tensor = {.name = trajd_wire_text("x"),
+                                       .role = trajd_wire_text("obs"),
+                                       .dtype = TRAJD_F32,
+                                       .rank = 2,
+                                       .shape = {4, 1}};
     struct trajd_feed_schema schema = {.global_batch = 4, .tensor_count = 1, .tensors = &tensor};
     struct trajd_error error;
     struct trajd_feed *feed;
     assert_int_equal(trajd_feed_schema_layout(&schema, &error), TRAJD_OK);
-    const struct trajd_feed_options options = {.name = name,
-                                               .is_hidden = true,
-                                               .schema = &schema,
-                                               .slot_count = 3,
-                                               .max_credit = 2,
-                                               .window_count = 8,
-                                               .epoch_length = 8};
-    assert_int_equal(trajd_server_add_feed(producer_server(producer), &options, &feed, &error),
-                     TRAJD_OK);
+    const struct trajd_core_feed_options options = {.name = name,
+                                                    .is_hidden = true,
+                                                    .slot_count = 3,
+                                                    .max_credit = 2,
+                                                    .window_count = 8,
+                                                    .epoch_length = 8};
+    assert_int_equal(
+        trajd_server_add_feed(producer_server(producer), &options, &schema, NULL, &feed, &error),
+        TRAJD_OK);
     return feed;
 }
 

@@ -18,11 +18,9 @@ static struct trajd_slot_sends *make_slot_sends(int wake_fd)
     struct trajd_error error;
     struct trajd_server_ring ring;
     assert_int_equal(trajd_server_ring_create(&ring, 3, 4096, true, &error), TRAJD_OK);
-    struct trajd_wire_tensor *tensors = calloc(2, sizeof *tensors);
-    tensors[0] =
-        (struct trajd_wire_tensor){.dtype = TRAJD_I64, .rank = 1, .shape = {6}, .offset_bytes = 64};
-    tensors[1] = (struct trajd_wire_tensor){
-        .dtype = TRAJD_U8, .rank = 3, .shape = {6, 2, 5}, .offset_bytes = 128};
+    const struct trajd_wire_tensor tensors[] = {
+        {.dtype = TRAJD_I64, .rank = 1, .shape = {6}, .offset_bytes = 64},
+        {.dtype = TRAJD_U8, .rank = 3, .shape = {6, 2, 5}, .offset_bytes = 128}};
     struct trajd_slot_sends *slot_sends = trajd_slot_sends_create(&ring, tensors, 2, wake_fd);
     assert_non_null(slot_sends);
     assert_int_equal(ring.fd, -1); /* slot_sends owns it now */
