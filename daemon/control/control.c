@@ -159,8 +159,8 @@ static enum trajd_status start_server(struct trajd_control *control, struct traj
         .max_sessions = config->max_sessions,
         .version = TRAJD_VERSION,
         .open_feed = trajd_control_on_open_feed,
-        .open_in_place = trajd_control_on_open_in_place,
-        .open_instance = trajd_control_on_open_instance,
+        .has_places = true,
+        .has_instances = true,
         .feed_idle = trajd_control_on_feed_idle,
         .describe = trajd_control_describe,
         .context = control,
@@ -172,7 +172,8 @@ static enum trajd_status start_server(struct trajd_control *control, struct traj
                    .keys = config->listen_keys,
                    .insecure_loopback = config->insecure_loopback,
                    .silence_ms = (uint32_t)(config->worker_timeout_ns / 1000000),
-                   .log_line = log_server_warning}};
+                   .log_line = log_server_warning,
+                   .context = control}};
     enum trajd_status status = make_directory(options.runtime_directory, error);
     sigset_t before;
 

@@ -44,24 +44,14 @@ struct trajd_feed_list {
     struct trajd_producer *acquired;
 };
 
-/* An OPEN request that needs a feed made. The strings are owned by the request. */
-struct trajd_opener_request {
-    uint64_t request; /* for trajd_server_answer */
-    char *name;       /* of the feed; NULL: a job sent `spec` */
-    char *spec;       /* YAML text; NULL: none */
-    char *place;      /* UUID of a GPU, or TRAJD_FEED_UNFINISHED; NULL: host memory */
-    bool is_instance; /* another instance of the feed `name` */
-    bool is_repeated; /* the worker had the feed, in this place, before the daemon's death */
-};
-
 /* The thread that makes and closes feeds after READY. */
 struct trajd_opener {
     pthread_t thread;
     bool is_running;
     bool stop;
     uint32_t request_count;
-    struct trajd_opener_request requests[TRAJD_CONTROL_MAX_REQUESTS];
-    struct trajd_heartbeat heartbeat; /* needs no lock */
+    struct trajd_server_wanted requests[TRAJD_CONTROL_MAX_REQUESTS]; /* own their texts */
+    struct trajd_heartbeat heartbeat;                                /* needs no lock */
     int64_t swept_ns; /* last sweep of old journals; 0: never. Used by the opener thread only */
 };
 
@@ -248,15 +238,14 @@ bool trajd_control_close_unread(struct trajd_control *control);
  * validation: no other message shows this mistake. `report` may be NULL. */
 void trajd_control_warn_of_norms(struct trajd_control *control, FILE *report);
 
-/* The next six open the feed of an OPEN request, on the opener's thread. */
-
-/* Returns the configured feed of that name. It is made if quarantine.at_most refused it at the
- * start, so that the answer has the reason, or a changed configuration is in force. */
-enum trajd_status trajd_control_open_configured(struct trajd_control *control, const char *name,
-                                                struct trajd_producer **producer,
-                                                struct trajd_error *error);
-/* Returns the feed that a job sent as text, newly made or already open. */
-enum trajd_status trajd_control_open_spec(struct trajd_control *control, const char *text,
+/* Opens the feed of an OPEN request, on the opener's thread: newly made or already open. It is a
+ * configured one (name), also one that quarantine.at_most refused at the start, so that the answer has
+ * the reason, or one that a job sent as text. `place` NULL: in host memory. The UUID of a GPU:
+ * TRAJD_ERR_UNSUPPORTED, TRAJD_ERR_MEMORY, TRAJD_ERR_DEVICE: the batches are available in host memory
+ * only, *error says why. TRAJD_FEED_UNFINISHED: workers finish the pictures; where there is nothing to
+ * finish, it is the production for all workers. */
+enum trajd_status trajd_control_open_feed(struct trajd_control *control, const char *name,
+                                          const char *text, const char *place,
                                           struct trajd_producer **producer,
                                           struct trajd_error *error);
 /* Makes another instance of the feed `family`, for a job that reads another position than the jobs
@@ -265,23 +254,6 @@ enum trajd_status trajd_control_open_spec(struct trajd_control *control, const c
 enum trajd_status trajd_control_open_instance(struct trajd_control *control, const char *family,
                                               struct trajd_producer **producer,
                                               struct trajd_error *error);
-/* Returns the production of a configured feed (name) or of a text on the GPU with that UUID, newly
- * made or already open. TRAJD_ERR_UNSUPPORTED, TRAJD_ERR_MEMORY, TRAJD_ERR_DEVICE: the batches are
- * available in host memory only, *error says why. */
-enum trajd_status trajd_control_open_on_gpu(struct trajd_control *control, const char *name,
-                                            const char *text, const char *gpu,
-                                            struct trajd_producer **producer,
-                                            struct trajd_error *error);
-/* Returns the production of a configured feed (name) or of a text whose workers finish the
- * pictures. Where there is nothing to finish, it is the production for all workers in host memory.
- * TRAJD_ERR_MEMORY: there is no room for its ring. */
-enum trajd_status trajd_control_open_unfinished(struct trajd_control *control, const char *name,
-                                                const char *text, struct trajd_producer **producer,
-                                                struct trajd_error *error);
-/* Fills *error with the names that exist. Returns TRAJD_ERR_NOT_FOUND. */
-enum trajd_status trajd_control_unknown_feed(const struct trajd_control *control, const char *name,
-                                             struct trajd_error *error);
-
 /* ---- reload.c: on the opener's thread ---- */
 
 /* Reads control->reload_from and applies all of it or nothing. `message` says what has changed, or
@@ -294,11 +266,7 @@ enum trajd_status trajd_control_start_opener(struct trajd_control *control,
                                              struct trajd_error *error);
 void trajd_control_stop_opener(struct trajd_control *control);
 /* Callbacks of the server, on its thread (daemon/server/server.h). `context` is the control. */
-void trajd_control_on_open_feed(void *context, uint64_t request_id, const char *name,
-                                const char *spec, size_t spec_length);
-void trajd_control_on_open_in_place(void *context, uint64_t request_id, const char *name,
-                                    const char *spec, const char *place, bool is_fresh);
-void trajd_control_on_open_instance(void *context, uint64_t request_id, const char *name);
+void trajd_control_on_open_feed(void *context, const struct trajd_server_wanted *wanted);
 void trajd_control_on_feed_idle(void *context, struct trajd_feed *feed);
 
 /* ---- status.c ---- */

@@ -170,7 +170,21 @@ enum trajd_status trajd_control_add_producer(struct trajd_control *control,
     return TRAJD_OK;
 }
 
-/* ---- feeds that jobs send ---- */
+/* ---- the feed of an OPEN ---- */
+
+/* Fills *error with the names that exist. Returns TRAJD_ERR_NOT_FOUND. */
+static enum trajd_status unknown_feed(const struct trajd_control *control, const char *name,
+                                      struct trajd_error *error)
+{
+    char names[256] = "";
+    size_t used = 0;
+
+    for (uint32_t f = 0; control->now->feed_names[f] && used < sizeof names; f++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", f ? ", " : "",
+                                 control->now->feed_names[f]);
+    return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "there is no feed %s (feeds: %s)", name,
+                           used ? names : "none configured; send a specification instead");
+}
 
 static enum trajd_status parse_text(struct trajd_control *control, struct trajd_feed_source *source,
                                     struct trajd_error *error)
@@ -186,105 +200,51 @@ static enum trajd_status parse_text(struct trajd_control *control, struct trajd_
     return status ? status : trajd_config_load_files(control->now->config, source->spec, error);
 }
 
-static enum trajd_status add_from_text(struct trajd_control *control,
-                                       struct trajd_feed_source *source,
-                                       struct trajd_producer **producer, struct trajd_error *error)
+/* Makes a producer and lists it. A spec that was parsed from a text is destroyed if that fails. */
+static enum trajd_status add_parsed(struct trajd_control *control, struct trajd_feed_source *source,
+                                    struct trajd_producer **producer, struct trajd_error *error)
 {
-    enum trajd_status status = parse_text(control, source, error);
+    const enum trajd_status status = trajd_control_add_producer(control, source, producer, error);
 
-    if (!status && source->is_unfinished && !trajd_window_spec_finishes(source->spec)) {
-        trajd_window_spec_destroy(&source->spec);
-        return trajd_control_open_spec(control, source->text, producer, error);
-    }
-    if (!status)
-        status = trajd_control_add_producer(control, source, producer, error);
-    if (status && source->spec)
+    if (status && source->text)
         trajd_window_spec_destroy(&source->spec);
     return status;
 }
 
-enum trajd_status trajd_control_open_configured(struct trajd_control *control, const char *name,
-                                                struct trajd_producer **producer,
-                                                struct trajd_error *error)
-{
-    struct trajd_feed_source source = {.name = name};
-
-    *producer = trajd_control_find_producer(control, name);
-    if (*producer)
-        return TRAJD_OK;
-    source.spec = trajd_open_config_find_spec(control->now, name);
-    return source.spec ? trajd_control_add_producer(control, &source, producer, error)
-                       : trajd_control_unknown_feed(control, name, error);
-}
-
-enum trajd_status trajd_control_open_spec(struct trajd_control *control, const char *text,
+enum trajd_status trajd_control_open_feed(struct trajd_control *control, const char *name,
+                                          const char *text, const char *place,
                                           struct trajd_producer **producer,
                                           struct trajd_error *error)
 {
-    char name[64];
-    struct trajd_feed_source source = {.name = name, .text = text};
-
-    trajd_feed_name_of_text(text, name, sizeof name);
-    *producer = trajd_control_find_producer(control, name);
-    return *producer ? TRAJD_OK : add_from_text(control, &source, producer, error);
-}
-
-/* ---- feeds on a GPU ---- */
-
-enum trajd_status trajd_control_open_on_gpu(struct trajd_control *control, const char *name,
-                                            const char *text, const char *uuid,
-                                            struct trajd_producer **producer,
-                                            struct trajd_error *error)
-{
     char base[64], full[160];
     struct trajd_feed_source source = {
-        .name = full, .text = text, .gpu = trajd_control_find_gpu(control, uuid, error)};
+        .text = text, .is_unfinished = place && strcmp(place, TRAJD_FEED_UNFINISHED) == 0};
+    enum trajd_status status = TRAJD_OK;
 
-    if (!source.gpu)
+    if (place && !source.is_unfinished &&
+        !(source.gpu = trajd_control_find_gpu(control, place, error)))
         return error->status;
     if (text)
         trajd_feed_name_of_text(text, base, sizeof base);
-    trajd_feed_place_name(text ? base : name, uuid, full, sizeof full);
-    *producer = trajd_control_find_producer(control, full);
+    else if (trajd_feed_name_has_place(name)) /* only found by its feed's name and the place */
+        return unknown_feed(control, name, error);
+    source.name = text ? base : name;
+    if (place) {
+        trajd_feed_place_name(source.name, place, full, sizeof full);
+        source.name = full;
+    }
+    *producer = trajd_control_find_producer(control, source.name);
     if (*producer)
         return TRAJD_OK;
     if (text)
-        return add_from_text(control, &source, producer, error);
-    source.spec = trajd_open_config_find_spec(control->now, name);
-    return source.spec ? trajd_control_add_producer(control, &source, producer, error)
-                       : trajd_control_unknown_feed(control, name, error);
-}
-
-/* ---- feeds whose workers finish the pictures ---- */
-
-static enum trajd_status add_unfinished(struct trajd_control *control,
-                                        struct trajd_feed_source *source, const char *name,
-                                        struct trajd_producer **producer, struct trajd_error *error)
-{
-    if (source->text)
-        return add_from_text(control, source, producer, error);
-    source->spec = trajd_open_config_find_spec(control->now, name);
-    if (!source->spec)
-        return trajd_control_unknown_feed(control, name, error);
-    return trajd_window_spec_finishes(source->spec)
-               ? trajd_control_add_producer(control, source, producer, error)
-               : trajd_control_open_configured(control, name, producer, error);
-}
-
-enum trajd_status trajd_control_open_unfinished(struct trajd_control *control, const char *name,
-                                                const char *text, struct trajd_producer **producer,
-                                                struct trajd_error *error)
-{
-    char base[64], full[160];
-    struct trajd_feed_source source = {.name = full, .text = text, .is_unfinished = true};
-
-    if (text)
-        trajd_feed_name_of_text(text, base, sizeof base);
-    trajd_feed_place_name(text ? base : name, TRAJD_FEED_UNFINISHED, full, sizeof full);
-    *producer = trajd_control_find_producer(control, full);
-    if (*producer)
-        return TRAJD_OK;
-    return add_unfinished(control, &source, name, producer, error);
+        status = parse_text(control, &source, error);
+    else if (!(source.spec = trajd_open_config_find_spec(control->now, name)))
+        return unknown_feed(control, name, error);
+    if (!status && (!source.is_unfinished || trajd_window_spec_finishes(source.spec)))
+        return add_parsed(control, &source, producer, error);
+    if (text && source.spec)
+        trajd_window_spec_destroy(&source.spec);
+    return status ? status : trajd_control_open_feed(control, name, text, NULL, producer, error);
 }
 
 /* ---- instances: for jobs that read another position than the jobs on the feed ---- */
@@ -384,26 +344,16 @@ enum trajd_status trajd_control_open_instance(struct trajd_control *control, con
     else if (!(source.text = text = strdup(model->text)))
         status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: out of memory", family);
     trajd_producer_destroy(&used);
+    if (!status && text)
+        status = parse_text(control, &source, error);
     if (!status)
-        status = text ? add_from_text(control, &source, producer, error)
-                      : trajd_control_add_producer(control, &source, producer, error);
+        status = add_parsed(control, &source, producer, error);
+    else if (text && source.spec)
+        trajd_window_spec_destroy(&source.spec);
     if (!status)
         LOG(control->log, INFO, "feed %s: %s", name, reason);
     free(text);
     return status;
-}
-
-enum trajd_status trajd_control_unknown_feed(const struct trajd_control *control, const char *name,
-                                             struct trajd_error *error)
-{
-    char names[256] = "";
-    size_t used = 0;
-
-    for (uint32_t f = 0; control->now->feed_names[f] && used < sizeof names; f++)
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", f ? ", " : "",
-                                 control->now->feed_names[f]);
-    return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "there is no feed %s (feeds: %s)", name,
-                           used ? names : "none configured; send a specification instead");
 }
 
 /* ---- normalisation ---- */

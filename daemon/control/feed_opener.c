@@ -10,74 +10,42 @@
 
 #define SWEEP_NS (86400 * INT64_C(1000000000)) /* between two sweeps of old journals */
 
-static void free_request(struct trajd_opener_request *request)
+static void free_request(const struct trajd_server_wanted *wanted)
 {
-    free(request->name);
-    free(request->spec);
-    free(request->place);
+    free((char *)wanted->name);
+    free((char *)wanted->spec);
+    free((char *)wanted->place);
 }
 
 /* ---- what the opener does, without the mutex ---- */
 
-static bool is_unfinished(const struct trajd_opener_request *request)
-{
-    return request->place && strcmp(request->place, TRAJD_FEED_UNFINISHED) == 0;
-}
-
-static enum trajd_status find_in_host(struct trajd_control *control,
-                                      const struct trajd_opener_request *request, const char *spec,
-                                      struct trajd_producer **producer, struct trajd_error *error)
-{
-    const char *name = request->name ? request->name : "";
-
-    if (spec)
-        return trajd_control_open_spec(control, spec, producer, error);
-    /* the request may have arrived before the feeds of the configuration were made */
-    if (request->name && !trajd_feed_name_has_place(name))
-        return trajd_control_open_configured(control, name, producer, error);
-    return trajd_control_unknown_feed(control, name, error);
-}
-
-/* Returns the feed whose workers finish the pictures, or the one for all workers where there is no
- * room for it. A worker that had the first one takes no other: it tries again until there is
- * room. */
-static enum trajd_status find_unfinished(struct trajd_control *control,
-                                         const struct trajd_opener_request *request,
-                                         const char *spec, struct trajd_producer **producer,
-                                         struct trajd_error *error)
-{
-    enum trajd_status status = trajd_control_open_unfinished(
-        control, request->name ? request->name : "", spec, producer, error);
-
-    if (status != TRAJD_ERR_MEMORY)
-        return status;
-    if (request->is_repeated)
-        return error->status = TRAJD_ERR_BUSY;
-    LOG(control->log, WARNING, "%s: the daemon finishes the pictures instead", error->message);
-    return find_in_host(control, request, spec, producer, error);
-}
-
-/* Returns a feed for the request. A feed in another place is only found by its feed's name and the
- * place: other workers cannot read it. */
+/* Returns a feed for the request. Where there is no room for one whose workers finish the pictures, it
+ * is the one for all workers. A worker that had the first one takes no other: it tries again until
+ * there is room. */
 static enum trajd_status find_feed(struct trajd_control *control,
-                                   const struct trajd_opener_request *request, const char *spec,
+                                   const struct trajd_server_wanted *wanted, const char *spec,
                                    struct trajd_producer **producer, struct trajd_error *error)
 {
-    const char *name = request->name ? request->name : "";
+    const char *name = wanted->name ? wanted->name : "";
+    enum trajd_status status;
 
-    if (request->is_instance)
+    if (wanted->is_instance)
         return trajd_control_open_instance(control, name, producer, error);
-    if (is_unfinished(request))
-        return find_unfinished(control, request, spec, producer, error);
-    if (request->place)
-        return trajd_control_open_on_gpu(control, name, spec, request->place, producer, error);
-    return find_in_host(control, request, spec, producer, error);
+    /* the request may have arrived before the feeds of the configuration were made */
+    status = trajd_control_open_feed(control, name, spec, wanted->place, producer, error);
+    if (status != TRAJD_ERR_MEMORY || !wanted->place ||
+        strcmp(wanted->place, TRAJD_FEED_UNFINISHED) != 0)
+        return status;
+    if (wanted->is_repeated)
+        return error->status = TRAJD_ERR_BUSY;
+    LOG(control->log, WARNING, "%s: the daemon finishes the pictures instead", error->message);
+    return trajd_control_open_feed(control, name, spec, NULL, producer, error);
 }
 
 /* Opens a feed. A specification with `like:` is completed first: its feed is known by what it says
  * in full, also after the configuration has changed. */
 static enum trajd_status open_feed(struct trajd_control *control,
-                                   const struct trajd_opener_request *request,
+                                   const struct trajd_server_wanted *request,
                                    struct trajd_producer **producer, struct trajd_error *error)
 {
     char *expanded = NULL;
@@ -93,7 +61,7 @@ static enum trajd_status open_feed(struct trajd_control *control,
     return status;
 }
 
-static void serve_request(struct trajd_control *control, const struct trajd_opener_request *request)
+static void serve_request(struct trajd_control *control, const struct trajd_server_wanted *request)
 {
     struct trajd_producer *producer;
     struct trajd_error error;
@@ -160,8 +128,8 @@ enum task { TASK_CLOSE, TASK_SWEEP, TASK_RELOAD, TASK_OPEN, TASK_STOP };
 
 struct work {
     enum task task;
-    struct trajd_producer *producer;     /* of TASK_CLOSE; off the list already */
-    struct trajd_opener_request request; /* of TASK_OPEN */
+    struct trajd_producer *producer;    /* of TASK_CLOSE; off the list already */
+    struct trajd_server_wanted request; /* of TASK_OPEN */
 };
 
 /* Fills *work with the most urgent task; returns false where there is none. The caller holds the
@@ -234,7 +202,7 @@ static void *run_opener(void *context)
 }
 
 static enum trajd_status queue_request(struct trajd_control *control,
-                                       const struct trajd_opener_request *request,
+                                       const struct trajd_server_wanted *request,
                                        struct trajd_error *error)
 {
     struct trajd_opener *opener = &control->opener;
@@ -254,21 +222,6 @@ static enum trajd_status queue_request(struct trajd_control *control,
     return status;
 }
 
-/* Queues the request, or answers with the reason why not and frees it. `is_whole`: there was memory
- * for its texts. */
-static void queue_or_refuse(struct trajd_control *control, struct trajd_opener_request *request,
-                            bool is_whole)
-{
-    struct trajd_error error;
-
-    if (!is_whole)
-        trajd_error_set(&error, TRAJD_ERR_MEMORY, 0, "OPEN: no memory for the request");
-    else if (!queue_request(control, request, &error))
-        return;
-    trajd_server_answer(control->server, request->request, NULL, &error);
-    free_request(request);
-}
-
 /* ---- callbacks of the server, on its thread ---- */
 
 /* Answers with a feed that is already open, so that the request does not wait for another feed's
@@ -285,44 +238,30 @@ static bool answer_at_once(struct trajd_control *control, uint64_t request, cons
     return producer != NULL;
 }
 
-void trajd_control_on_open_feed(void *context, uint64_t request_id, const char *name,
-                                const char *spec, size_t spec_length)
+static bool copy_text(const char **text)
+{
+    return !*text || (*text = strdup(*text));
+}
+
+void trajd_control_on_open_feed(void *context, const struct trajd_server_wanted *wanted)
 {
     struct trajd_control *control = context;
-    struct trajd_opener_request request = {.request = request_id,
-                                           .name = name ? strdup(name) : NULL,
-                                           .spec = spec ? strndup(spec, spec_length) : NULL};
+    struct trajd_server_wanted request = *wanted;
+    const bool has_name = copy_text(&request.name), has_spec = copy_text(&request.spec),
+               has_place = copy_text(&request.place);
     char spec_name[64];
+    struct trajd_error error;
 
-    if (request.spec)
-        trajd_feed_name_of_text(request.spec, spec_name, sizeof spec_name);
-    if (request.spec && answer_at_once(control, request_id, spec_name))
-        free_request(&request);
-    else
-        queue_or_refuse(control, &request, (!name || request.name) && (!spec || request.spec));
-}
-
-void trajd_control_on_open_in_place(void *context, uint64_t request_id, const char *name,
-                                    const char *spec, const char *place, bool is_fresh)
-{
-    struct trajd_control *control = context;
-    struct trajd_opener_request request = {.request = request_id,
-                                           .name = name ? strdup(name) : NULL,
-                                           .spec = spec ? strdup(spec) : NULL,
-                                           .place = strdup(place),
-                                           .is_repeated = !is_fresh};
-
-    queue_or_refuse(control, &request,
-                    (!name || request.name) && (!spec || request.spec) && request.place);
-}
-
-void trajd_control_on_open_instance(void *context, uint64_t request_id, const char *name)
-{
-    struct trajd_control *control = context;
-    struct trajd_opener_request request = {
-        .request = request_id, .name = strdup(name), .is_instance = true};
-
-    queue_or_refuse(control, &request, request.name != NULL);
+    if (wanted->spec)
+        trajd_feed_name_of_text(wanted->spec, spec_name, sizeof spec_name);
+    if (!wanted->spec || wanted->place || !answer_at_once(control, wanted->request, spec_name)) {
+        if (!has_name || !has_spec || !has_place)
+            trajd_error_set(&error, TRAJD_ERR_MEMORY, 0, "OPEN: no memory for the request");
+        else if (!queue_request(control, &request, &error))
+            return;
+        trajd_server_answer(control->server, wanted->request, NULL, &error);
+    }
+    free_request(&request);
 }
 
 void trajd_control_on_feed_idle(void *context, struct trajd_feed *feed)

@@ -10,6 +10,13 @@
 
 #define MAX_IDLE_ROOM ((size_t)1 << 20) /* bytes that an empty outbox keeps */
 
+void trajd_server_log(void *context, const char *line)
+{
+    const struct trajd_transport_remote *remote = &((struct trajd_server *)context)->options.remote;
+    if (remote->log_line)
+        remote->log_line(remote->context, line);
+}
+
 /* ---- adding messages; the caller holds the mutex ---- */
 
 static bool grow(struct trajd_outbox *outbox, size_t size)

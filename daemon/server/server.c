@@ -46,13 +46,6 @@ static bool is_slot_in_use(void *context, struct trajd_core_feed *core_feed, uin
     return trajd_slot_sends_is_in_use(feed->slot_sends, slot);
 }
 
-static void log_line(void *context, const char *line)
-{
-    struct trajd_server *server = context;
-    if (server->options.remote.log_line)
-        server->options.remote.log_line(server->options.context, line);
-}
-
 /* ---- creating and destroying ---- */
 
 static enum trajd_status create_core(struct trajd_server *server, struct trajd_error *error)
@@ -65,7 +58,7 @@ static enum trajd_status create_core(struct trajd_server *server, struct trajd_e
         .send = send_message,
         .wake = wake_taker,
         .is_in_flight = is_slot_in_use,
-        .report = log_line,
+        .report = trajd_server_log,
         .context = server,
     };
     return trajd_core_create(&options, &server->core, error);
@@ -98,17 +91,6 @@ static void session_lost(void *context, uint64_t session)
     pthread_mutex_unlock(&server->mutex);
 }
 
-static struct trajd_transport_remote remote_listener(struct trajd_server *server)
-{
-    const struct trajd_server_remote *remote = &server->options.remote;
-    return (struct trajd_transport_remote){.address = remote->address,
-                                           .keys = remote->keys,
-                                           .insecure_loopback = remote->insecure_loopback,
-                                           .silence_ms = remote->silence_ms,
-                                           .log_line = log_line,
-                                           .context = server};
-}
-
 static enum trajd_status open_sockets(struct trajd_server *server, struct trajd_error *error)
 {
     char path[4096];
@@ -119,7 +101,7 @@ static enum trajd_status open_sockets(struct trajd_server *server, struct trajd_
                                                       .max_frame_bytes = TRAJD_WIRE_MAX_FRAME,
                                                       .send_limit = 4 * TRAJD_WIRE_MAX_LEASES,
                                                       .max_sessions = server->options.max_sessions,
-                                                      .remote = remote_listener(server)};
+                                                      .remote = server->options.remote};
     enum trajd_status status = trajd_transport_create(&transport, &server->transport, error);
     if (status)
         return status;

@@ -17,6 +17,7 @@
 
 #include "daemon/base/json.h"
 #include "daemon/feed/core.h"
+#include "daemon/server/transport/transport.h"
 
 #define TRAJD_QUERY_MAX_NAME 128
 #define TRAJD_QUERY_MAX_ANSWER 61440u
@@ -51,28 +52,40 @@ struct trajd_feed_memory {
     void *context;
 };
 
+/* The place of a feed's production in host memory whose workers finish the pictures. */
+#define TRAJD_FEED_UNFINISHED "u8"
+
+/* A feed that an OPEN wants, and that control has to make. */
+struct trajd_server_wanted {
+    uint64_t request; /* for trajd_server_answer */
+    const char *name; /* of the feed; NULL: a job sent `spec` */
+    const char *spec; /* a text; NULL: none */
+    /* the UUID of the GPU whose memory gets the batches, or TRAJD_FEED_UNFINISHED; the feed's name is
+     * then that of trajd_feed_place_name. NULL: host memory */
+    const char *place;
+    /* another instance of the feed `name` (instance_of of its options), because jobs at other
+     * positions read its instances, or other users have mapped their rings. The answer may also be a
+     * new feed in the place of one with trajd_feed_has_user and no sessions. */
+    bool is_instance;
+    /* the worker had this feed, in this place, before the daemon's death, and takes no other form */
+    bool is_repeated;
+};
+
 struct trajd_server_options {
     /* for feed.sock, fd.sock and lock; must exist, with mode 0700 or access for its group only */
     const char *runtime_directory;
     uint32_t max_sessions;
     uint64_t instance_id; /* a random number */
     const char *version;
-    /* Requests a feed that the server does not have, for the OPEN of a session. Either name or spec
-     * is NULL; spec is a NUL-terminated text of spec_length bytes. The answer is a call of
-     * trajd_server_answer, now or later. Called on the server's thread; must not block. */
-    void (*open_feed)(void *context, uint64_t request, const char *name, const char *spec,
-                      size_t spec_length);
-    /* As open_feed, for another place: the UUID of the GPU whose memory gets the batches, or
-     * TRAJD_FEED_UNFINISHED. The feed's name is that of trajd_feed_place_name. NULL: an OPEN with a
-     * GPU is refused with TRAJD_ERR_UNSUPPORTED, and pictures are finished by the daemon. is_fresh
-     * false: the worker had this feed before the daemon's death, and takes no other form of it. */
-    void (*open_in_place)(void *context, uint64_t request, const char *name, const char *spec,
-                          const char *place, bool is_fresh);
-    /* Requests another instance of the feed of that name (trajd_feed_options.instance_of), because
-     * jobs at other positions read its instances, or other users have mapped their rings. The
-     * answer may also be a new feed in the place of one with trajd_feed_has_user and no sessions.
-     * Otherwise as open_feed. NULL: such an OPEN is refused with TRAJD_ERR_BUSY. */
-    void (*open_instance)(void *context, uint64_t request, const char *name);
+    /* Requests a feed that the server does not have, for the OPEN of a session. The answer is a call
+     * of trajd_server_answer, now or later. Called on the server's thread; must not block. NULL: such
+     * an OPEN is refused. */
+    void (*open_feed)(void *context, const struct trajd_server_wanted *wanted);
+    /* open_feed makes feeds in other places; otherwise an OPEN with a GPU is refused with
+     * TRAJD_ERR_UNSUPPORTED, and pictures are finished by the daemon */
+    bool has_places;
+    /* open_feed makes instances; otherwise such an OPEN is refused with TRAJD_ERR_BUSY */
+    bool has_instances;
     /* Reports that no session has been on the feed for feed_idle_ms, so that control may close the
      * feed. Called on the server's thread, once for each idle time. May be NULL. */
     void (*feed_idle)(void *context, struct trajd_feed *feed);
@@ -84,16 +97,7 @@ struct trajd_server_options {
     uint32_t feed_idle_ms;
     bool answers_queries;          /* a thread calls trajd_server_take_query */
     const char *const *feed_names; /* for WELCOME; ends with NULL; borrowed by the server */
-    struct trajd_server_remote {
-        /* "ADDRESS:PORT" to listen on for remote workers; NULL: serves local workers only */
-        const char *address;
-        const char *keys;       /* directory of CURVE keys (keyring.h) */
-        bool insecure_loopback; /* no CURVE; valid only for the addresses 127.0.0.1 and ::1 */
-        uint32_t silence_ms;    /* a remote session ends if it sends nothing for this time */
-        /* Logs a line: which worker was refused, and why. Called on the server's thread. May be
-         * NULL. */
-        void (*log_line)(void *context, const char *line);
-    } remote;
+    struct trajd_transport_remote remote;
     /* true: sockets have mode 0770, and users in the directory's group may connect; false: only the
      * daemon's own user and root may */
     bool group_access;
@@ -108,8 +112,6 @@ enum trajd_status trajd_server_create(const struct trajd_server_options *options
 const char *trajd_server_remote_endpoint(const struct trajd_server *server);
 /* Sends GOAWAY to every session, then waits until all leases are released or timeout_ms is over. */
 void trajd_server_drain(struct trajd_server *server, uint32_t timeout_ms);
-/* The place of a feed's production in host memory whose workers finish the pictures. */
-#define TRAJD_FEED_UNFINISHED "u8"
 /* Writes the name of a feed's production in another place, "NAME@PLACE". It cannot be the name of a
  * feed in the configuration, which never has an '@'. */
 void trajd_feed_place_name(const char *name, const char *place, char *text, size_t size);
@@ -161,7 +163,7 @@ enum trajd_status trajd_server_change(struct trajd_server *server,
 bool trajd_feed_is_idle(struct trajd_feed *feed);
 /* Sets the error that the feed's sessions get when it is removed, instead of TRAJD_ERR_CLOSED. */
 void trajd_feed_fail(struct trajd_feed *feed, const struct trajd_error *why);
-/* Answers a request of open_feed, open_in_place or open_instance: with a feed that was added, which
+/* Answers a request of open_feed: with a feed that was added, which
  * may answer several requests, or with NULL and the error. */
 void trajd_server_answer(struct trajd_server *server, uint64_t request, struct trajd_feed *feed,
                          const struct trajd_error *error);

@@ -76,7 +76,7 @@ struct trajd_request {
     struct trajd_wire_open open;          /* its texts are empty or point to the copies below */
     char job[TRAJD_WIRE_MAX_NAME + 1];
     uint8_t resume[TRAJD_WIRE_MAX_CHECKPOINT];
-    bool is_unsent; /* the thread has still to call open_instance */
+    bool is_unsent; /* the thread has still to call open_feed for an instance */
     bool answered;
     struct trajd_feed *feed;  /* the answer; NULL: `error` says why there is none */
     struct trajd_error error; /* valid if feed is NULL */
@@ -193,6 +193,8 @@ void trajd_server_answer_status(struct trajd_server *server, uint64_t now_ns);
 
 /* ---- outbox.c ---- */
 
+/* Logs a line, if the options say how. `server`: struct trajd_server. */
+void trajd_server_log(void *server, const char *line);
 /* Encodes a message for a session's peer into the outbox. A remote BATCH without error gets its
  * rows, and its record takes a send reference of the slot. If there is no memory for the message,
  * the session gets no others, so that none is missing between two, and the next tick ends it. The

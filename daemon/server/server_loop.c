@@ -48,20 +48,17 @@ static void end_incomplete_sessions(struct trajd_server *server, uint64_t now_ns
         struct trajd_peer *peer = &server->peers.list[i];
         if (peer->session == 0 || !peer->has_lost_message)
             continue;
-        if (server->options.remote.log_line)
-            server->options.remote.log_line(server->options.context,
-                                            "ended a session: no memory for a message to it");
+        trajd_server_log(server, "ended a session: no memory for a message to it");
         trajd_server_end_session(server, peer, now_ns);
     }
 }
 
-static void log_shut_out(const struct trajd_server *server, const struct trajd_peer *peer)
+static void log_shut_out(struct trajd_server *server, const struct trajd_peer *peer)
 {
     char line[2 * TRAJD_PEER_REMOTE];
     snprintf(line, sizeof line, "ended the session of %s: its key was removed or replaced",
              peer->remote);
-    if (server->options.remote.log_line)
-        server->options.remote.log_line(server->options.context, line);
+    trajd_server_log(server, line);
 }
 
 /* Ends the sessions of remote workers whose key was removed. */

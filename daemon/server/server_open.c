@@ -14,7 +14,7 @@ static bool enter_feed(struct trajd_server *server, struct trajd_peer *peer,
 {
     core = open->gpu.size ? core : trajd_core_find_place(server->core, peer->session, open, core);
     struct trajd_core_feed *chosen = trajd_core_choose(server->core, peer->session, open, core);
-    if (!chosen && server->options.open_instance && !server->draining)
+    if (!chosen && server->options.has_instances && !server->draining)
         return false;
     struct trajd_feed *feed = trajd_core_feed_user(chosen ? chosen : core);
     if (trajd_core_open(server->core, peer->session, open, feed->core, now_ns) ||
@@ -82,7 +82,9 @@ void trajd_server_request_instances(struct trajd_server *server)
         if (!request->is_unsent)
             continue;
         request->is_unsent = false;
-        server->options.open_instance(server->options.context, request->id, request->family);
+        const struct trajd_server_wanted wanted = {
+            .request = request->id, .name = request->family, .is_instance = true};
+        server->options.open_feed(server->options.context, &wanted);
     }
 }
 
@@ -166,7 +168,7 @@ void trajd_feed_place_name(const char *name, const char *place, char *text, size
 static bool goes_unfinished(const struct trajd_server *server, const struct trajd_peer *peer,
                             const struct trajd_wire_open *open, const struct trajd_core_feed *feed)
 {
-    return open->unfinished == TRAJD_WIRE_RATHER_UNFINISHED && server->options.open_in_place &&
+    return open->unfinished == TRAJD_WIRE_RATHER_UNFINISHED && server->options.has_places &&
            trajd_core_has_unfinished(feed) &&
            !trajd_core_has_job(server->core, peer->session, open, feed);
 }
@@ -198,7 +200,7 @@ uint64_t trajd_server_handle_open(struct trajd_server *server, struct trajd_peer
     struct trajd_core_feed *feed = find_production(server, peer, open);
     forget_requests(server, peer->session);
     if (open->gpu.size > 0 &&
-        (!server->options.open_in_place || peer->route.listener == TRAJD_LISTENER_REMOTE)) {
+        (!server->options.has_places || peer->route.listener == TRAJD_LISTENER_REMOTE)) {
         trajd_error_set(&error, TRAJD_ERR_UNSUPPORTED, 0, "gpu: %s",
                         peer->route.listener == TRAJD_LISTENER_REMOTE
                             ? "a remote worker cannot have batches in a GPU's memory"
@@ -226,27 +228,22 @@ uint64_t trajd_server_handle_open(struct trajd_server *server, struct trajd_peer
 void trajd_server_request_feed(struct trajd_server *server, uint64_t request,
                                const struct trajd_wire_open *open)
 {
-    char name[TRAJD_WIRE_MAX_NAME + 1];
-    trajd_wire_text_copy(open->feed, name, sizeof name);
-    char *spec = NULL;
-    if (open->spec.size > 0)
-        spec = strndup(open->spec.data, open->spec.size);
+    char name[TRAJD_WIRE_MAX_NAME + 1], place[TRAJD_WIRE_MAX_GPU + 1] = TRAJD_FEED_UNFINISHED;
+    char *spec = open->spec.size > 0 ? strndup(open->spec.data, open->spec.size) : NULL;
+    struct trajd_server_wanted wanted = {
+        .request = request, .name = spec ? NULL : name, .spec = spec, .is_repeated = !open->fresh};
     if (open->spec.size > 0 && !spec) {
         struct trajd_error error;
         trajd_error_set(&error, TRAJD_ERR_MEMORY, 0, "OPEN: out of memory");
         trajd_server_answer(server, request, NULL, &error);
         return;
     }
-    if (server->options.open_in_place &&
-        (open->gpu.size > 0 || open->unfinished == TRAJD_WIRE_RATHER_UNFINISHED)) {
-        char place[TRAJD_WIRE_MAX_GPU + 1] = TRAJD_FEED_UNFINISHED;
-        if (open->gpu.size > 0)
-            trajd_wire_text_copy(open->gpu, place, sizeof place);
-        server->options.open_in_place(server->options.context, request, spec ? NULL : name, spec,
-                                      place, open->fresh);
-    } else {
-        server->options.open_feed(server->options.context, request, spec ? NULL : name, spec,
-                                  spec ? open->spec.size : 0);
-    }
+    trajd_wire_text_copy(open->feed, name, sizeof name);
+    if (open->gpu.size > 0)
+        trajd_wire_text_copy(open->gpu, place, sizeof place);
+    if (server->options.has_places &&
+        (open->gpu.size > 0 || open->unfinished == TRAJD_WIRE_RATHER_UNFINISHED))
+        wanted.place = place;
+    server->options.open_feed(server->options.context, &wanted);
     free(spec);
 }

@@ -95,14 +95,13 @@ static void answer_open(struct producer *producer, const struct asked *asked)
 }
 
 /* A worker that waited for the daemon may open before the feed exists. */
-static void open_feed(void *context, uint64_t request, const char *name, const char *spec,
-                      size_t spec_length)
+static void open_feed(void *context, const struct trajd_server_wanted *wanted)
 {
     struct producer *producer = context;
-    struct asked asked = {.request = request,
-                          .is_train = spec != NULL || (name != NULL && strcmp(name, "train") == 0)};
-    (void)spec_length;
-    snprintf(asked.name, sizeof asked.name, "%s", name ? name : "");
+    struct asked asked = {.request = wanted->request,
+                          .is_train = wanted->spec != NULL ||
+                                      (wanted->name != NULL && strcmp(wanted->name, "train") == 0)};
+    snprintf(asked.name, sizeof asked.name, "%s", wanted->name ? wanted->name : "");
     pthread_mutex_lock(&producer->mutex);
     const bool early = !producer->has_feed;
     if (early && producer->early_count < EARLY_MAX)
