@@ -25,7 +25,7 @@ struct trajd_gpu_array {
 
 #define TRAJD_GPU_NO_ROWS UINT64_MAX
 
-/* Prepared frames of one view (gpu_pictures/gpu_frames.h). */
+/* Prepared frames of one view (gpu_frames.h). */
 struct trajd_gpu_frames {
     struct trajd_gpu_frames *next;
     struct trajd_gpu *gpu;

@@ -1,9 +1,14 @@
+/* The request of one dataset of a GPU feed: its constants, what differs from batch to batch, and the
+ * outputs with a transform. */
 #include "daemon/producer/gpu_request.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/transform/cuda/transform_gpu.h"
+
 #define ARRAY_ALIGNMENT 16
+#define ROWS_ALIGNMENT 256
 
 /* The arrays of one gathered request. */
 struct frame {
@@ -14,14 +19,29 @@ struct frame {
 };
 
 struct trajd_gpu_request {
-    const struct trajd_window_batch *batch;
+    struct trajd_window_batch *batch;
     struct trajd_gpu *gpu;
     void *constants; /* on the GPU */
     uint64_t constants_bytes;
     struct trajd_clock *clocks;
     struct frame *frames; /* [frame_count]; all have the constants of the first */
     uint32_t frame_count;
+    /* of outputs with a transform: job_count of them */
+    uint32_t job_count;
+    struct trajd_device_facts facts;
+    void *rows; /* on the GPU: scales and offsets, and the rows that the batch is lent */
+    uint64_t rows_bytes;
+    /* [visible outputs]: addresses on the GPU; NULL: the output is not normalised */
+    const float **scale, **offset;
+    struct trajd_transform_gpu_job *jobs; /* [frame_count][job_count] */
+    uint32_t blend_count;
+    struct trajd_batch_blend *blends; /* [blend_count] */
 };
+
+static enum trajd_status no_memory(struct trajd_error *error)
+{
+    return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a GPU's request");
+}
 
 static uint64_t align(uint64_t size_bytes)
 {
@@ -95,7 +115,7 @@ static enum trajd_status upload(struct trajd_gpu_request *request,
     request->constants_bytes = gathering.used + ARRAY_ALIGNMENT;
     gathering = (struct gathering){.block = calloc(1, request->constants_bytes)};
     if (!gathering.block)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a GPU's request");
+        return no_memory(error);
     status = trajd_gpu_take_ring(request->gpu, request->constants_bytes,
                                  "a feed's stamps and constants", &request->constants, error);
     gathering.device_block = request->constants;
@@ -131,10 +151,132 @@ static bool make_frames(struct trajd_gpu_request *request, uint32_t count)
     return request->clocks && request->frames;
 }
 
+/* ---- outputs with a transform ---- */
+
+/* Takes memory from a block. Where the block is NULL it only counts the bytes. */
+struct laying {
+    uint8_t *block, *staged; /* on the GPU; on the host, only for what is copied */
+    uint64_t used;
+};
+
+static uint8_t *take_room(struct laying *laying, uint64_t size_bytes)
+{
+    uint8_t *at = laying->block ? laying->block + laying->used : NULL;
+
+    laying->used += (size_bytes + ROWS_ALIGNMENT - 1) / ROWS_ALIGNMENT * ROWS_ALIGNMENT;
+    return at;
+}
+
+static const float *put_floats(struct laying *laying, const float *numbers, uint64_t count)
+{
+    if (!numbers)
+        return NULL;
+    if (laying->staged)
+        memcpy(laying->staged + laying->used, numbers, count * sizeof *numbers);
+    return (const float *)take_room(laying, count * sizeof *numbers);
+}
+
+static void lay_norms(struct trajd_gpu_request *request, struct laying *laying)
+{
+    const struct trajd_window_plan *plan = request->batch->plan;
+
+    for (uint32_t o = 0; o < plan->visible_count; o++) {
+        const struct trajd_plan_output *out = &plan->outputs[o];
+        if (!out->transform)
+            continue;
+        request->scale[o] = put_floats(laying, out->scale, trajd_plan_norm_count(out));
+        request->offset[o] = put_floats(laying, out->offset, trajd_plan_norm_count(out));
+    }
+}
+
+/* Lends the batch rows and their masks. */
+static void lay_rows(struct trajd_gpu_request *request, struct laying *laying)
+{
+    struct trajd_window_batch *batch = request->batch;
+    const struct trajd_window_plan *plan = batch->plan;
+
+    for (uint32_t o = 0; o < plan->output_count; o++) {
+        const struct trajd_plan_output *out = &plan->outputs[o];
+        const uint64_t steps = (uint64_t)plan->spec->global_batch * out->step_count;
+        uint8_t *rows, *mask;
+        if (!batch->outputs[o].rows)
+            continue;
+        rows = take_room(laying, steps * out->row_feature_count * trajd_dtype_size(out->row_dtype));
+        mask = take_room(laying, steps);
+        if (rows)
+            trajd_window_batch_lend_rows(batch, o, rows, mask);
+    }
+}
+
+/* Lists the rotations that are blended behind the resampling. Where `blends` is NULL it only counts
+ * them. */
+static uint32_t list_blends(const struct trajd_window_plan *plan, struct trajd_batch_blend *blends)
+{
+    struct trajd_batch_blend found;
+    uint32_t count = 0;
+
+    for (uint32_t o = 0; o < plan->visible_count; o++)
+        for (uint32_t p = 0;
+             plan->outputs[o].transform && p < plan->outputs[o].transform->part_count; p++)
+            for (int of_state = 0; of_state < 2; of_state++)
+                if (trajd_window_find_blend(plan, o, p, of_state, &found)) {
+                    if (blends)
+                        blends[count] = found;
+                    count++;
+                }
+    return count;
+}
+
+static bool make_tables(struct trajd_gpu_request *request)
+{
+    const struct trajd_window_plan *plan = request->batch->plan;
+
+    request->scale = calloc(plan->visible_count, sizeof *request->scale);
+    request->offset = calloc(plan->visible_count, sizeof *request->offset);
+    request->jobs =
+        calloc((size_t)request->frame_count * request->job_count, sizeof *request->jobs);
+    request->blend_count = list_blends(plan, NULL);
+    request->blends = calloc(request->blend_count + 1, sizeof *request->blends);
+    if (!request->scale || !request->offset || !request->jobs || !request->blends)
+        return false;
+    list_blends(plan, request->blends);
+    return true;
+}
+
+static enum trajd_status make_rows(struct trajd_gpu_request *request,
+                                   struct trajd_device_stream *stream, struct trajd_error *error)
+{
+    struct laying laying = {0};
+    uint64_t norm_bytes;
+    enum trajd_status status;
+
+    lay_norms(request, &laying);
+    norm_bytes = laying.used;
+    lay_rows(request, &laying);
+    request->rows_bytes = laying.used;
+    status = trajd_gpu_take_ring(request->gpu, request->rows_bytes,
+                                 "rows of outputs with transforms", &request->rows, error);
+    if (status)
+        return status;
+    laying = (struct laying){.block = request->rows, .staged = calloc(1, norm_bytes + 1)};
+    if (!laying.staged)
+        return no_memory(error);
+    lay_norms(request, &laying);
+    lay_rows(request, &laying);
+    if (norm_bytes)
+        status = trajd_device_copy_async(request->rows, laying.staged, norm_bytes, stream, error);
+    if (!status)
+        status = trajd_device_stream_wait(stream, error);
+    free(laying.staged);
+    return status;
+}
+
+/* ---- calls ---- */
+
 enum trajd_status trajd_gpu_request_create(struct trajd_gpu *gpu,
                                            struct trajd_device_stream *stream,
-                                           const struct trajd_window_batch *batch,
-                                           uint32_t frame_count, struct trajd_gpu_request **out,
+                                           struct trajd_window_batch *batch, uint32_t frame_count,
+                                           struct trajd_gpu_request **out,
                                            struct trajd_error *error)
 {
     struct trajd_gpu_request *request = calloc(1, sizeof *request);
@@ -142,12 +284,15 @@ enum trajd_status trajd_gpu_request_create(struct trajd_gpu *gpu,
 
     *out = NULL;
     if (!request)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a GPU's request");
+        return no_memory(error);
     request->batch = batch;
     request->gpu = gpu;
-    status = make_frames(request, frame_count)
-                 ? upload(request, stream, error)
-                 : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a GPU's request");
+    trajd_device_facts(trajd_gpu_device(gpu), &request->facts);
+    for (uint32_t o = 0; o < batch->plan->visible_count; o++)
+        request->job_count += batch->plan->outputs[o].transform != NULL;
+    status = make_frames(request, frame_count) ? upload(request, stream, error) : no_memory(error);
+    if (!status && request->job_count)
+        status = make_tables(request) ? make_rows(request, stream, error) : no_memory(error);
     if (status)
         trajd_gpu_request_destroy(&request);
     *out = request;
@@ -161,6 +306,7 @@ void trajd_gpu_request_destroy(struct trajd_gpu_request **out)
     *out = NULL;
     if (!request)
         return;
+    trajd_gpu_return_ring(request->gpu, request->rows, request->rows_bytes);
     trajd_gpu_return_ring(request->gpu, request->constants, request->constants_bytes);
     for (uint32_t f = 0; f < request->frame_count; f++) {
         free(request->frames[f].grids);
@@ -169,6 +315,10 @@ void trajd_gpu_request_destroy(struct trajd_gpu_request **out)
     }
     free(request->frames);
     free(request->clocks);
+    free(request->scale);
+    free(request->offset);
+    free(request->jobs);
+    free(request->blends);
     free(request);
 }
 
@@ -186,8 +336,29 @@ uint64_t trajd_gpu_request_block_bytes(const struct trajd_gpu_request *request,
     return bytes;
 }
 
+/* Makes the jobs of the windows that the batch bound last, from `first` on. */
+static void gather_jobs(const struct trajd_gpu_request *request, uint32_t frame, uint32_t first,
+                        const struct trajd_resample_request *gathered, uint8_t *slot)
+{
+    struct trajd_transform_gpu_job *to = request->jobs + (size_t)frame * request->job_count;
+
+    for (uint32_t o = 0; request->job_count && o < request->batch->plan->visible_count; o++) {
+        const struct trajd_plan_output *out = &request->batch->plan->outputs[o];
+        if (!out->transform)
+            continue;
+        trajd_window_batch_job(request->batch, first, o, slot, &to->job);
+        to->job.window_rows = gathered->window_rows;
+        to->job.scale = request->scale[o];
+        to->job.offset = request->offset[o];
+        to->source_mask = request->batch->outputs[o].row_mask +
+                          (gathered->window_rows ? 0 : (uint64_t)first * out->step_count);
+        to++;
+    }
+}
+
 const struct trajd_resample_request *trajd_gpu_request_gather(struct trajd_gpu_request *request,
-                                                              uint32_t frame, uint8_t *block,
+                                                              uint32_t frame, uint32_t first,
+                                                              uint8_t *slot, uint8_t *block,
                                                               uint8_t *device_block, uint64_t *used)
 {
     const struct trajd_resample_request *from = &request->batch->request;
@@ -219,5 +390,25 @@ const struct trajd_resample_request *trajd_gpu_request_gather(struct trajd_gpu_r
     to->request.window_rows =
         put(&gathering, from->window_rows, from->window_count * sizeof(uint32_t));
     *used = gathering.used;
+    gather_jobs(request, frame, first, &to->request, slot);
     return &to->request;
+}
+
+enum trajd_status trajd_gpu_request_transform(const struct trajd_gpu_request *request,
+                                              uint32_t frame, struct trajd_device_stream *stream,
+                                              struct trajd_error *error)
+{
+    const struct trajd_resample_request *gathered = &request->frames[frame].request;
+    void *handle = trajd_device_stream_handle(stream);
+    enum trajd_status status = TRAJD_OK;
+
+    for (uint32_t b = 0; b < request->blend_count && !status; b++)
+        status = trajd_transform_gpu_blend(gathered, request->blends[b].target_index,
+                                           request->blends[b].column, request->blends[b].form,
+                                           &request->facts, handle, error);
+    if (!status && request->job_count)
+        status = trajd_transform_gpu_run(request->jobs + (size_t)frame * request->job_count,
+                                         request->job_count, gathered->window_count,
+                                         &request->facts, handle, error);
+    return status;
 }

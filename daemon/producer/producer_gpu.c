@@ -1,9 +1,9 @@
-#include "daemon/producer/producer_gpu_internal.h"
+#include "daemon/producer/producer_gpu.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/producer/gpu_pictures/gpu_pictures.h"
+#include "daemon/producer/gpu_pictures.h"
 #include "kernels/dispatch/plan.h"
 #include "proto/ring_layout.h"
 
@@ -71,9 +71,6 @@ static enum trajd_status make_member(struct trajd_producer *producer,
                                producer->name);
     status = trajd_gpu_request_create(own->gpu, own->stream, producer->batch->members[p],
                                       TRAJD_GPU_MAX_BATCHES, &member->request, error);
-    if (!status)
-        status = trajd_gpu_transforms_create(own->gpu, own->stream, producer->batch->members[p],
-                                             TRAJD_GPU_MAX_BATCHES, &member->transforms, error);
     if (!status)
         status = trajd_gpu_hold_rows(own->gpu, dataset, &plan->selection, member->rows,
                                      member->unreadable, member->held, error);
@@ -245,7 +242,6 @@ void trajd_producer_gpu_destroy(struct trajd_producer *producer)
         trajd_gpu_return_ring(own->gpu, own->rows_memory, own->depth * own->rows_bytes);
     for (uint32_t p = 0; own->members && p < producer->plan->member_count; p++) {
         producer->members[p].selection = &producer->plan->members[p]->selection;
-        trajd_gpu_transforms_destroy(&own->members[p].transforms);
         trajd_gpu_request_destroy(&own->members[p].request);
         trajd_gpu_streamed_rows_destroy(&own->members[p].streamed_rows);
         if (own->members[p].holds_rows)

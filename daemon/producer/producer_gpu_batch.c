@@ -1,9 +1,9 @@
-#include "daemon/producer/producer_gpu_internal.h"
+#include "daemon/producer/producer_gpu.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/producer/gpu_pictures/gpu_pictures.h"
+#include "daemon/producer/gpu_pictures.h"
 #include "kernels/dispatch/plan.h"
 
 struct rows_of_member {
@@ -99,8 +99,8 @@ enum trajd_status trajd_producer_gpu_launch(struct trajd_producer *producer,
             status =
                 trajd_plan_run_async(producer->members[p].kernel_plan, request, own->stream, error);
         if (request && !status)
-            status = trajd_gpu_transforms_launch(own->members[p].transforms, frame, request,
-                                                 own->stream, error);
+            status =
+                trajd_gpu_request_transform(own->members[p].request, frame, own->stream, error);
         gpu_batch->requests[p] = NULL;
     }
     pthread_mutex_unlock(&own->launching);
@@ -196,11 +196,9 @@ static enum trajd_status gather_some(struct trajd_producer *producer,
         status = launch_first(producer, gpu_batch, error);
     if (status)
         return status;
-    request =
-        trajd_gpu_request_gather(own->members[p].request, frame, gpu_batch->staging + used->block,
-                                 gpu_batch->block + used->block, &size_bytes);
-    trajd_gpu_transforms_gather(own->members[p].transforms, frame, first, request,
-                                gpu_batch->fill.memory);
+    request = trajd_gpu_request_gather(own->members[p].request, frame, first,
+                                       gpu_batch->fill.memory, gpu_batch->staging + used->block,
+                                       gpu_batch->block + used->block, &size_bytes);
     status = trajd_device_copy_async(gpu_batch->block + used->block,
                                      gpu_batch->staging + used->block, size_bytes, copies, error);
     gpu_batch->requests[p] = request;

@@ -1,6 +1,6 @@
 /* The two threads of production on a GPU: the producer's thread prepares batches, the launcher
  * launches them and publishes those that the GPU has finished. */
-#include "daemon/producer/producer_gpu_internal.h"
+#include "daemon/producer/producer_gpu.h"
 
 #include <sched.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/base/thread.h"
-#include "daemon/producer/gpu_pictures/gpu_pictures.h"
+#include "daemon/producer/gpu_pictures.h"
 #include "kernels/dispatch/plan.h"
 
 #define SPIN_NS 50000 /* a batch of low-dimensional windows is finished before that */
@@ -286,7 +286,7 @@ static enum trajd_status prepare(struct trajd_producer *producer, struct trajd_g
 
 static bool has_brought_frames(const struct trajd_producer_gpu *own)
 {
-    return own->pictures && trajd_gpu_pictures_has_brought(own->pictures);
+    return own->pictures && own->pictures->has_brought;
 }
 
 /* Prepares one batch, or a burst; *count says how many. A burst follows a wait for a slot, because

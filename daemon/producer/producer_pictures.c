@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/producer/gpu_pictures/gpu_frames.h"
-#include "daemon/producer/producer_gpu_internal.h"
+#include "daemon/producer/gpu_frames.h"
+#include "daemon/producer/producer_gpu.h"
 #include "daemon/producer/producer_pictures.h"
 #include "kernels/pool.h"
 #include "kernels/resample_resolve.h"

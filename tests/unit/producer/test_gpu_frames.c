@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "daemon/producer/gpu_pictures/gpu_frames.h"
+#include "daemon/producer/gpu_frames.h"
 #include "unit/producer/small_dataset.h"
 
 #define MIB (UINT64_C(1) << 20)

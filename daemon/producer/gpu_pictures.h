@@ -9,9 +9,55 @@
 #ifndef TRAJD_PRODUCER_GPU_PICTURES_H
 #define TRAJD_PRODUCER_GPU_PICTURES_H
 
-#include "daemon/producer/producer_gpu_internal.h"
+#include "daemon/producer/gpu_frames.h"
+#include "daemon/producer/producer_gpu.h"
+#include "daemon/producer/producer_pictures.h"
+#include "kernels/image/cuda/image_gpu.h"
 
-struct trajd_gpu_pictures;
+/* Pictures that are made alike, of any camera and dataset: one launch for a batch. */
+struct trajd_gpu_picture_group {
+    const struct trajd_plan_picture *like;
+    struct trajd_image_gpu *plan;
+    uint64_t charged_bytes; /* of the plan, from gpu.rings */
+    uint32_t record_bytes;
+    uint32_t frames_max; /* of a batch */
+    uint64_t records_at; /* in staging and block */
+};
+
+/* One picture of one member. */
+struct trajd_gpu_picture {
+    uint32_t group;
+    void *padding;    /* a finished frame on the GPU */
+    uint64_t mask_at; /* in staging: [G * T], of the output */
+    uint64_t
+        streamed_at; /* in the batch's streamed frames; room for G * T if they do not all fit */
+    const void **addresses; /* [G * T], of the uses: on the GPU; NULL: there is no frame */
+};
+
+struct trajd_gpu_pictures {
+    struct trajd_producer *producer;
+    struct trajd_gpu *gpu;
+    uint32_t depth;
+    uint32_t group_count;
+    struct trajd_gpu_picture_group *groups;
+    struct trajd_gpu_picture **members; /* [members][pictures] */
+    struct trajd_device_stream *copies; /* of frames */
+    /* masks, then records, 0 bytes in the block for the masks */
+    uint64_t staged_bytes, streamed_bytes;
+    uint8_t *staging;            /* [depth][staged_bytes], pinned */
+    void *blocks;                /* [depth][staged_bytes], on the GPU: the records */
+    void *streamed;              /* [depth][streamed_bytes], on the GPU: frames that do not stay */
+    uint32_t *record_count;      /* [depth][group_count]: prepared and not launched */
+    struct absent_frame *absent; /* [longest G * T]: scratch memory */
+    struct trajd_frame_use *pinned; /* the same */
+    bool has_brought;               /* the last batch that was prepared had to wait for frames */
+};
+
+/* A use of a frame that is not on the GPU. */
+struct absent_frame {
+    uint64_t key; /* episode and row */
+    uint32_t use;
+};
 
 /* Opens the pictures of the producer's members, whose rows are held. *pictures is NULL if the feed
  * has none. depth: batches under way at once. The caller destroys, also after an error.
@@ -28,8 +74,6 @@ void trajd_gpu_pictures_destroy(struct trajd_gpu_pictures **pictures);
 enum trajd_status trajd_gpu_pictures_prepare(struct trajd_gpu_pictures *pictures,
                                              const struct trajd_gpu_batch *gpu_batch, uint8_t *ids,
                                              struct trajd_error *error);
-/* Returns true if the last batch that was prepared had to wait for frames. */
-bool trajd_gpu_pictures_has_brought(const struct trajd_gpu_pictures *pictures);
 /* Launches what is prepared and not launched yet. Does not block. */
 enum trajd_status trajd_gpu_pictures_launch(struct trajd_gpu_pictures *pictures,
                                             const struct trajd_gpu_batch *gpu_batch,

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/producer/gpu_pictures/gpu_pictures_internal.h"
+#include "daemon/producer/gpu_pictures.h"
 
 #define ALIGNMENT 256
 

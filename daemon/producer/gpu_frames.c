@@ -1,4 +1,4 @@
-#include "daemon/producer/gpu_pictures/gpu_frames.h"
+#include "daemon/producer/gpu_frames.h"
 
 #include <stdlib.h>
 

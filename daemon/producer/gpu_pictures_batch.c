@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "daemon/base/clock.h"
-#include "daemon/producer/gpu_pictures/gpu_pictures_internal.h"
+#include "daemon/producer/gpu_pictures.h"
 
 #define PINNED_AT_ONCE 256u
 
@@ -332,11 +332,6 @@ enum trajd_status trajd_gpu_pictures_prepare(struct trajd_gpu_pictures *pictures
     if (!status)
         trajd_producer_want_pictures(producer, &gpu_batch->fill);
     return status;
-}
-
-bool trajd_gpu_pictures_has_brought(const struct trajd_gpu_pictures *pictures)
-{
-    return pictures->has_brought;
 }
 
 enum trajd_status trajd_gpu_pictures_launch(struct trajd_gpu_pictures *pictures,
