@@ -182,32 +182,3 @@ void trajd_cache_destroy(struct trajd_cache **cache)
     free(made->readers);
     free(made);
 }
-
-/* ---- calls ---- */
-
-void trajd_cache_raise_budget(struct trajd_cache *cache, uint64_t more_bytes)
-{
-    pthread_mutex_lock(&cache->lock);
-    cache->budget_bytes += more_bytes;
-    cache->stats.budget_bytes = cache->budget_bytes + cache->lent_bytes;
-    pthread_cond_broadcast(&cache->work); /* a reader may have waited for room */
-    pthread_mutex_unlock(&cache->lock);
-}
-
-void trajd_cache_give_back(struct trajd_cache *cache, uint64_t bytes)
-{
-    pthread_mutex_lock(&cache->lock);
-    cache->lent_bytes -= bytes;
-    pthread_mutex_unlock(&cache->lock);
-    trajd_cache_raise_budget(cache, bytes);
-}
-
-void trajd_cache_get_stats(const struct trajd_cache *cache, struct trajd_cache_stats *stats)
-{
-    struct trajd_cache *unlocked = (struct trajd_cache *)cache; /* only its lock changes */
-
-    pthread_mutex_lock(&unlocked->lock);
-    *stats = cache->stats;
-    stats->pinned_bytes = cache->pinned_bytes;
-    pthread_mutex_unlock(&unlocked->lock);
-}

@@ -181,7 +181,7 @@ void trajd_cache_heap_add(struct trajd_cache *cache, uint32_t entry)
     sift(cache, cache->entries[entry].heap_index);
 }
 
-void trajd_cache_heap_remove(struct trajd_cache *cache, uint32_t entry)
+static void heap_remove(struct trajd_cache *cache, uint32_t entry)
 {
     uint32_t at = cache->entries[entry].heap_index;
     uint32_t last = cache->heap[--cache->heap_count];
@@ -193,7 +193,8 @@ void trajd_cache_heap_remove(struct trajd_cache *cache, uint32_t entry)
     }
 }
 
-void trajd_cache_take_use(struct trajd_cache *cache, uint32_t entry)
+/* Removes the entry's oldest prefetched use, at a pin. */
+static void take_use(struct trajd_cache *cache, uint32_t entry)
 {
     struct entry *p = &cache->entries[entry];
     struct use *use;
@@ -207,7 +208,7 @@ void trajd_cache_take_use(struct trajd_cache *cache, uint32_t entry)
         sift(cache, p->heap_index);
 }
 
-void trajd_cache_add_use(struct trajd_cache *cache, uint32_t entry, uint64_t when)
+static void add_use(struct trajd_cache *cache, uint32_t entry, uint64_t when)
 {
     struct entry *p = &cache->entries[entry];
     uint32_t slot = cache->next_use;
@@ -215,7 +216,7 @@ void trajd_cache_add_use(struct trajd_cache *cache, uint32_t entry, uint64_t whe
     if (p->first_use != NO_USE && cache->uses[p->last_prefetched].when == when)
         return;                              /* the batch names the episode more than once */
     if (cache->uses[slot].entry != NO_ENTRY) /* the oldest use of all, so the first of its entry */
-        trajd_cache_take_use(cache, cache->uses[slot].entry);
+        take_use(cache, cache->uses[slot].entry);
     cache->next_use = (slot + 1) % cache->use_capacity;
     cache->uses[slot] = (struct use){when, entry, NO_USE};
     if (p->first_use == NO_USE)
@@ -225,6 +226,103 @@ void trajd_cache_add_use(struct trajd_cache *cache, uint32_t entry, uint64_t whe
     p->last_prefetched = slot;
     if (p->heap_index != NO_ENTRY)
         sift(cache, p->heap_index);
+}
+
+/* ---- eviction, and the budget ---- */
+
+/* The head of an evicted block, written over its first row. */
+struct evicted_block {
+    void *next;
+    uint64_t bytes;
+};
+
+void trajd_cache_evict(struct trajd_cache *cache, uint32_t entry, void **chain)
+{
+    struct entry *p = &cache->entries[entry];
+    struct evicted_block block = {*chain, p->bytes};
+
+    heap_remove(cache, entry);
+    memcpy(p->rows, &block, sizeof block);
+    *chain = p->rows;
+    p->rows = NULL;
+    p->state = ENTRY_ABSENT;
+    cache->stats.resident_bytes -= p->bytes;
+    cache->stats.entries_evicted++;
+    if (p->first_use != NO_USE)
+        trajd_cache_enqueue(cache, QUEUE_AHEAD, entry);
+}
+
+void trajd_cache_free_evicted(void *chain)
+{
+    while (chain) {
+        struct evicted_block block;
+        memcpy(&block, chain, sizeof block);
+        trajd_cache_free(chain, block.bytes);
+        chain = block.next;
+    }
+}
+
+/* Returns how much of the budget rows keep: what is pinned for long; of the rest, what feeds have
+ * named, up to a half, and at least an eighth. */
+static uint64_t kept_for_rows(const struct trajd_cache *cache)
+{
+    const uint64_t all = cache->budget_bytes + cache->lent_bytes, retained = cache->retained_bytes,
+                   rest = all - retained;
+    uint64_t named = cache->stats.total_bytes > retained ? cache->stats.total_bytes - retained : 0;
+
+    named = named < rest / 2 ? named : rest / 2;
+    named = retained + (named > rest / 8 ? named : rest / 8);
+    return named > cache->pinned_bytes ? named : cache->pinned_bytes;
+}
+
+bool trajd_cache_lend(struct trajd_cache *cache, uint64_t bytes)
+{
+    void *evicted = NULL;
+    uint64_t kept;
+    bool lends;
+
+    pthread_mutex_lock(&cache->lock);
+    kept = kept_for_rows(cache);
+    lends = bytes <= cache->budget_bytes && cache->budget_bytes - bytes >= kept;
+    while (lends && cache->stats.resident_bytes > cache->budget_bytes - bytes) {
+        lends = cache->heap_count > 0;
+        if (lends)
+            trajd_cache_evict(cache, cache->heap[0], &evicted);
+    }
+    if (lends) {
+        cache->budget_bytes -= bytes;
+        cache->lent_bytes += bytes;
+    }
+    pthread_mutex_unlock(&cache->lock);
+    trajd_cache_free_evicted(evicted);
+    return lends;
+}
+
+void trajd_cache_raise_budget(struct trajd_cache *cache, uint64_t more_bytes)
+{
+    pthread_mutex_lock(&cache->lock);
+    cache->budget_bytes += more_bytes;
+    cache->stats.budget_bytes = cache->budget_bytes + cache->lent_bytes;
+    pthread_cond_broadcast(&cache->work); /* a reader may have waited for room */
+    pthread_mutex_unlock(&cache->lock);
+}
+
+void trajd_cache_give_back(struct trajd_cache *cache, uint64_t bytes)
+{
+    pthread_mutex_lock(&cache->lock);
+    cache->lent_bytes -= bytes;
+    pthread_mutex_unlock(&cache->lock);
+    trajd_cache_raise_budget(cache, bytes);
+}
+
+void trajd_cache_get_stats(const struct trajd_cache *cache, struct trajd_cache_stats *stats)
+{
+    struct trajd_cache *unlocked = (struct trajd_cache *)cache; /* only its lock changes */
+
+    pthread_mutex_lock(&unlocked->lock);
+    *stats = cache->stats;
+    stats->pinned_bytes = cache->pinned_bytes;
+    pthread_mutex_unlock(&unlocked->lock);
 }
 
 /* ---- prefetching, pinning and retaining ---- */
@@ -247,7 +345,7 @@ void trajd_cache_prefetch(struct trajd_cache *cache, const struct trajd_selectio
             if (cache->entries[entry].bytes == 0 ||
                 cache->entries[entry].bytes > cache->budget_bytes)
                 continue; /* nothing to load, or it never fits; pin reports that */
-            trajd_cache_add_use(cache, entry, when);
+            add_use(cache, entry, when);
             if (cache->entries[entry].state == ENTRY_ABSENT)
                 trajd_cache_enqueue(cache, QUEUE_AHEAD, entry);
         }
@@ -311,9 +409,9 @@ static enum trajd_status pin_entries(struct trajd_cache *cache,
         if (p->bytes == 0)
             continue;
         if (p->heap_index != NO_ENTRY)
-            trajd_cache_heap_remove(cache, entry);
+            heap_remove(cache, entry);
         p->pins++;
-        trajd_cache_take_use(cache, entry);
+        take_use(cache, entry);
         if (p->state == ENTRY_ABSENT)
             trajd_cache_enqueue(cache, QUEUE_DEMAND, entry);
     }

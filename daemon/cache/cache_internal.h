@@ -144,10 +144,9 @@ void trajd_cache_free(void *rows, uint64_t bytes); /* without the lock */
 /* Which entry is evicted. */
 uint64_t trajd_cache_next_use(const struct trajd_cache *cache, uint32_t entry);
 void trajd_cache_heap_add(struct trajd_cache *cache, uint32_t entry);
-void trajd_cache_heap_remove(struct trajd_cache *cache, uint32_t entry);
-void trajd_cache_add_use(struct trajd_cache *cache, uint32_t entry, uint64_t when);
-/* Removes the entry's oldest prefetched use, at a pin. */
-void trajd_cache_take_use(struct trajd_cache *cache, uint32_t entry);
+/* Evicts a resident entry. Adds its block to a chain, which is freed without the lock. */
+void trajd_cache_evict(struct trajd_cache *cache, uint32_t entry, void **chain);
+void trajd_cache_free_evicted(void *chain);
 
 /* ---- cache_reader.c ---- */
 enum trajd_status trajd_cache_start_readers(struct trajd_cache *cache, uint32_t count,

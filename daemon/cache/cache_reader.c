@@ -19,38 +19,6 @@ struct task {
     void *evicted; /* a chain of blocks to free */
 };
 
-/* The head of an evicted block, written over its first row. */
-struct evicted_block {
-    void *next;
-    uint64_t bytes;
-};
-
-static void evict(struct trajd_cache *cache, uint32_t entry, void **chain)
-{
-    struct entry *p = &cache->entries[entry];
-    struct evicted_block block = {*chain, p->bytes};
-
-    trajd_cache_heap_remove(cache, entry);
-    memcpy(p->rows, &block, sizeof block);
-    *chain = p->rows;
-    p->rows = NULL;
-    p->state = ENTRY_ABSENT;
-    cache->stats.resident_bytes -= p->bytes;
-    cache->stats.entries_evicted++;
-    if (p->first_use != NO_USE)
-        trajd_cache_enqueue(cache, QUEUE_AHEAD, entry);
-}
-
-static void free_evicted(void *chain)
-{
-    while (chain) {
-        struct evicted_block block;
-        memcpy(&block, chain, sizeof block);
-        trajd_cache_free(chain, block.bytes);
-        chain = block.next;
-    }
-}
-
 /* Returns whether the first entry of the heap may be evicted. A pin that waits may evict any
  * unpinned entry, a prefetch only an entry that is needed later, a fill none. */
 static bool may_evict(const struct trajd_cache *cache, enum queue_kind kind, uint32_t entry)
@@ -69,46 +37,10 @@ static bool make_room(struct trajd_cache *cache, enum queue_kind kind, uint32_t 
     while (cache->stats.resident_bytes + bytes > cache->budget_bytes) {
         if (!may_evict(cache, kind, entry))
             return false;
-        evict(cache, cache->heap[0], evicted);
+        trajd_cache_evict(cache, cache->heap[0], evicted);
     }
     cache->stats.resident_bytes += bytes;
     return true;
-}
-
-/* Returns how much of the budget rows keep: what is pinned for long; of the rest, what feeds have
- * named, up to a half, and at least an eighth. */
-static uint64_t kept_for_rows(const struct trajd_cache *cache)
-{
-    const uint64_t all = cache->budget_bytes + cache->lent_bytes, retained = cache->retained_bytes,
-                   rest = all - retained;
-    uint64_t named = cache->stats.total_bytes > retained ? cache->stats.total_bytes - retained : 0;
-
-    named = named < rest / 2 ? named : rest / 2;
-    named = retained + (named > rest / 8 ? named : rest / 8);
-    return named > cache->pinned_bytes ? named : cache->pinned_bytes;
-}
-
-bool trajd_cache_lend(struct trajd_cache *cache, uint64_t bytes)
-{
-    void *evicted = NULL;
-    uint64_t kept;
-    bool lends;
-
-    pthread_mutex_lock(&cache->lock);
-    kept = kept_for_rows(cache);
-    lends = bytes <= cache->budget_bytes && cache->budget_bytes - bytes >= kept;
-    while (lends && cache->stats.resident_bytes > cache->budget_bytes - bytes) {
-        lends = cache->heap_count > 0;
-        if (lends)
-            evict(cache, cache->heap[0], &evicted);
-    }
-    if (lends) {
-        cache->budget_bytes -= bytes;
-        cache->lent_bytes += bytes;
-    }
-    pthread_mutex_unlock(&cache->lock);
-    free_evicted(evicted);
-    return lends;
 }
 
 static bool is_wanted(const struct trajd_cache *cache, enum queue_kind kind, uint32_t entry)
@@ -367,7 +299,7 @@ static void *run_reader(void *context)
             continue;
         }
         pthread_mutex_unlock(&cache->lock);
-        free_evicted(task.evicted);
+        trajd_cache_free_evicted(task.evicted);
         if (task.entry != NO_ENTRY)
             load(cache, thread.reader, &task);
         pthread_mutex_lock(&cache->lock);

@@ -29,6 +29,7 @@
 #include "daemon/server/peers.h"
 #include "daemon/server/ring.h"
 #include "daemon/server/server.h"
+#include "daemon/server/transport/connections.h"
 #include "daemon/server/transport/transport.h"
 #include "proto/wire.h"
 

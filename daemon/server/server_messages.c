@@ -41,7 +41,7 @@ static void handle_bye(struct trajd_server *server, struct trajd_peer *peer, uin
 void trajd_server_end_session(struct trajd_server *server, struct trajd_peer *peer, uint64_t now_ns)
 {
     trajd_core_end_session(server->core, peer->session, now_ns);
-    trajd_transport_set_session(&peer->route, false);
+    trajd_connections_set_session(peer->route.descriptor, false);
     trajd_fdsock_drop(server->fdsock, peer->session);
     trajd_peers_remove(&server->peers, peer);
     server->last_end_ns = now_ns;
@@ -120,7 +120,7 @@ static enum trajd_status start_session(struct trajd_server *server,
     struct trajd_peer *peer = find_resumed(server, hello, incoming->owner);
     struct trajd_peer *here = trajd_peers_by_route(&server->peers, &incoming->route);
     if (here && !here->attached && !hello->has_token) { /* a repeated HELLO: answer it again */
-        trajd_transport_blame(&incoming->route);
+        trajd_connections_blame(incoming->route.descriptor);
         trajd_core_welcome(server->core, here->session, hello, now_ns);
         return TRAJD_OK;
     }
@@ -155,7 +155,7 @@ static enum trajd_status start_session(struct trajd_server *server,
     peer->session = session;
     peer->has_lost_message = false; /* a worker that resumes gets again what it lacks */
     trajd_peers_set_route(&server->peers, peer, &incoming->route);
-    trajd_transport_set_session(&incoming->route, true);
+    trajd_connections_set_session(incoming->route.descriptor, true);
     trajd_core_welcome(server->core, session, hello, now_ns);
     return TRAJD_OK;
 }
@@ -190,7 +190,7 @@ static bool handle_session_message(struct trajd_server *server,
         /* the first message after HELLO attaches a remote session */
         peer->attached = peer->attached || peer->route.listener == TRAJD_LISTENER_REMOTE;
         trajd_core_touch(server->core, peer->session, now_ns);
-        trajd_transport_set_session(&incoming->route, true);
+        trajd_connections_set_session(incoming->route.descriptor, true);
         if (message->op == TRAJD_WIRE_OPEN)
             request = trajd_server_handle_open(server, peer, &message->open, now_ns);
         else if (message->op == TRAJD_WIRE_ACK)
@@ -211,7 +211,7 @@ static bool handle_session_message(struct trajd_server *server,
         return peer != NULL;
     struct trajd_error error; /* a worker that has reconnected answers with HELLO and its token */
     trajd_error_set(&error, TRAJD_ERR_NOT_FOUND, 0, "this connection has no session: send HELLO");
-    trajd_transport_blame(&incoming->route);
+    trajd_connections_blame(incoming->route.descriptor);
     reply_error(server, &incoming->route, 0, &error);
     return false;
 }
@@ -225,7 +225,7 @@ static void handle_hello(struct trajd_server *server, const struct trajd_incomin
     pthread_mutex_unlock(&server->mutex);
     if (!status)
         return;
-    trajd_transport_blame(&incoming->route);
+    trajd_connections_blame(incoming->route.descriptor);
     reply_error(server, &incoming->route, 0, &error);
 }
 
@@ -268,7 +268,7 @@ void trajd_server_handle(struct trajd_server *server, const struct trajd_incomin
     } else if (status != TRAJD_ERR_DATA)
         reply_error(server, &incoming->route, request, &error);
     else {
-        trajd_transport_blame(&incoming->route);
+        trajd_connections_blame(incoming->route.descriptor);
         /* relaxed: only a counter, which orders no other memory */
         __atomic_add_fetch(&server->dropped_frames, 1, __ATOMIC_RELAXED);
     }

@@ -272,7 +272,7 @@ void trajd_server_want_status(struct trajd_server *server, struct trajd_peer *pe
                               uint64_t request, uint64_t now_ns)
 {
     if (peer->status_request != 0)
-        trajd_transport_blame(&peer->route);
+        trajd_connections_blame(peer->route.descriptor);
     peer->status_request = request;
     peer->status_asked_ns = now_ns;
     server->is_status_wanted = true;
@@ -303,7 +303,7 @@ static void send_status(struct trajd_server *server, struct trajd_peer *peer, co
 static bool must_wait(const struct trajd_peer *peer, uint64_t now_ns)
 {
     const bool remote = peer->route.listener == TRAJD_LISTENER_REMOTE;
-    return trajd_transport_is_unread(&peer->route, STATUS_MAX_UNREAD_BYTES) &&
+    return trajd_connections_unread(peer->route.descriptor) > STATUS_MAX_UNREAD_BYTES &&
            (!remote || now_ns < peer->status_asked_ns + STATUS_REMOTE_NS);
 }
 

@@ -177,21 +177,6 @@ void trajd_transport_tick(struct trajd_transport *transport, uint64_t now_ns)
     return_memory(transport, now_ns);
 }
 
-void trajd_transport_set_session(const struct trajd_route *route, bool has_session)
-{
-    trajd_connections_set_session(route->descriptor, has_session);
-}
-
-bool trajd_transport_is_unread(const struct trajd_route *route, size_t most)
-{
-    return trajd_connections_unread(route->descriptor) > most;
-}
-
-void trajd_transport_blame(const struct trajd_route *route)
-{
-    trajd_connections_blame(route->descriptor);
-}
-
 bool trajd_transport_is_shut_out(const struct trajd_transport *transport, const char *user,
                                  const char *key)
 {
@@ -359,10 +344,10 @@ enum trajd_status trajd_transport_answer(struct trajd_transport *transport,
 {
     enum trajd_status status = TRAJD_ERR_BUSY;
     if (route->listener == TRAJD_LISTENER_REMOTE ||
-        !trajd_transport_is_unread(route, MAX_UNREAD_BYTES))
+        trajd_connections_unread(route->descriptor) <= MAX_UNREAD_BYTES)
         status = trajd_transport_send(transport, route, frame, size_bytes);
     if (status == TRAJD_ERR_BUSY)
-        trajd_transport_blame(route);
+        trajd_connections_blame(route->descriptor);
     return status;
 }
 

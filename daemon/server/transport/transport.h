@@ -32,7 +32,7 @@ struct trajd_route {
     uint8_t listener; /* enum trajd_listener */
     uint8_t size;
     uint8_t bytes[TRAJD_ROUTE_SIZE];
-    int descriptor; /* of the connection when the message arrived; not compared */
+    int descriptor; /* of the connection when the message arrived (connections.h); not compared */
 };
 
 /* The tcp listener. Texts are borrowed. */
@@ -128,13 +128,6 @@ void trajd_transport_turn(struct trajd_transport *transport);
 /* Looks for floods, and returns memory after connections have ended. Called a few times in a
  * second. */
 void trajd_transport_tick(struct trajd_transport *transport, uint64_t now_ns);
-/* Notes whether the connection has a session: one without a session may hold less memory. */
-void trajd_transport_set_session(const struct trajd_route *route, bool has_session);
-/* Returns true if the peer has left more than `most` bytes unread. */
-bool trajd_transport_is_unread(const struct trajd_route *route, size_t most);
-/* Notes a message that a worker does not send, such as a request without a session. A peer that
- * goes on is disconnected. */
-void trajd_transport_blame(const struct trajd_route *route);
 /* Returns true if the key of a remote peer was removed from the directory of keys, or replaced.
  * `user` and `key` are those of trajd_incoming. Reads a file. */
 bool trajd_transport_is_shut_out(const struct trajd_transport *transport, const char *user,

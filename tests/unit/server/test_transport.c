@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "daemon/base/clock.h"
+#include "daemon/server/transport/connections.h"
 #include "daemon/server/transport/transport.h"
 
 enum { MESSAGES = 400, FRAMES = 4000, GREETING_BYTES = 64, WAIT_S = 60 };
@@ -123,7 +124,7 @@ static void begin_session(struct trajd_transport *transport, int fd)
 
     send_all(fd, "\0\5HELLO", 7);
     receive_next(transport, &incoming);
-    trajd_transport_set_session(&incoming.route, true);
+    trajd_connections_set_session(incoming.route.descriptor, true);
 }
 
 /* Waits until the daemon has ended a connection. */
