@@ -61,6 +61,17 @@ void *trajd_arena_alloc(struct trajd_arena *arena, size_t size_bytes)
     return memory;
 }
 
+void *trajd_arena_array(struct trajd_arena *arena, uint64_t count, size_t element_bytes)
+{
+    uint64_t size_bytes;
+    void *memory = NULL;
+
+    if (!__builtin_mul_overflow(count, element_bytes, &size_bytes))
+        memory = trajd_arena_alloc(arena, size_bytes);
+    arena->is_starved = arena->is_starved || !memory;
+    return memory;
+}
+
 char *trajd_arena_copy(struct trajd_arena *arena, const char *text, size_t length)
 {
     char *copy = trajd_arena_alloc(arena, length + 1);

@@ -1,10 +1,11 @@
-/* An arena: memory that grows in blocks and is freed as a whole. It serves trees that are built
- * once and only read afterwards. */
+/* An arena: memory that grows in blocks and is freed as a whole. It serves what is built once and
+ * lives as long as its owner. */
 #ifndef TRAJD_BASE_ARENA_H
 #define TRAJD_BASE_ARENA_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "proto/codec.h"
 
@@ -21,6 +22,10 @@ struct trajd_arena {
 /* Returns zeroed memory, aligned to 16 bytes and owned by the arena. NULL beyond the limit or where
  * the system has no memory; not NULL for zero bytes otherwise. */
 void *trajd_arena_alloc(struct trajd_arena *arena, size_t size_bytes);
+
+/* Returns zeroed memory for `count` elements. NULL, with is_starved set, where there is none: so that
+ * one check serves several allocations. */
+void *trajd_arena_array(struct trajd_arena *arena, uint64_t count, size_t element_bytes);
 
 /* Returns a copy of `length` bytes with a zero byte behind them. NULL as above. */
 char *trajd_arena_copy(struct trajd_arena *arena, const char *text, size_t length);

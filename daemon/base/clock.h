@@ -1,5 +1,5 @@
-/* The clocks of the daemon: one for timeouts, latencies and liveness, and one for dates. The time
- * of recorded data never comes from them. */
+/* The clock of the daemon, for timeouts, latencies and liveness. The time of recorded data never
+ * comes from it. */
 #ifndef TRAJD_BASE_CLOCK_H
 #define TRAJD_BASE_CLOCK_H
 
@@ -19,12 +19,6 @@ static inline int64_t trajd_read_clock_ns(clockid_t clock)
 static inline int64_t trajd_now_ns(void)
 {
     return trajd_read_clock_ns(CLOCK_MONOTONIC);
-}
-
-/* Returns the wall clock in nanoseconds since 1970, UTC: for dates and for the times of files. */
-static inline int64_t trajd_wall_ns(void)
-{
-    return trajd_read_clock_ns(CLOCK_REALTIME);
 }
 
 static inline struct timespec trajd_timespec(int64_t time_ns)

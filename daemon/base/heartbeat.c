@@ -1,5 +1,6 @@
 #include "daemon/base/heartbeat.h"
 
+#include <signal.h>
 #include <time.h>
 
 #include "daemon/base/clock.h"
@@ -7,6 +8,20 @@
 #define TURN_NS 100000000
 
 static _Thread_local struct trajd_heartbeat *own;
+
+int trajd_thread_start(pthread_t *thread, const char *name, void *(*run)(void *), void *context)
+{
+    sigset_t all, before;
+    int code;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* the thread inherits it */
+    code = pthread_create(thread, NULL, run, context);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!code)
+        pthread_setname_np(*thread, name);
+    return code;
+}
 
 void trajd_heartbeat_begin(struct trajd_heartbeat *heartbeat)
 {

@@ -1,4 +1,5 @@
-/* A heartbeat shows that a long-running thread makes progress, and asks the thread to stop.
+/* The daemon's threads. A heartbeat shows that a long-running thread makes progress, and asks the
+ * thread to stop.
  *
  * A thread has at most one heartbeat at a time. Code that it calls reports turns and waits
  * without knowing the heartbeat. In a thread without one (a tool, a test, a pool thread) all of
@@ -24,6 +25,10 @@ struct trajd_heartbeat {
     uint32_t waits;       /* depth of nested waits */
     bool cancel;
 };
+
+/* Starts a thread with all signals blocked from its first instruction: only the main thread receives
+ * signals. `name` has at most 15 characters. Returns 0 or the error of pthread_create. Thread-safe. */
+int trajd_thread_start(pthread_t *thread, const char *name, void *(*run)(void *), void *context);
 
 /* ---- called by the thread itself ---- */
 

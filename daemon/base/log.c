@@ -10,7 +10,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "daemon/base/clock.h"
 #include "daemon/base/json.h"
 
 /* of a line of text; of one in JSON, where a byte takes up to six */
@@ -58,10 +57,11 @@ void trajd_log_rotate(const struct trajd_log *log, int64_t most_bytes)
 
 static size_t write_time(char *out, size_t size)
 {
-    const struct timespec now = trajd_timespec(trajd_wall_ns());
+    struct timespec now;
     struct tm day;
     size_t used;
 
+    clock_gettime(CLOCK_REALTIME, &now);
     gmtime_r(&now.tv_sec, &day);
     used = strftime(out, size, "%Y-%m-%dT%H:%M:%S", &day);
     return used + (size_t)snprintf(out + used, size - used, ".%03dZ", (int)(now.tv_nsec / 1000000));

@@ -10,7 +10,7 @@
 #include <time.h>
 
 #include "daemon/base/clock.h"
-#include "daemon/base/thread.h"
+#include "daemon/base/heartbeat.h"
 #include "daemon/index/rows/encoded.h"
 
 #define FRAMES_JOB 32

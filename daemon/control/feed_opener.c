@@ -5,7 +5,7 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/base/progress/progress.h"
-#include "daemon/base/thread.h"
+#include "daemon/base/heartbeat.h"
 #include "daemon/feed/journal.h"
 
 #define SWEEP_NS (86400 * INT64_C(1000000000)) /* between two sweeps of old journals */

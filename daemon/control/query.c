@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/base/thread.h"
+#include "daemon/base/heartbeat.h"
 #include "daemon/base/yaml.h"
 
 #define TAKE_TIMEOUT_MS 1000

@@ -17,6 +17,11 @@ static enum trajd_status no_memory(const struct trajd_producer *producer, struct
                            producer->name);
 }
 
+static struct trajd_arena *arena_of(const struct trajd_gpu_pictures *pictures)
+{
+    return &pictures->producer->on_gpu->arena;
+}
+
 /* Returns G * T of a picture. */
 static uint32_t count_steps(const struct trajd_producer *producer,
                             const struct trajd_producer_picture *picture,
@@ -103,7 +108,7 @@ static enum trajd_status open_picture(struct trajd_gpu_pictures *pictures, uint3
     enum trajd_status status = upload_padding(pictures, picture, &own->padding, error);
 
     join_group(pictures, picture->plan, &own->group);
-    own->addresses = calloc(steps, sizeof *own->addresses);
+    own->addresses = trajd_arena_array(arena_of(pictures), steps, sizeof *own->addresses);
     if (!status && !own->addresses)
         status = no_memory(producer, error);
     if (status || !picture->view)
@@ -162,11 +167,12 @@ static enum trajd_status make_memory(struct trajd_gpu_pictures *pictures, uint32
         group->records_at = pictures->staged_bytes;
         pictures->staged_bytes += align((uint64_t)group->frames_max * group->record_bytes);
     }
-    pictures->record_count = calloc((size_t)pictures->depth * (pictures->group_count + 1),
-                                    sizeof *pictures->record_count);
-    pictures->absent = calloc(longest, sizeof *pictures->absent);
-    pictures->pinned = calloc(longest, sizeof *pictures->pinned);
-    if (!status && (!pictures->record_count || !pictures->absent || !pictures->pinned))
+    pictures->record_count =
+        trajd_arena_array(arena_of(pictures), (uint64_t)pictures->depth * pictures->group_count,
+                          sizeof *pictures->record_count);
+    pictures->absent = trajd_arena_array(arena_of(pictures), longest, sizeof *pictures->absent);
+    pictures->pinned = trajd_arena_array(arena_of(pictures), longest, sizeof *pictures->pinned);
+    if (!status && arena_of(pictures)->is_starved)
         status = no_memory(pictures->producer, error);
     if (!status)
         status =
@@ -229,24 +235,25 @@ enum trajd_status trajd_gpu_pictures_create(struct trajd_producer *producer, uin
 {
     const uint32_t members = producer->plan->member_count,
                    count = producer->plan->members[0]->picture_count;
+    struct trajd_arena *arena = &producer->on_gpu->arena;
     struct trajd_gpu_pictures *pictures;
     const enum trajd_status status = check_members(producer, error);
 
     *out = NULL;
     if (status || !count)
         return status;
-    *out = pictures = calloc(1, sizeof *pictures);
+    *out = pictures = trajd_arena_array(arena, 1, sizeof *pictures);
     if (!pictures)
         return no_memory(producer, error);
     pictures->producer = producer;
     pictures->gpu = producer->on_gpu->gpu;
     pictures->depth = depth;
-    pictures->groups = calloc((size_t)members * count, sizeof *pictures->groups);
-    pictures->members = calloc(members, sizeof *pictures->members);
+    pictures->groups =
+        trajd_arena_array(arena, (uint64_t)members * count, sizeof *pictures->groups);
+    pictures->members = trajd_arena_array(arena, members, sizeof *pictures->members);
     for (uint32_t m = 0; pictures->members && m < members; m++)
-        if (!(pictures->members[m] = calloc(count, sizeof **pictures->members)))
-            return no_memory(producer, error);
-    if (!pictures->groups || !pictures->members)
+        pictures->members[m] = trajd_arena_array(arena, count, sizeof **pictures->members);
+    if (arena->is_starved)
         return no_memory(producer, error);
     return create(pictures, error);
 }
@@ -259,7 +266,6 @@ static void close_picture(struct trajd_gpu_pictures *pictures, uint32_t m, uint3
     trajd_gpu_return_ring(pictures->gpu, own->padding,
                           trajd_image_finish_bytes(&picture->plan->finish));
     trajd_gpu_frames_close(&picture->on_gpu);
-    free(own->addresses);
 }
 
 void trajd_gpu_pictures_destroy(struct trajd_gpu_pictures **out)
@@ -279,7 +285,6 @@ void trajd_gpu_pictures_destroy(struct trajd_gpu_pictures **out)
                              p < member->plan->picture_count && member->pictures[p].plan;
              p++)
             close_picture(pictures, m, p);
-        free(pictures->members[m]);
     }
     if (pictures->staging)
         trajd_device_host_free(trajd_gpu_device(pictures->gpu), pictures->staging);
@@ -289,10 +294,4 @@ void trajd_gpu_pictures_destroy(struct trajd_gpu_pictures **out)
                           pictures->depth * pictures->streamed_bytes);
     if (pictures->copies)
         trajd_device_stream_destroy(&pictures->copies);
-    free(pictures->members);
-    free(pictures->groups);
-    free(pictures->record_count);
-    free(pictures->absent);
-    free(pictures->pinned);
-    free(pictures);
 }

@@ -131,24 +131,18 @@ static enum trajd_status upload(struct trajd_gpu_request *request,
     return status;
 }
 
-static bool make_frames(struct trajd_gpu_request *request, uint32_t count)
+static void make_frames(struct trajd_gpu_request *request, struct trajd_arena *arena)
 {
     const struct trajd_resample_request *shape = &request->batch->request;
 
-    request->clocks = calloc(shape->clock_count + 1, sizeof *request->clocks);
-    request->frames = calloc(count, sizeof *request->frames);
-    for (; request->clocks && request->frames && request->frame_count < count;
-         request->frame_count++) {
-        struct frame *frame = &request->frames[request->frame_count];
-        frame->grids = calloc(shape->grid_count + 1, sizeof *frame->grids);
-        frame->brackets = calloc(shape->bracket_count + 1, sizeof *frame->brackets);
-        frame->streams = calloc(shape->stream_count + 1, sizeof *frame->streams);
-        if (!frame->grids || !frame->brackets || !frame->streams) {
-            request->frame_count++; /* so that destroy frees this frame, too */
-            return false;
-        }
+    request->clocks = trajd_arena_array(arena, shape->clock_count, sizeof *request->clocks);
+    request->frames = trajd_arena_array(arena, request->frame_count, sizeof *request->frames);
+    for (uint32_t f = 0; request->frames && f < request->frame_count; f++) {
+        struct frame *frame = &request->frames[f];
+        frame->grids = trajd_arena_array(arena, shape->grid_count, sizeof *frame->grids);
+        frame->brackets = trajd_arena_array(arena, shape->bracket_count, sizeof *frame->brackets);
+        frame->streams = trajd_arena_array(arena, shape->stream_count, sizeof *frame->streams);
     }
-    return request->clocks && request->frames;
 }
 
 /* ---- outputs with a transform ---- */
@@ -227,20 +221,22 @@ static uint32_t list_blends(const struct trajd_window_plan *plan, struct trajd_b
     return count;
 }
 
-static bool make_tables(struct trajd_gpu_request *request)
+static void make_tables(struct trajd_gpu_request *request, struct trajd_arena *arena)
 {
     const struct trajd_window_plan *plan = request->batch->plan;
 
-    request->scale = calloc(plan->visible_count, sizeof *request->scale);
-    request->offset = calloc(plan->visible_count, sizeof *request->offset);
-    request->jobs =
-        calloc((size_t)request->frame_count * request->job_count, sizeof *request->jobs);
+    for (uint32_t o = 0; o < plan->visible_count; o++)
+        request->job_count += plan->outputs[o].transform != NULL;
+    if (!request->job_count)
+        return;
+    request->scale = trajd_arena_array(arena, plan->visible_count, sizeof *request->scale);
+    request->offset = trajd_arena_array(arena, plan->visible_count, sizeof *request->offset);
+    request->jobs = trajd_arena_array(arena, (uint64_t)request->frame_count * request->job_count,
+                                      sizeof *request->jobs);
     request->blend_count = list_blends(plan, NULL);
-    request->blends = calloc(request->blend_count + 1, sizeof *request->blends);
-    if (!request->scale || !request->offset || !request->jobs || !request->blends)
-        return false;
-    list_blends(plan, request->blends);
-    return true;
+    request->blends = trajd_arena_array(arena, request->blend_count, sizeof *request->blends);
+    if (request->blends)
+        list_blends(plan, request->blends);
 }
 
 static enum trajd_status make_rows(struct trajd_gpu_request *request,
@@ -276,50 +272,33 @@ static enum trajd_status make_rows(struct trajd_gpu_request *request,
 enum trajd_status trajd_gpu_request_create(struct trajd_gpu *gpu,
                                            struct trajd_device_stream *stream,
                                            struct trajd_window_batch *batch, uint32_t frame_count,
+                                           struct trajd_arena *arena,
                                            struct trajd_gpu_request **out,
                                            struct trajd_error *error)
 {
-    struct trajd_gpu_request *request = calloc(1, sizeof *request);
+    struct trajd_gpu_request *request = *out = trajd_arena_array(arena, 1, sizeof *request);
     enum trajd_status status;
 
-    *out = NULL;
     if (!request)
         return no_memory(error);
     request->batch = batch;
     request->gpu = gpu;
+    request->frame_count = frame_count;
     trajd_device_facts(trajd_gpu_device(gpu), &request->facts);
-    for (uint32_t o = 0; o < batch->plan->visible_count; o++)
-        request->job_count += batch->plan->outputs[o].transform != NULL;
-    status = make_frames(request, frame_count) ? upload(request, stream, error) : no_memory(error);
-    if (!status && request->job_count)
-        status = make_tables(request) ? make_rows(request, stream, error) : no_memory(error);
-    if (status)
-        trajd_gpu_request_destroy(&request);
-    *out = request;
-    return status;
+    make_frames(request, arena);
+    make_tables(request, arena);
+    if (arena->is_starved)
+        return no_memory(error);
+    status = upload(request, stream, error);
+    return !status && request->job_count ? make_rows(request, stream, error) : status;
 }
 
-void trajd_gpu_request_destroy(struct trajd_gpu_request **out)
+void trajd_gpu_request_destroy(struct trajd_gpu_request *request)
 {
-    struct trajd_gpu_request *request = *out;
-
-    *out = NULL;
     if (!request)
         return;
     trajd_gpu_return_ring(request->gpu, request->rows, request->rows_bytes);
     trajd_gpu_return_ring(request->gpu, request->constants, request->constants_bytes);
-    for (uint32_t f = 0; f < request->frame_count; f++) {
-        free(request->frames[f].grids);
-        free(request->frames[f].brackets);
-        free(request->frames[f].streams);
-    }
-    free(request->frames);
-    free(request->clocks);
-    free(request->scale);
-    free(request->offset);
-    free(request->jobs);
-    free(request->blends);
-    free(request);
 }
 
 uint64_t trajd_gpu_request_block_bytes(const struct trajd_gpu_request *request,

@@ -7,6 +7,7 @@
 #ifndef TRAJD_PRODUCER_GPU_REQUEST_H
 #define TRAJD_PRODUCER_GPU_REQUEST_H
 
+#include "daemon/base/arena.h"
 #include "daemon/window/window_batch.h"
 #include "daemon/producer/gpu.h"
 
@@ -15,13 +16,16 @@ struct trajd_gpu_request;
 /* Copies the plan's stamps, offsets and scales to the GPU, as they are now. TRAJD_ERR_MEMORY: over the
  * GPU's budgets. A frame holds the
  * arrays of one gathered request, so frame_count requests can wait for their launch at the same
- * time. The batch must outlive the request. The caller destroys. Blocks for the copy. */
+ * time. The batch must outlive the request. The caller destroys, also after an
+ * error. Blocks for the copy. */
 enum trajd_status trajd_gpu_request_create(struct trajd_gpu *gpu,
                                            struct trajd_device_stream *stream,
                                            struct trajd_window_batch *batch, uint32_t frame_count,
+                                           struct trajd_arena *arena,
                                            struct trajd_gpu_request **request,
                                            struct trajd_error *error);
-void trajd_gpu_request_destroy(struct trajd_gpu_request **request);
+/* Returns the memory on the GPU. The request itself belongs to the arena. NULL is fine. */
+void trajd_gpu_request_destroy(struct trajd_gpu_request *request);
 
 /* Returns the largest size of a block for window_count windows. */
 uint64_t trajd_gpu_request_block_bytes(const struct trajd_gpu_request *request,

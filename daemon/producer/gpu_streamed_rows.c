@@ -1,6 +1,5 @@
 #include "daemon/producer/gpu_streamed_rows.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define CHUNK_ALIGNMENT 256 /* the same as for resident episodes */
@@ -99,8 +98,8 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-static enum trajd_status add_target(struct trajd_gpu_streamed_rows *streamed_rows, const bool *held,
-                                    uint32_t t, struct trajd_error *error)
+static void add_target(struct trajd_gpu_streamed_rows *streamed_rows, const bool *held, uint32_t t,
+                       struct trajd_arena *arena)
 {
     const struct trajd_window_plan *plan = streamed_rows->plan;
     const struct trajd_plan_target *target = &plan->targets[t];
@@ -116,22 +115,19 @@ static enum trajd_status add_target(struct trajd_gpu_streamed_rows *streamed_row
                                  : stream->total == TRAJD_TOTAL_REST ? FAR_NS
                                                                      : 0);
     if (target->entry == TRAJD_PLAN_ABSENT || held[target->entry])
-        return TRAJD_OK;
+        return;
     entry = count_entries(held, target->entry);
     g = streamed_rows->source_of[t] = find_source(streamed_rows, target->bracket_index, entry);
     if (g < streamed_rows->source_count)
-        return TRAJD_OK;
-    streamed_rows->sources[streamed_rows->source_count++] = (struct source){
-        target->bracket_index, entry, stream->row_stride_bytes, calloc(batch, sizeof(uint64_t))};
+        return;
+    streamed_rows->sources[streamed_rows->source_count++] =
+        (struct source){target->bracket_index, entry, stream->row_stride_bytes,
+                        trajd_arena_array(arena, batch, sizeof(uint64_t))};
     if (!narrowing->low)
-        narrowing->low = calloc(batch, sizeof *narrowing->low);
+        narrowing->low = trajd_arena_array(arena, batch, sizeof *narrowing->low);
     narrowing->wanted = true;
     narrowing->quantum =
         quantum_of(plan->clocks[plan->brackets[target->bracket_index].clock_index].rate);
-    return streamed_rows->sources[g].places && narrowing->low
-               ? TRAJD_OK
-               : trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
-                                 "no memory for the rows that are streamed to a GPU");
 }
 
 static uint64_t round_up(uint64_t size_bytes)
@@ -158,61 +154,37 @@ static void find_largest(struct trajd_gpu_streamed_rows *streamed_rows)
 }
 
 enum trajd_status trajd_gpu_streamed_rows_create(struct trajd_window_batch *batch, const bool *held,
+                                                 struct trajd_arena *arena,
                                                  struct trajd_gpu_streamed_rows **out,
                                                  struct trajd_error *error)
 {
     const struct trajd_window_plan *plan = batch->plan;
     const uint32_t count = count_entries(held, plan->selection.array_count);
-    struct trajd_gpu_streamed_rows *streamed_rows;
-    enum trajd_status status = TRAJD_OK;
+    struct trajd_gpu_streamed_rows *made;
 
     *out = NULL;
     if (!count)
         return TRAJD_OK;
-    streamed_rows = calloc(1, sizeof *streamed_rows);
-    if (!streamed_rows)
+    made = trajd_arena_array(arena, 1, sizeof *made);
+    if (made) {
+        made->plan = plan;
+        made->batch = batch;
+        made->array_indexes = trajd_arena_array(arena, count, sizeof *made->array_indexes);
+        made->as_float32 = trajd_arena_array(arena, count, sizeof *made->as_float32);
+        made->sources = trajd_arena_array(arena, plan->target_count, sizeof *made->sources);
+        made->source_of = trajd_arena_array(arena, plan->target_count, sizeof *made->source_of);
+        made->brackets = trajd_arena_array(arena, plan->bracket_count, sizeof *made->brackets);
+    }
+    if (!arena->is_starved)
+        select_entries(made, held);
+    for (uint32_t t = 0; t < plan->target_count && !arena->is_starved; t++)
+        add_target(made, held, t, arena);
+    if (arena->is_starved)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
                                "no memory for the rows that are streamed to a GPU");
-    streamed_rows->plan = plan;
-    streamed_rows->batch = batch;
-    streamed_rows->array_indexes = calloc(count, sizeof *streamed_rows->array_indexes);
-    streamed_rows->as_float32 = calloc(count, sizeof *streamed_rows->as_float32);
-    streamed_rows->sources = calloc(plan->target_count, sizeof *streamed_rows->sources);
-    streamed_rows->source_of = calloc(plan->target_count, sizeof *streamed_rows->source_of);
-    streamed_rows->brackets = calloc(plan->bracket_count, sizeof *streamed_rows->brackets);
-    if (!streamed_rows->array_indexes || !streamed_rows->as_float32 || !streamed_rows->sources ||
-        !streamed_rows->source_of || !streamed_rows->brackets)
-        status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
-                                 "no memory for the rows that are streamed to a GPU");
-    else
-        select_entries(streamed_rows, held);
-    for (uint32_t t = 0; t < plan->target_count && !status; t++)
-        status = add_target(streamed_rows, held, t, error);
-    if (status)
-        trajd_gpu_streamed_rows_destroy(&streamed_rows);
-    else
-        find_largest(streamed_rows);
-    *out = streamed_rows;
-    return status;
-}
-
-void trajd_gpu_streamed_rows_destroy(struct trajd_gpu_streamed_rows **out)
-{
-    struct trajd_gpu_streamed_rows *streamed_rows = *out;
-
-    *out = NULL;
-    if (!streamed_rows)
-        return;
-    for (uint32_t g = 0; g < streamed_rows->source_count; g++)
-        free(streamed_rows->sources[g].places);
-    for (uint32_t b = 0; streamed_rows->brackets && b < streamed_rows->plan->bracket_count; b++)
-        free(streamed_rows->brackets[b].low);
-    free(streamed_rows->array_indexes);
-    free(streamed_rows->as_float32);
-    free(streamed_rows->sources);
-    free(streamed_rows->source_of);
-    free(streamed_rows->brackets);
-    free(streamed_rows);
+    find_largest(made);
+    *out = made;
+    return TRAJD_OK;
 }
 
 const struct trajd_selection *

@@ -10,17 +10,19 @@
 #ifndef TRAJD_PRODUCER_GPU_STREAMED_ROWS_H
 #define TRAJD_PRODUCER_GPU_STREAMED_ROWS_H
 
+#include "daemon/base/arena.h"
 #include "daemon/window/window_batch.h"
 #include "kernels/pool.h"
 
 struct trajd_gpu_streamed_rows;
 
 /* Prepares streaming of the arrays of the plan's selection that are not `held`. *streamed_rows is
- * NULL where all are held. The batch must outlive it. The caller destroys. */
+ * NULL where all are held. The batch must outlive it. It belongs to the
+ * arena. */
 enum trajd_status trajd_gpu_streamed_rows_create(struct trajd_window_batch *batch, const bool *held,
+                                                 struct trajd_arena *arena,
                                                  struct trajd_gpu_streamed_rows **streamed_rows,
                                                  struct trajd_error *error);
-void trajd_gpu_streamed_rows_destroy(struct trajd_gpu_streamed_rows **streamed_rows);
 
 /* Returns the streamed arrays as a selection for the cache. Borrowed. */
 const struct trajd_selection *

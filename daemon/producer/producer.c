@@ -4,7 +4,6 @@
 #include "daemon/producer/producer_internal.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -107,19 +106,10 @@ static void unpin_member(struct trajd_producer_member *member)
 void trajd_producer_drop_rows(struct trajd_producer *producer)
 {
     for (uint32_t p = 0; p < producer->plan->member_count; p++) {
-        struct trajd_producer_member *member = &producer->members[p];
-        trajd_producer_close_pictures(member);
-        unpin_member(member);
-        free(member->rows);
-        free(member->pinned);
-        free(member->ahead);
-        member->rows = NULL;
-        member->pinned = NULL;
-        member->ahead = NULL;
+        trajd_producer_close_pictures(&producer->members[p]);
+        unpin_member(&producer->members[p]);
     }
     trajd_mixture_batch_destroy(&producer->ahead_batch);
-    free(producer->next);
-    producer->next = NULL;
 }
 
 static void keep_member(struct trajd_producer_member *member)
@@ -141,10 +131,12 @@ static enum trajd_status load_member(struct trajd_producer *producer,
     enum trajd_status status;
 
     member->rows =
-        calloc((size_t)episodes * member->selection->array_count + 1, sizeof *member->rows);
-    member->pinned = calloc(episodes, 1);
-    member->ahead = calloc(producer->spec->global_batch, sizeof *member->ahead);
-    if (!member->rows || !member->pinned || !member->ahead)
+        trajd_arena_array(&producer->arena, (uint64_t)episodes * member->selection->array_count,
+                          sizeof *member->rows);
+    member->pinned = trajd_arena_array(&producer->arena, episodes, 1);
+    member->ahead =
+        trajd_arena_array(&producer->arena, producer->spec->global_batch, sizeof *member->ahead);
+    if (producer->arena.is_starved)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of feed %s",
                                producer->name);
     if (!member->selection->array_count) { /* all are pictures, or all are on the GPU */
@@ -169,7 +161,8 @@ enum trajd_status trajd_producer_load_rows(struct trajd_producer *producer,
 {
     enum trajd_status status = TRAJD_OK;
 
-    producer->next = calloc(producer->spec->global_batch, sizeof *producer->next);
+    producer->next =
+        trajd_arena_array(&producer->arena, producer->spec->global_batch, sizeof *producer->next);
     if (!producer->next)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for feed %s", producer->name);
     for (uint32_t p = 0; p < producer->plan->member_count && !status; p++)

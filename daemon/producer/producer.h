@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "daemon/base/arena.h"
 #include "daemon/base/json.h"
 #include "daemon/base/log.h"
 #include "daemon/base/heartbeat.h"
@@ -99,6 +100,7 @@ struct trajd_producer {
     struct trajd_stats_service *stats_service;
 
     /* of this folder alone */
+    struct trajd_arena arena; /* of all tables here and of the members */
     bool owns_spec;
     struct trajd_pool *pool;
     struct trajd_server *server;
@@ -108,7 +110,6 @@ struct trajd_producer {
     struct trajd_producer_member *members; /* [plan->member_count] */
     struct trajd_feed_schema schema;
     uint32_t slot_count;
-    char *mask_names; /* "NAME.mask" and "NAME.augment" of outputs, NUL-separated */
     pthread_t thread;
     bool running;
     bool stop;                                      /* atomic: asks the thread to end */

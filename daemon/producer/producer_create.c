@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "daemon/base/heartbeat.h"
-#include "daemon/base/thread.h"
 #include "daemon/feed/core.h"
 #include "daemon/producer/gpu.h"
 #include "daemon/producer/producer_gpu.h"
@@ -127,10 +126,11 @@ static enum trajd_status make_schema(struct trajd_producer *producer,
     for (uint32_t o = 0; o < plan->visible_count; o++)
         names += 2 * strlen(plan->outputs[o].name) + sizeof ".mask" + sizeof ".augment";
     producer->schema.global_batch = producer->spec->global_batch;
-    producer->schema.tensors = calloc(3 * plan->visible_count + TRAJD_PRODUCER_ID_COUNT + 1,
-                                      sizeof *producer->schema.tensors);
-    mask_name = producer->mask_names = malloc(names);
-    if (!producer->schema.tensors || !mask_name)
+    producer->schema.tensors =
+        trajd_arena_array(&producer->arena, 3 * plan->visible_count + TRAJD_PRODUCER_ID_COUNT + 1,
+                          sizeof *producer->schema.tensors);
+    mask_name = trajd_arena_array(&producer->arena, names, 1);
+    if (producer->arena.is_starved)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the schema");
     for (uint32_t o = 0; o < plan->visible_count; o++)
         add_output_tensors(producer, plan, o, &mask_name);
@@ -213,7 +213,8 @@ static enum trajd_status make_members(struct trajd_producer *producer,
         /* a kernel that is named for the CPU does not apply on a GPU */
         variant = variant && strncmp(variant, "cuda", 4) == 0 ? variant : NULL;
     }
-    producer->members = calloc(producer->plan->member_count, sizeof *producer->members);
+    producer->members = trajd_arena_array(&producer->arena, producer->plan->member_count,
+                                          sizeof *producer->members);
     if (!producer->members)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for feed %s", producer->name);
     for (uint32_t p = 0; p < producer->plan->member_count && !status; p++) {
@@ -380,9 +381,16 @@ enum trajd_status trajd_producer_create(const struct trajd_producer_options *opt
     enum trajd_status status = TRAJD_OK;
 
     *out = NULL;
-    if (!producer || !(producer->name = strdup(options->name)) ||
-        (options->text && !(producer->text = strdup(options->text)))) {
-        free(producer ? producer->name : NULL);
+    if (producer) {
+        producer->arena.limit_bytes = SIZE_MAX / 2;
+        producer->name = trajd_arena_copy(&producer->arena, options->name, strlen(options->name));
+        if (options->text)
+            producer->text =
+                trajd_arena_copy(&producer->arena, options->text, strlen(options->text));
+    }
+    if (!producer || producer->arena.is_starved) {
+        if (producer)
+            trajd_arena_free(&producer->arena);
         free(producer);
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for feed %s", options->name);
     }
@@ -436,15 +444,11 @@ void trajd_producer_destroy(struct trajd_producer **out)
         trajd_producer_drop_rows(producer);
     for (uint32_t p = 0; producer->members && p < producer->plan->member_count; p++)
         trajd_plan_destroy(&producer->members[p].kernel_plan);
-    free(producer->members);
     trajd_mixture_batch_destroy(&producer->batch);
     trajd_mixture_plan_destroy(&producer->plan);
     if (producer->owns_spec)
         trajd_window_spec_destroy(&producer->spec);
     pthread_mutex_destroy(&producer->failure_mutex);
-    free(producer->schema.tensors);
-    free(producer->mask_names);
-    free(producer->name);
-    free(producer->text);
+    trajd_arena_free(&producer->arena);
     free(producer);
 }

@@ -60,24 +60,28 @@ static enum trajd_status make_member(struct trajd_producer *producer,
                                "feed %s: kernel %s runs on the CPU, so batches lie in host memory",
                                producer->name,
                                trajd_plan_describe(producer->members[p].kernel_plan));
-    member->rows = calloc((size_t)dataset->index->episode_count * plan->selection.array_count + 1,
-                          sizeof *member->rows);
+    member->rows = trajd_arena_array(
+        &own->arena, (uint64_t)dataset->index->episode_count * plan->selection.array_count,
+        sizeof *member->rows);
     member->array_count = plan->selection.array_count;
-    member->unreadable = calloc(dataset->index->episode_count + 1, sizeof *member->unreadable);
-    member->held = calloc(plan->selection.array_count + 1, sizeof *member->held);
-    member->lacking = calloc(dataset->index->episode_count + 1, sizeof *member->lacking);
-    if (!member->rows || !member->unreadable || !member->lacking || !member->held)
+    member->unreadable =
+        trajd_arena_array(&own->arena, dataset->index->episode_count, sizeof *member->unreadable);
+    member->held =
+        trajd_arena_array(&own->arena, plan->selection.array_count, sizeof *member->held);
+    member->lacking =
+        trajd_arena_array(&own->arena, dataset->index->episode_count, sizeof *member->lacking);
+    if (own->arena.is_starved)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of feed %s",
                                producer->name);
     status = trajd_gpu_request_create(own->gpu, own->stream, producer->batch->members[p],
-                                      TRAJD_GPU_MAX_BATCHES, &member->request, error);
+                                      TRAJD_GPU_MAX_BATCHES, &own->arena, &member->request, error);
     if (!status)
         status = trajd_gpu_hold_rows(own->gpu, dataset, &plan->selection, member->rows,
                                      member->unreadable, member->held, error);
     member->holds_rows = !status;
     if (!status)
         status = trajd_gpu_streamed_rows_create(producer->batch->members[p], member->held,
-                                                &member->streamed_rows, error);
+                                                &own->arena, &member->streamed_rows, error);
     producer->members[p].selection =
         member->streamed_rows ? trajd_gpu_streamed_rows_selection(member->streamed_rows) : &nothing;
     return status;
@@ -162,7 +166,8 @@ static enum trajd_status make_batches(struct trajd_producer *producer,
         struct trajd_gpu_batch *gpu_batch = &own->batches[i];
         gpu_batch->staging = own->staging + i * staged_bytes;
         gpu_batch->block = (uint8_t *)own->blocks + i * own->block_bytes;
-        gpu_batch->requests = calloc(producer->plan->member_count, sizeof *gpu_batch->requests);
+        gpu_batch->requests = trajd_arena_array(&own->arena, producer->plan->member_count,
+                                                sizeof *gpu_batch->requests);
         status = gpu_batch->requests
                      ? trajd_device_event_create(device, &gpu_batch->finished, error)
                      : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for feed %s",
@@ -177,7 +182,12 @@ enum trajd_status trajd_producer_gpu_create(struct trajd_producer *producer, str
     struct trajd_producer_gpu *own = producer->on_gpu = calloc(1, sizeof *own);
     enum trajd_status status = TRAJD_OK;
 
-    if (!own || !(own->members = calloc(producer->plan->member_count, sizeof *own->members)))
+    if (own) {
+        own->arena.limit_bytes = SIZE_MAX / 2;
+        own->members =
+            trajd_arena_array(&own->arena, producer->plan->member_count, sizeof *own->members);
+    }
+    if (!own || !own->members)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for feed %s", producer->name);
     own->gpu = gpu;
     pthread_mutex_init(&own->mutex, NULL);
@@ -228,7 +238,6 @@ void trajd_producer_gpu_destroy(struct trajd_producer *producer)
     for (uint32_t i = 0; i < own->depth; i++) {
         trajd_device_event_destroy(&own->batches[i].finished);
         trajd_device_event_destroy(&own->batches[i].copied);
-        free(own->batches[i].requests);
     }
     trajd_device_event_destroy(&own->probe);
     trajd_gpu_return_ring(own->gpu, own->blocks, own->depth * own->block_bytes);
@@ -242,15 +251,10 @@ void trajd_producer_gpu_destroy(struct trajd_producer *producer)
         trajd_gpu_return_ring(own->gpu, own->rows_memory, own->depth * own->rows_bytes);
     for (uint32_t p = 0; own->members && p < producer->plan->member_count; p++) {
         producer->members[p].selection = &producer->plan->members[p]->selection;
-        trajd_gpu_request_destroy(&own->members[p].request);
-        trajd_gpu_streamed_rows_destroy(&own->members[p].streamed_rows);
+        trajd_gpu_request_destroy(own->members[p].request);
         if (own->members[p].holds_rows)
             trajd_gpu_drop_rows(own->gpu, producer->members[p].dataset,
                                 &producer->plan->members[p]->selection, own->members[p].held);
-        free(own->members[p].held);
-        free(own->members[p].rows);
-        free(own->members[p].unreadable);
-        free(own->members[p].lacking);
     }
     if (own->slab)
         trajd_gpu_return_ring(own->gpu, own->slab, own->slab_bytes);
@@ -263,7 +267,7 @@ void trajd_producer_gpu_destroy(struct trajd_producer *producer)
         pthread_mutex_destroy(&own->mutex);
         pthread_mutex_destroy(&own->launching);
     }
-    free(own->members);
+    trajd_arena_free(&own->arena);
     free(own);
 }
 

@@ -48,6 +48,7 @@ struct trajd_gpu_member {
 };
 
 struct trajd_producer_gpu {
+    struct trajd_arena arena; /* of all tables here, and of the members' requests and pictures */
     struct trajd_gpu *gpu;
     struct trajd_device_stream *stream;
     void *slab;

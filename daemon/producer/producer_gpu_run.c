@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "daemon/base/clock.h"
-#include "daemon/base/thread.h"
+#include "daemon/base/heartbeat.h"
 #include "daemon/producer/gpu_pictures.h"
 #include "kernels/dispatch/plan.h"
 

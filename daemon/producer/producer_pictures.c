@@ -27,7 +27,7 @@ static enum trajd_status no_memory_to_augment(struct trajd_error *error)
 }
 
 /* Makes what the threads of the pool need to augment the output's frames. */
-static enum trajd_status make_workers(const struct trajd_producer *producer,
+static enum trajd_status make_workers(struct trajd_producer *producer,
                                       const struct trajd_plan_output *output,
                                       struct trajd_producer_picture *picture,
                                       struct trajd_error *error)
@@ -41,31 +41,24 @@ static enum trajd_status make_workers(const struct trajd_producer *producer,
     if (!output->augment)
         return TRAJD_OK;
     picture->worker_count = trajd_pool_thread_count(producer->pool);
-    picture->workers = calloc(picture->worker_count, sizeof *picture->workers);
+    picture->workers =
+        trajd_arena_array(&producer->arena, picture->worker_count, sizeof *picture->workers);
     if (!picture->workers)
         return no_memory_to_augment(error);
     for (uint32_t i = 0; i < picture->worker_count && !status; i++) {
         struct picture_worker *worker = &picture->workers[i];
         status = trajd_augment_plan_create(output->augment, &frame, &worker->augment, error);
-        worker->frame = malloc((uint64_t)finish->height * finish->width * finish->channels *
-                               trajd_dtype_size(finish->source));
+        worker->frame = trajd_arena_array(
+            &producer->arena, (uint64_t)finish->height * finish->width * finish->channels,
+            trajd_dtype_size(finish->source));
         if (!status && !worker->frame)
             status = no_memory_to_augment(error);
     }
     return status;
 }
 
-static void free_workers(struct trajd_producer_picture *picture)
-{
-    for (uint32_t i = 0; picture->workers && i < picture->worker_count; i++) {
-        trajd_augment_plan_destroy(&picture->workers[i].augment);
-        free(picture->workers[i].frame);
-    }
-    free(picture->workers);
-}
-
 /* Makes the frame of steps without a picture. */
-static enum trajd_status make_padding(const struct trajd_producer *producer,
+static enum trajd_status make_padding(struct trajd_producer *producer,
                                       struct trajd_producer_picture *picture,
                                       struct trajd_error *error)
 {
@@ -74,7 +67,7 @@ static enum trajd_status make_padding(const struct trajd_producer *producer,
     const uint64_t count = (uint64_t)finish->height * finish->width * finish->channels;
     void *frame = malloc(count * trajd_dtype_size(preparation->type));
 
-    picture->padding = malloc(trajd_image_finish_bytes(finish));
+    picture->padding = trajd_arena_array(&producer->arena, trajd_image_finish_bytes(finish), 1);
     if (!frame || !picture->padding) {
         free(frame);
         return no_memory(producer, error);
@@ -85,7 +78,7 @@ static enum trajd_status make_padding(const struct trajd_producer *producer,
     return TRAJD_OK;
 }
 
-static enum trajd_status open_picture(const struct trajd_producer *producer,
+static enum trajd_status open_picture(struct trajd_producer *producer,
                                       const struct trajd_producer_member *member, uint32_t p,
                                       struct trajd_error *error)
 {
@@ -97,9 +90,11 @@ static enum trajd_status open_picture(const struct trajd_producer *producer,
 
     picture->plan = &plan->pictures[p];
     picture->target_index = plan->row_target_count + p;
-    picture->steps = calloc((size_t)producer->spec->global_batch * steps, sizeof *picture->steps);
-    picture->uses = calloc((size_t)producer->spec->global_batch * steps, sizeof *picture->uses);
-    if (!picture->steps || !picture->uses)
+    picture->steps = trajd_arena_array(
+        &producer->arena, (uint64_t)producer->spec->global_batch * steps, sizeof *picture->steps);
+    picture->uses = trajd_arena_array(
+        &producer->arena, (uint64_t)producer->spec->global_batch * steps, sizeof *picture->uses);
+    if (producer->arena.is_starved)
         return no_memory(producer, error);
     status = make_padding(producer, picture, error);
     if (!status)
@@ -127,7 +122,8 @@ enum trajd_status trajd_producer_open_pictures(struct trajd_producer *producer,
 
     if (!member->plan->picture_count)
         return TRAJD_OK;
-    member->pictures = calloc(member->plan->picture_count, sizeof *member->pictures);
+    member->pictures =
+        trajd_arena_array(&producer->arena, member->plan->picture_count, sizeof *member->pictures);
     if (!member->pictures)
         return no_memory(producer, error);
     if (!producer->ahead_batch)
@@ -142,12 +138,9 @@ void trajd_producer_close_pictures(struct trajd_producer_member *member)
     for (uint32_t p = 0; member->pictures && p < member->plan->picture_count; p++) {
         struct trajd_producer_picture *picture = &member->pictures[p];
         trajd_frames_close_view(&picture->view);
-        free(picture->steps);
-        free(picture->uses);
-        free(picture->padding);
-        free_workers(picture);
+        for (uint32_t w = 0; picture->workers && w < picture->worker_count; w++)
+            trajd_augment_plan_destroy(&picture->workers[w].augment);
     }
-    free(member->pictures);
     member->pictures = NULL;
 }
 

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "daemon/base/clock.h"
-#include "daemon/base/thread.h"
 #include "daemon/base/heartbeat.h"
 #include "daemon/server/lock.h"
 

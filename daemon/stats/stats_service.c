@@ -6,7 +6,7 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/base/progress/progress.h"
-#include "daemon/base/thread.h"
+#include "daemon/base/heartbeat.h"
 #include "proto/plural.h"
 
 /* in memory; the oldest is dropped, and the cache directory still has it */

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "daemon/base/heartbeat.h"
-#include "daemon/base/thread.h"
 
 enum { CAPACITY = 512, END_S = 1 };
 

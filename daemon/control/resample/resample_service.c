@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "daemon/base/thread.h"
+#include "daemon/base/heartbeat.h"
 #include "daemon/control/resample/resample_internal.h"
 
 #define STOP (UINT32_MAX - 1) /* in epoll's data */
