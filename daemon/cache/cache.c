@@ -80,6 +80,7 @@ static enum trajd_status allocate_tables(struct trajd_cache *cache,
     const struct trajd_index *index = options->index;
     uint64_t entry_count = (uint64_t)index->episode_count * index->array_count * 2;
     uint64_t uses = entry_count * 16 + 64;
+    struct trajd_arena *arena = &cache->arena;
 
     if (entry_count >= NO_ENTRY)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
@@ -87,18 +88,17 @@ static enum trajd_status allocate_tables(struct trajd_cache *cache,
                                (unsigned long long)entry_count);
     cache->entry_count = (uint32_t)entry_count;
     cache->use_capacity = uses < MAX_USES ? (uint32_t)uses : MAX_USES;
-    cache->entries = calloc(entry_count + 1, sizeof *cache->entries);
-    cache->heap = calloc(entry_count + 1, sizeof *cache->heap);
-    cache->uses = malloc(cache->use_capacity * sizeof *cache->uses);
-    cache->array_clock = calloc(index->array_count + 1, sizeof *cache->array_clock);
-    cache->array_named = calloc(2 * (size_t)index->array_count + 1, sizeof *cache->array_named);
-    cache->files = calloc(index->file_count + 1, sizeof *cache->files);
-    cache->open_files = calloc(index->file_count + 1, sizeof *cache->open_files);
-    cache->filesystems = calloc((size_t)index->file_count + 1, sizeof *cache->filesystems);
-    cache->readers = calloc(options->reader_count, sizeof *cache->readers);
-    if (!cache->entries || !cache->heap || !cache->uses || !cache->array_clock ||
-        !cache->array_named || !cache->files || !cache->open_files || !cache->filesystems ||
-        !cache->readers)
+    cache->entries = trajd_arena_array(arena, entry_count, sizeof *cache->entries);
+    cache->heap = trajd_arena_array(arena, entry_count, sizeof *cache->heap);
+    cache->uses = trajd_arena_array(arena, cache->use_capacity, sizeof *cache->uses);
+    cache->array_clock = trajd_arena_array(arena, index->array_count, sizeof *cache->array_clock);
+    cache->array_named =
+        trajd_arena_array(arena, 2 * (uint64_t)index->array_count, sizeof *cache->array_named);
+    cache->files = trajd_arena_array(arena, index->file_count, sizeof *cache->files);
+    cache->open_files = trajd_arena_array(arena, index->file_count, sizeof *cache->open_files);
+    cache->filesystems = trajd_arena_array(arena, index->file_count, sizeof *cache->filesystems);
+    cache->readers = trajd_arena_array(arena, options->reader_count, sizeof *cache->readers);
+    if (arena->is_starved)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
                                "no memory for the tables of the row cache");
     for (uint32_t i = 0; i < cache->use_capacity; i++)
@@ -119,6 +119,7 @@ enum trajd_status trajd_cache_create(const struct trajd_cache_options *options,
     made = calloc(1, sizeof *made);
     if (!made)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the row cache");
+    made->arena.limit_bytes = SIZE_MAX / 2;
     made->index = options->index;
     made->budget_bytes = made->stats.budget_bytes = options->budget_bytes;
     pthread_mutex_init(&made->lock, NULL);
@@ -171,14 +172,6 @@ void trajd_cache_destroy(struct trajd_cache **cache)
     pthread_cond_destroy(&made->done);
     pthread_cond_destroy(&made->work);
     pthread_mutex_destroy(&made->lock);
-    free(made->entries);
-    free(made->heap);
-    free(made->uses);
-    free(made->array_clock);
-    free(made->array_named);
-    free(made->files);
-    free(made->open_files);
-    free(made->filesystems);
-    free(made->readers);
+    trajd_arena_free(&made->arena);
     free(made);
 }

@@ -17,6 +17,7 @@
 #include <sys/types.h>
 
 #include "daemon/index/rows/array.h"
+#include "daemon/base/arena.h"
 #include "daemon/cache/cache.h"
 
 #define NO_ENTRY UINT32_MAX
@@ -68,6 +69,7 @@ struct open_file {
 };
 
 struct trajd_cache {
+    struct trajd_arena arena; /* of all tables */
     const struct trajd_index *index;
     uint64_t budget_bytes;
     pthread_mutex_t lock;
