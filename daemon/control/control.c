@@ -195,18 +195,6 @@ static enum trajd_status start_server(struct trajd_control *control, struct traj
     return status;
 }
 
-static enum trajd_status start_query_service(struct trajd_control *control,
-                                             struct trajd_error *error)
-{
-    const struct trajd_query_service_options options = {
-        .server = control->server,
-        .acquire_producer = trajd_control_acquire_producer,
-        .return_producer = trajd_control_return_producer,
-        .context = control};
-
-    return trajd_query_service_create(&options, &control->query_service, error);
-}
-
 static enum trajd_status start_resample_service(struct trajd_control *control,
                                                 struct trajd_error *error)
 {
@@ -357,7 +345,7 @@ enum trajd_status trajd_control_create(struct trajd_config *config, const struct
     if (!status && serve)
         status = trajd_control_start_opener(control, error);
     if (!status && serve)
-        status = start_query_service(control, error);
+        status = trajd_control_start_queries(control, error);
     if (!status && serve)
         status = start_resample_service(control, error);
     trajd_progress_begin(NULL);
@@ -398,7 +386,7 @@ void trajd_control_destroy(struct trajd_control **out)
     if (!control)
         return;
     stop_resample_service(control);
-    trajd_query_service_destroy(&control->query_service);
+    trajd_control_stop_queries(control);
     if (control->stats_service)
         trajd_stats_service_stop(control->stats_service); /* an OPEN may be waiting for it */
     trajd_control_stop_opener(control);

@@ -6,11 +6,12 @@
  *   reload*.c        applies a changed configuration (reload_internal.h)
  *   feed_make.c      makes a producer and lists it; opens the feed of an OPEN request
  *   feed_list.c      the list of producers, and names of feeds
- *   gpu_list.c       the GPUs that the configuration names
- *   open_config.c    a configuration and its open datasets
+ *   open_config.c    a configuration, its open datasets, and the GPUs that it names
  *
- * query.h and resample/resample_service.h declare the two services that control.c starts and that
- * do not know control. */
+ *   query.c          the thread that answers questions (query.h)
+ *
+ * resample/resample_service.h declares a service that control.c starts and that does not know
+ * control. */
 #ifndef TRAJD_CONTROL_CONTROL_INTERNAL_H
 #define TRAJD_CONTROL_CONTROL_INTERNAL_H
 
@@ -40,7 +41,7 @@ struct trajd_feed_list {
     struct trajd_producer *producers[TRAJD_CONTROL_MAX_PRODUCERS];
     /* The server has reported the feed as idle. The opener closes it if it is still idle. */
     bool is_idle[TRAJD_CONTROL_MAX_PRODUCERS];
-    /* The query service uses this producer, so it must not be destroyed; NULL: none. */
+    /* The thread of queries uses this producer, so it must not be destroyed; NULL: none. */
     struct trajd_producer *acquired;
 };
 
@@ -55,6 +56,13 @@ struct trajd_opener {
     int64_t swept_ns; /* last sweep of old journals; 0: never. Used by the opener thread only */
 };
 
+/* The thread that answers questions about feeds. */
+struct trajd_query_thread {
+    pthread_t thread;
+    bool is_running;
+    struct trajd_heartbeat heartbeat;
+};
+
 struct trajd_control {
     const struct trajd_log *log;
     /* borrowed from the caller: values that no reload changes, and strings used to the end */
@@ -64,7 +72,7 @@ struct trajd_control {
     struct trajd_decoder_pool *decoders; /* of all datasets; NULL: there is no trajd-decoder */
     struct trajd_stats_service *stats_service;
     struct trajd_server *server;
-    struct trajd_query_service *query_service;
+    struct trajd_query_thread queries;
     int64_t exit_idle_ns; /* atomic */
     bool gpu_is_lost;     /* atomic: a GPU has failed, which ends this process's use of all GPUs */
 
@@ -137,7 +145,7 @@ int64_t trajd_open_config_at_most(const struct trajd_open_config *open_config, c
 struct trajd_window_spec *trajd_open_config_find_spec(const struct trajd_open_config *open_config,
                                                       const char *name);
 
-/* ---- gpu_list.c ---- */
+/* ---- open_config.c: GPUs ---- */
 
 /* Opens the GPUs that the configuration names, if any. */
 enum trajd_status trajd_control_open_gpus(struct trajd_control *control, struct trajd_error *error);
@@ -186,10 +194,11 @@ void trajd_feed_list_replace(struct trajd_feed_list *feeds, struct trajd_produce
 
 /* The next three take the mutex themselves. */
 struct trajd_producer *trajd_control_find_producer(struct trajd_control *control, const char *name);
-/* Callbacks of the query service, on its thread: a producer that was acquired is not destroyed
- * before it is returned. NULL: there is no feed of that number. */
-struct trajd_producer *trajd_control_acquire_producer(void *context, uint32_t feed_id);
-void trajd_control_return_producer(void *context, struct trajd_producer *producer);
+/* For the thread of queries: a producer that was acquired is not destroyed before it is returned.
+ * NULL: there is no feed of that number. */
+struct trajd_producer *trajd_control_acquire_producer(struct trajd_control *control,
+                                                      uint32_t feed_id);
+void trajd_control_return_producer(struct trajd_control *control);
 
 /* ---- feed_make.c: called by the main thread before READY, then by the opener thread ---- */
 
@@ -268,6 +277,13 @@ void trajd_control_stop_opener(struct trajd_control *control);
 /* Callbacks of the server, on its thread (daemon/server/server.h). `context` is the control. */
 void trajd_control_on_open_feed(void *context, const struct trajd_server_wanted *wanted);
 void trajd_control_on_feed_idle(void *context, struct trajd_feed *feed);
+
+/* ---- query.c ---- */
+
+enum trajd_status trajd_control_start_queries(struct trajd_control *control,
+                                              struct trajd_error *error);
+/* Waiting questions stay unanswered. */
+void trajd_control_stop_queries(struct trajd_control *control);
 
 /* ---- status.c ---- */
 

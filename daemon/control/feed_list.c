@@ -208,9 +208,9 @@ struct trajd_producer *trajd_control_find_producer(struct trajd_control *control
     return found;
 }
 
-struct trajd_producer *trajd_control_acquire_producer(void *context, uint32_t feed_id)
+struct trajd_producer *trajd_control_acquire_producer(struct trajd_control *control,
+                                                      uint32_t feed_id)
 {
-    struct trajd_control *control = context;
     struct trajd_feed_list *feeds = &control->feeds;
 
     pthread_mutex_lock(&control->mutex);
@@ -221,11 +221,8 @@ struct trajd_producer *trajd_control_acquire_producer(void *context, uint32_t fe
     return feeds->acquired; /* written by this thread only */
 }
 
-void trajd_control_return_producer(void *context, struct trajd_producer *producer)
+void trajd_control_return_producer(struct trajd_control *control)
 {
-    struct trajd_control *control = context;
-
-    (void)producer;
     pthread_mutex_lock(&control->mutex);
     control->feeds.acquired = NULL;
     pthread_cond_signal(&control->wake); /* the opener may close the producer now */

@@ -1,3 +1,4 @@
+/* What a configuration names and the daemon opens: datasets and GPUs. */
 #include "daemon/control/control_internal.h"
 
 #include <limits.h>
@@ -142,4 +143,159 @@ struct trajd_window_spec *trajd_open_config_find_spec(const struct trajd_open_co
         if (strcmp(config->feeds[f]->feed_name, name) == 0)
             return config->feeds[f];
     return NULL;
+}
+
+/* ---- GPUs ---- */
+
+/* Fills *error with the reason that the driver, or a build without CUDA, gives. */
+static enum trajd_status no_device(const char *text, struct trajd_error *error)
+{
+    struct trajd_device *device;
+    struct trajd_error why = {0};
+
+    if (!trajd_device_open(0, &device, &why))
+        trajd_device_close(&device);
+    return trajd_error_set(error, TRAJD_ERR_DEVICE, 0,
+                           "gpu.devices: %s: this process finds no GPU that it can use%s%s", text,
+                           why.status ? ": " : "", why.message);
+}
+
+/* Parses "all" or "0,2". Sets bit g of *wanted for GPU g. */
+static enum trajd_status read_devices(const char *text, uint32_t count, uint32_t *wanted,
+                                      struct trajd_error *error)
+{
+    const char *at = text;
+
+    *wanted = 0;
+    if (strcmp(text, "all") == 0) {
+        *wanted = count ? (uint32_t)((UINT64_C(1) << count) - 1) : 0;
+        return count ? TRAJD_OK : no_device(text, error);
+    }
+    while (*at) {
+        char *end;
+        const unsigned long index = strtoul(at, &end, 10);
+        if (end == at || *at < '0' || *at > '9' || (*end && (*end != ',' || !end[1])) ||
+            index >= TRAJD_CONTROL_MAX_GPUS)
+            return trajd_error_set(
+                error, TRAJD_ERR_ARGUMENT, 0,
+                "gpu.devices: %s: must be `all`, or numbers below %d such as \"0,2\"", text,
+                TRAJD_CONTROL_MAX_GPUS);
+        if (!count)
+            return no_device(text, error);
+        if (index >= count)
+            return trajd_error_set(error, TRAJD_ERR_DEVICE, 0,
+                                   "gpu.devices: %s: this process can use only %u GPU%s", text,
+                                   count, trajd_plural(count));
+        *wanted |= 1u << index;
+        at = *end ? end + 1 : end;
+    }
+    return TRAJD_OK;
+}
+
+static enum trajd_status open_one(struct trajd_control *control, uint32_t index,
+                                  struct trajd_error *error)
+{
+    const struct trajd_gpu_options options = {.index = index,
+                                              .rows_bytes = control->first_config->gpu_rows_bytes,
+                                              .rings_bytes = control->first_config->gpu_rings_bytes,
+                                              .pool = control->pool};
+    struct trajd_gpu *gpu;
+    enum trajd_status status = trajd_gpu_open(&options, &gpu, error);
+
+    if (status)
+        return status;
+    pthread_mutex_lock(&control->mutex); /* the server's thread may be describing the GPUs */
+    control->gpus[control->gpu_count++] = gpu;
+    pthread_mutex_unlock(&control->mutex);
+    LOG(control->log, INFO, "GPU %u: %s, %s: up to %llu MiB of rows and %llu MiB of rings", index,
+        trajd_device_info(trajd_gpu_device(gpu))->name, trajd_gpu_id(gpu),
+        (unsigned long long)(options.rows_bytes >> 20),
+        (unsigned long long)(options.rings_bytes >> 20));
+    return TRAJD_OK;
+}
+
+enum trajd_status trajd_control_open_gpus(struct trajd_control *control, struct trajd_error *error)
+{
+    const char *devices = control->first_config->gpu_devices;
+    const uint32_t found = devices ? trajd_device_count() : 0,
+                   count = found < TRAJD_CONTROL_MAX_GPUS ? found : TRAJD_CONTROL_MAX_GPUS;
+    uint32_t wanted = 0;
+    enum trajd_status status = devices ? read_devices(devices, count, &wanted, error) : TRAJD_OK;
+
+    for (uint32_t g = 0; g < count && !status; g++)
+        if (wanted & 1u << g)
+            status = open_one(control, g, error);
+    if (!status || status == TRAJD_ERR_ARGUMENT || !control->first_config->gpu_fall_back)
+        return status;
+    LOG(control->log, WARNING, "%s: %s (gpu.fall_back)", error->message,
+        control->gpu_count ? "batches for this GPU and those after it lie in host memory"
+                           : "batches lie in host memory");
+    return TRAJD_OK;
+}
+
+void trajd_control_close_gpus(struct trajd_control *control)
+{
+    while (control->gpu_count)
+        trajd_gpu_close(&control->gpus[--control->gpu_count]);
+}
+
+struct trajd_gpu *trajd_control_find_gpu(struct trajd_control *control, const char *uuid,
+                                         struct trajd_error *error)
+{
+    if (__atomic_load_n(&control->gpu_is_lost, __ATOMIC_RELAXED)) { /* relaxed: orders nothing */
+        trajd_error_set(error, TRAJD_ERR_DEVICE, 0, "GPU %s: a GPU of the daemon has failed", uuid);
+        return NULL;
+    }
+    for (uint32_t g = 0; g < control->gpu_count; g++)
+        if (strcmp(trajd_gpu_id(control->gpus[g]), uuid) == 0)
+            return control->gpus[g];
+    trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "GPU %s: the daemon uses %s", uuid,
+                    control->gpu_count
+                        ? "other GPUs (see gpu.devices in its configuration, or its container)"
+                        : "no GPU (see gpu.devices in its configuration)");
+    return NULL;
+}
+
+struct trajd_device *trajd_control_acquire_device(void *context)
+{
+    const struct trajd_control *control = context;
+    /* relaxed: orders nothing */
+    const bool is_lost = __atomic_load_n(&control->gpu_is_lost, __ATOMIC_RELAXED);
+
+    return control->gpu_count && !is_lost ? trajd_gpu_device(control->gpus[0]) : NULL;
+}
+
+void trajd_control_on_gpu_lost(void *context)
+{
+    struct trajd_control *control = context;
+
+    pthread_mutex_lock(&control->mutex);
+    __atomic_store_n(&control->gpu_is_lost, true, __ATOMIC_RELAXED); /* orders nothing */
+    /* where gpu.fall_back is set, the opener closes the feeds on GPUs */
+    pthread_cond_signal(&control->wake);
+    pthread_mutex_unlock(&control->mutex);
+}
+
+void trajd_control_suspect_gpu(struct trajd_control *control, const struct trajd_gpu *gpu,
+                               const struct trajd_error *why)
+{
+    struct trajd_error failure;
+    uint64_t free_bytes;
+
+    if (!trajd_device_free_bytes(trajd_gpu_device(gpu), &free_bytes, &failure))
+        return; /* the GPU works; e.g. its memory cannot be shared */
+    LOG(control->log, ERROR, "GPU %s: %s", trajd_gpu_id(gpu), why->message);
+    trajd_control_on_gpu_lost(control);
+}
+
+bool trajd_control_goes_on_without_gpus(const struct trajd_control *control)
+{
+    return __atomic_load_n(&control->gpu_is_lost, __ATOMIC_RELAXED) &&
+           control->first_config->gpu_fall_back;
+}
+
+bool trajd_control_gpu_is_lost(const struct trajd_control *control)
+{
+    return __atomic_load_n(&control->gpu_is_lost, __ATOMIC_RELAXED) &&
+           !control->first_config->gpu_fall_back;
 }

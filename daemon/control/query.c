@@ -1,6 +1,6 @@
-#include "daemon/control/query.h"
+/* The thread that answers questions about feeds. */
+#include "daemon/control/control_internal.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 
 static const struct {
     const char *what;
-    trajd_query_result answer;
+    trajd_query_result *answer;
 } answers[] = {
     {"episodes", trajd_query_episodes}, {"explain", trajd_query_explain},
     {"live", trajd_query_live},         {"pictures", trajd_query_pictures},
@@ -19,12 +19,6 @@ static const struct {
 };
 
 enum { ANSWER_COUNT = sizeof answers / sizeof answers[0] };
-
-struct trajd_query_service {
-    struct trajd_query_service_options options;
-    struct trajd_heartbeat heartbeat;
-    pthread_t thread;
-};
 
 static enum trajd_status unknown_question(const char *what, struct trajd_error *error)
 {
@@ -42,9 +36,9 @@ static enum trajd_status unknown_question(const char *what, struct trajd_error *
         nearest ? "did you mean " : "", nearest ? nearest : "", nearest ? "? " : "", list);
 }
 
-static enum trajd_status answer_feed(struct trajd_query_service *query_service,
-                                     trajd_query_result answer, const struct trajd_query *query,
-                                     struct trajd_json *json, struct trajd_error *error)
+static enum trajd_status answer_feed(struct trajd_control *control, trajd_query_result *answer,
+                                     const struct trajd_query *query, struct trajd_json *json,
+                                     struct trajd_error *error)
 {
     struct trajd_producer *producer;
     enum trajd_status status;
@@ -52,8 +46,7 @@ static enum trajd_status answer_feed(struct trajd_query_service *query_service,
     if (!query->feed_id)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "ask: %s: feed_id is missing",
                                query->what);
-    producer =
-        query_service->options.acquire_producer(query_service->options.context, query->feed_id);
+    producer = trajd_control_acquire_producer(control, query->feed_id);
     if (!producer)
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
                                "ask: %s: there is no feed with the number %u (any more)",
@@ -61,21 +54,20 @@ static enum trajd_status answer_feed(struct trajd_query_service *query_service,
     status = answer(query, producer, json, error);
     if (status)
         trajd_error_prefix(error, "ask: feed %s: %s", producer->name, query->what);
-    query_service->options.return_producer(query_service->options.context, producer);
+    trajd_control_return_producer(control);
     return status;
 }
 
-static enum trajd_status find_answer(struct trajd_query_service *query_service,
-                                     const struct trajd_query *query, struct trajd_json *json,
-                                     struct trajd_error *error)
+static enum trajd_status find_answer(struct trajd_control *control, const struct trajd_query *query,
+                                     struct trajd_json *json, struct trajd_error *error)
 {
     for (int a = 0; a < ANSWER_COUNT; a++)
         if (strcmp(answers[a].what, query->what) == 0)
-            return answer_feed(query_service, answers[a].answer, query, json, error);
+            return answer_feed(control, answers[a].answer, query, json, error);
     return unknown_question(query->what, error);
 }
 
-static void answer_query(struct trajd_query_service *query_service, const struct trajd_query *query)
+static void answer_query(struct trajd_control *control, const struct trajd_query *query)
 {
     enum trajd_status status = TRAJD_ERR_MEMORY;
     struct trajd_error error;
@@ -85,7 +77,7 @@ static void answer_query(struct trajd_query_service *query_service, const struct
 
     trajd_error_set(&error, TRAJD_ERR_MEMORY, 0, "ask: %s: out of memory", query->what);
     if (json.out) {
-        status = find_answer(query_service, query, &json, &error);
+        status = find_answer(control, query, &json, &error);
         if (fclose(json.out) != 0 && !status)
             status =
                 trajd_error_set(&error, TRAJD_ERR_MEMORY, 0, "ask: %s: out of memory", query->what);
@@ -94,64 +86,45 @@ static void answer_query(struct trajd_query_service *query_service, const struct
         status = trajd_error_set(&error, TRAJD_ERR_MEMORY, 0,
                                  "ask: %s: the answer has %zu bytes, more than the limit of %u",
                                  query->what, length, TRAJD_QUERY_MAX_ANSWER);
-    trajd_server_answer_query(query_service->options.server, query->id, status ? NULL : text,
-                              length, &error);
+    trajd_server_answer_query(control->server, query->id, status ? NULL : text, length, &error);
     free(text);
 }
 
-static void *run_query_service(void *context)
+static void *run_queries(void *context)
 {
-    struct trajd_query_service *query_service = context;
+    struct trajd_control *control = context;
     enum trajd_status status;
     struct trajd_query query;
 
-    trajd_heartbeat_begin(&query_service->heartbeat);
+    trajd_heartbeat_begin(&control->queries.heartbeat);
     do {
         trajd_heartbeat_turn();
-        status = trajd_server_take_query(query_service->options.server, TAKE_TIMEOUT_MS, &query);
+        status = trajd_server_take_query(control->server, TAKE_TIMEOUT_MS, &query);
         if (!status)
-            answer_query(query_service, &query);
+            answer_query(control, &query);
     } while (status != TRAJD_ERR_CLOSED);
     return NULL;
 }
 
-enum trajd_status trajd_query_service_create(const struct trajd_query_service_options *options,
-                                             struct trajd_query_service **out,
-                                             struct trajd_error *error)
+enum trajd_status trajd_control_start_queries(struct trajd_control *control,
+                                              struct trajd_error *error)
 {
-    struct trajd_query_service *query_service = calloc(1, sizeof *query_service);
-    int failed;
+    const int failed =
+        trajd_thread_start(&control->queries.thread, "trajd-ask", run_queries, control);
 
-    *out = NULL;
-    if (!query_service)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the query service");
-    query_service->options = *options;
-    failed =
-        trajd_thread_start(&query_service->thread, "trajd-ask", run_query_service, query_service);
-    if (failed) {
-        free(query_service);
+    if (failed)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, failed, "query service thread: %s",
                                strerror(failed));
-    }
-    *out = query_service;
+    control->queries.is_running = true;
     return TRAJD_OK;
 }
 
-const struct trajd_heartbeat *
-trajd_query_service_heartbeat(const struct trajd_query_service *query_service)
+void trajd_control_stop_queries(struct trajd_control *control)
 {
-    return &query_service->heartbeat;
-}
-
-void trajd_query_service_destroy(struct trajd_query_service **out)
-{
-    struct trajd_query_service *query_service = *out;
-
-    *out = NULL;
-    if (!query_service)
+    if (!control->queries.is_running)
         return;
-    trajd_heartbeat_cancel(&query_service->heartbeat);
-    trajd_server_close_queries(query_service->options.server);
-    pthread_join(query_service->thread, NULL);
-    free(query_service);
+    trajd_heartbeat_cancel(&control->queries.heartbeat);
+    trajd_server_close_queries(control->server);
+    pthread_join(control->queries.thread, NULL);
+    control->queries.is_running = false;
 }

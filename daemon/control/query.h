@@ -1,5 +1,5 @@
-/* Answers workers' questions about feeds (ASK of proto/PROTOCOL.md) on a thread of its own: the
- * server's thread must not block, and the opener's may be loading a dataset.
+/* The answers to workers' questions about feeds (ASK of proto/PROTOCOL.md). query.c asks for them on a
+ * thread of its own: the server's thread must not block, and the opener's may be loading a dataset.
  *
  * The thread reads what does not change while a feed lives (specification, plan, index) and rows,
  * which it pins for a moment. It never waits for production. It may wait for storage; the server
@@ -17,54 +17,16 @@
 #include "daemon/server/server.h"
 #include "kernels/resample_resolve.h"
 
-struct trajd_query_service;
-
-struct trajd_query_service_options {
-    struct trajd_server *server;
-    /* Returns the producer of that feed, or NULL where there is none. The producer is not destroyed
-     * before it is returned. Both are called on the query service's thread. */
-    struct trajd_producer *(*acquire_producer)(void *context, uint32_t feed_id);
-    void (*return_producer)(void *context, struct trajd_producer *producer);
-    void *context;
-};
-
-/* Starts the thread. The caller destroys. */
-enum trajd_status trajd_query_service_create(const struct trajd_query_service_options *options,
-                                             struct trajd_query_service **query_service,
-                                             struct trajd_error *error);
-/* Returns the heartbeat of the thread. */
-const struct trajd_heartbeat *
-trajd_query_service_heartbeat(const struct trajd_query_service *query_service);
-/* Stops and joins the thread. Waiting questions stay unanswered. Call it before the server is
- * destroyed. NULL is fine. */
-void trajd_query_service_destroy(struct trajd_query_service **query_service);
-
 /* ---- the answers: query_feed.c has the short ones, query_NAME.c the others ---- */
 
 /* Writes a document about the producer to `json`, or fills *error: TRAJD_ERR_ARGUMENT, or
  * TRAJD_ERR_NOT_FOUND with the names that exist. */
-typedef enum trajd_status (*trajd_query_result)(const struct trajd_query *query,
-                                                const struct trajd_producer *producer,
-                                                struct trajd_json *json, struct trajd_error *error);
+typedef enum trajd_status trajd_query_result(const struct trajd_query *query,
+                                             const struct trajd_producer *producer,
+                                             struct trajd_json *json, struct trajd_error *error);
 
-enum trajd_status trajd_query_episodes(const struct trajd_query *query,
-                                       const struct trajd_producer *producer,
-                                       struct trajd_json *json, struct trajd_error *error);
-enum trajd_status trajd_query_explain(const struct trajd_query *query,
-                                      const struct trajd_producer *producer,
-                                      struct trajd_json *json, struct trajd_error *error);
-enum trajd_status trajd_query_live(const struct trajd_query *query,
-                                   const struct trajd_producer *producer, struct trajd_json *json,
-                                   struct trajd_error *error);
-enum trajd_status trajd_query_pictures(const struct trajd_query *query,
-                                       const struct trajd_producer *producer,
-                                       struct trajd_json *json, struct trajd_error *error);
-enum trajd_status trajd_query_position(const struct trajd_query *query,
-                                       const struct trajd_producer *producer,
-                                       struct trajd_json *json, struct trajd_error *error);
-enum trajd_status trajd_query_statistics(const struct trajd_query *query,
-                                         const struct trajd_producer *producer,
-                                         struct trajd_json *json, struct trajd_error *error);
+trajd_query_result trajd_query_episodes, trajd_query_explain, trajd_query_live,
+    trajd_query_pictures, trajd_query_position, trajd_query_statistics;
 
 /* ---- documents of several pages: answer.c ---- */
 

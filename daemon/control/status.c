@@ -158,7 +158,7 @@ bool trajd_control_is_alive(struct trajd_control *control, int64_t limit_ns, cha
         const char *name;
     } threads[] = {
         {&control->opener.heartbeat, "the opener"},
-        {trajd_query_service_heartbeat(control->query_service), "the query service"},
+        {&control->queries.heartbeat, "the query service"},
         {trajd_stats_service_heartbeat(control->stats_service), "the statistics service"},
         {trajd_resample_service_heartbeat(control->resample_service), "the resample service"}};
     bool alive = true;

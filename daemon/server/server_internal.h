@@ -1,16 +1,15 @@
 /* What the server's files share. From top to bottom, where each file calls only files below it:
  *
- *     server.c           creates, drains and destroys the server; its counters
- *     server_loop.c      the thread: receives, sends, and does timed work
+ *     server.c           creates, drains and destroys the server; its counters; its thread, which
+ *                        receives, sends, and does timed work
  *     server_messages.c  handles one message of a worker; begins and ends sessions
  *     server_open.c      OPEN, and the requests for feeds that the producer has to make
  *     server_feed.c      adds and removes feeds; the producer's take and publish
- *     server_queries.c   ASK: a queue of queries
- *     server_status.c    writes the status document, and answers STATUS
+ *     server_status.c    writes the status document, and answers STATUS; ASK: a queue of queries
  *     outbox.c           messages that wait to be sent; sending, and waking threads
  *
  * Below them stand files that know nothing of struct trajd_server: transport/, fdsock.c, peers.c,
- * slot_sends.c, ring.c, schema.c, keyring.c and lock.c.
+ * slot_sends.c, ring.c, keyring.c and lock.c.
  *
  * Locks: `mutex` guards the core and everything that its callbacks touch (outbox, peers, feeds,
  * requests, queries). `send_lock` guards the transport and what belongs to sending; a thread that
@@ -137,11 +136,6 @@ struct trajd_server {
     double batch_rate_hz, window_rate_hz;
 };
 
-/* ---- server_loop.c ---- */
-
-/* The thread's function: runs until server->stop is set. */
-void *trajd_server_run(void *server);
-
 /* ---- server_messages.c: called by the server's thread ---- */
 
 /* Handles one message that arrived. Takes the mutex itself. */
@@ -175,14 +169,14 @@ void trajd_server_finish_requests(struct trajd_server *server, uint64_t now_ns);
  * may be left to the workers. The caller holds the mutex. */
 bool trajd_feed_is_held(const struct trajd_feed *feed);
 
-/* ---- server_queries.c ---- */
+/* ---- server_status.c ---- */
 
 /* Queues the ASK of a session. TRAJD_ERR_BUSY: the queue is full. The caller holds the mutex. */
 enum trajd_status trajd_server_add_query(struct trajd_server *server, const struct trajd_peer *peer,
                                          const struct trajd_wire_ask *ask,
                                          struct trajd_error *error);
 
-/* ---- server_status.c: called by the server's thread ---- */
+/* The next two are called by the server's thread. */
 
 /* Notes the STATUS of a session. The caller holds the mutex. */
 void trajd_server_want_status(struct trajd_server *server, struct trajd_peer *peer,
