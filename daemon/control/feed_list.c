@@ -158,7 +158,7 @@ struct trajd_producer *trajd_feed_list_remove_on_gpu(struct trajd_feed_list *fee
 
     for (uint32_t f = 0; f < feeds->count; f++) {
         struct trajd_producer *producer = feeds->producers[f];
-        if (!producer->gpu || producer == feeds->acquired)
+        if (!producer->options.gpu || producer == feeds->acquired)
             continue;
         trajd_error_set(&why, TRAJD_ERR_DEVICE, 0,
                         "a GPU of the daemon has failed: feed %s continues in host memory",

@@ -337,8 +337,8 @@ enum trajd_status trajd_control_open_instance(struct trajd_control *control, con
     if (status)
         return status;
     source.instance_of = strcmp(name, family) ? family : NULL;
-    source.gpu = model->gpu;
-    source.is_unfinished = model->is_unfinished;
+    source.gpu = model->options.gpu;
+    source.is_unfinished = model->options.is_unfinished;
     if (!model->text)
         source.spec = model->spec;
     else if (!(source.text = text = strdup(model->text)))

@@ -67,7 +67,7 @@ static void serve_request(struct trajd_control *control, const struct trajd_serv
     struct trajd_error error;
     const enum trajd_status status = open_feed(control, request, &producer, &error);
 
-    if (request->place && producer && producer->gpu)
+    if (request->place && producer && producer->options.gpu)
         LOG(control->log, INFO, "feed %s: made on a GPU", producer->name);
     /* BUSY and CLOSED are not logged: the client tries again */
     if (status && status != TRAJD_ERR_BUSY && status != TRAJD_ERR_CLOSED)
@@ -79,7 +79,7 @@ static void serve_request(struct trajd_control *control, const struct trajd_serv
 static void close_producer(struct trajd_control *control, struct trajd_producer *producer)
 {
     LOG(control->log, INFO, "feed %s: closed: %s", producer->name,
-        trajd_control_goes_on_without_gpus(control) && producer->gpu
+        trajd_control_goes_on_without_gpus(control) && producer->options.gpu
             ? "its GPU has failed"
             : "no worker has read it for feed_idle");
     trajd_producer_destroy(&producer);

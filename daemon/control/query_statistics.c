@@ -206,8 +206,8 @@ enum trajd_status trajd_query_statistics(const struct trajd_query *query,
     if (!status)
         status = find_subject(plan, query->name, &subject, &index, error);
     if (!status)
-        status = trajd_stats_service_request(producer->stats_service, plan, subject, index, &found,
-                                             &permille, error);
+        status = trajd_stats_service_request(producer->options.stats_service, plan, subject, index,
+                                             &found, &permille, error);
     if (!status && found && query->first >= found->feature_count)
         status = trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
                                  "feature %" PRIu64 " does not exist: there are %u features",

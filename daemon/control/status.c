@@ -178,7 +178,7 @@ bool trajd_control_is_alive(struct trajd_control *control, int64_t limit_ns, cha
     pthread_mutex_lock(&control->mutex);
     for (uint32_t f = 0; f < control->feeds.count && alive; f++) {
         const struct trajd_producer *producer = control->feeds.producers[f];
-        if (gpu_is_lost && producer->gpu)
+        if (gpu_is_lost && producer->options.gpu)
             continue; /* its thread has ended, and the opener will close it */
         alive = !trajd_heartbeat_is_stuck(&producer->heartbeat, now_ns, limit_ns);
         if (!alive)

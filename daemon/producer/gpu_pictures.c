@@ -76,7 +76,7 @@ static enum trajd_status make_plan(struct trajd_gpu_pictures *pictures,
     group->charged_bytes = trajd_image_gpu_bytes(group->plan);
     group->record_bytes = trajd_image_gpu_record_bytes(group->plan);
     variant = trajd_image_gpu_variant(group->plan, &why);
-    LOG(pictures->producer->log, INFO, "feed %s: %u pictures a batch by kernel %s (%s)",
+    LOG(pictures->producer->options.log, INFO, "feed %s: %u pictures a batch by kernel %s (%s)",
         pictures->producer->name, group->frames_max, variant, why);
     return TRAJD_OK;
 }

@@ -167,7 +167,7 @@ enum trajd_status trajd_producer_load_rows(struct trajd_producer *producer,
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for feed %s", producer->name);
     for (uint32_t p = 0; p < producer->plan->member_count && !status; p++)
         status = load_member(producer, &producer->members[p], error);
-    for (uint32_t p = 0; p < producer->plan->member_count && !status && !producer->gpu; p++)
+    for (uint32_t p = 0; p < producer->plan->member_count && !status && !producer->options.gpu; p++)
         status = trajd_producer_open_pictures(producer, &producer->members[p], error);
     return status;
 }
@@ -276,7 +276,7 @@ static enum trajd_status try_windows(struct trajd_producer *producer,
     if (!status) {
         trajd_window_batch_bind(member->batch, first, count, fill->memory, rows_of, member);
         status = trajd_plan_run_then(member->kernel_plan, &member->batch->request, finish_slice,
-                                     &finishing, producer->pool, error);
+                                     &finishing, producer->options.pool, error);
         trajd_producer_count_time(producer, TRAJD_PRODUCER_RESAMPLE_NS, begin_ns);
         if (!status)
             status = trajd_producer_make_pictures(producer, member, fill, first, count, error);
@@ -390,7 +390,7 @@ static void fail_batch(struct trajd_producer *producer, const struct trajd_fill 
     trajd_error_prefix(error, "batch %s/%llu/%llu", producer->name, (unsigned long long)fill->epoch,
                        (unsigned long long)fill->position);
     trajd_counter_add(&producer->counters[TRAJD_PRODUCER_FAILED], 1);
-    LOG(producer->log, WARNING, "%s", error->message);
+    LOG(producer->options.log, WARNING, "%s", error->message);
     pthread_mutex_lock(&producer->failure_mutex);
     producer->last_failure = *error;
     pthread_mutex_unlock(&producer->failure_mutex);

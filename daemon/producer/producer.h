@@ -94,18 +94,13 @@ struct trajd_producer {
     struct trajd_window_spec *spec;
     struct trajd_mixture_plan *plan; /* constant once its normalisation is set */
     struct trajd_feed *feed;
-    struct trajd_gpu *gpu;            /* NULL: batches are made on the CPU */
-    bool is_unfinished;               /* as in trajd_producer_options */
+    /* pointers that need not outlive the creation are not valid after it */
+    struct trajd_producer_options options;
     struct trajd_heartbeat heartbeat; /* of the thread */
-    struct trajd_stats_service *stats_service;
 
     /* of this folder alone */
     struct trajd_arena arena; /* of all tables here and of the members */
-    bool owns_spec;
-    struct trajd_pool *pool;
-    struct trajd_server *server;
-    const struct trajd_log *log;
-    bool norm_is_known; /* the statistics that outputs are normalised by are set */
+    bool norm_is_known;       /* the statistics that outputs are normalised by are set */
     struct trajd_mixture_batch *batch;
     struct trajd_producer_member *members; /* [plan->member_count] */
     struct trajd_feed_schema schema;
@@ -123,12 +118,10 @@ struct trajd_producer {
     pthread_mutex_t failure_mutex;
     struct trajd_error last_failure;
     uint64_t published_work_ns[TRAJD_WORK_COUNT]; /* what the batches up to the last one took */
-    struct trajd_producer_gpu *on_gpu; /* state of production on `gpu` (producer_gpu.c), or NULL */
+    struct trajd_producer_gpu *on_gpu; /* production on options.gpu (producer_gpu.c), or NULL */
     uint64_t rings_remaining_bytes;    /* of memory.rings, when the producer was made */
     /* of memory.rings: pinned buffers for the streamed rows of production on a GPU */
     uint64_t pinned_bytes;
-    void (*gpu_lost)(void *context);
-    void *lost_context;
 };
 
 /* Plans the feed, computes the statistics that it normalises by (not for --check), fills the cache

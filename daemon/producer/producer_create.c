@@ -110,9 +110,7 @@ static void place_outputs(const struct trajd_producer *producer, struct trajd_wi
 
 /* Lays out a slot: each output followed by its mask, then the ids. Sets the outputs' offsets in the
  * batch. */
-static enum trajd_status make_schema(struct trajd_producer *producer,
-                                     const struct trajd_producer_options *options,
-                                     struct trajd_error *error)
+static enum trajd_status make_schema(struct trajd_producer *producer, struct trajd_error *error)
 {
     static const char *const ids[TRAJD_PRODUCER_ID_COUNT] = {"window_id", "dataset_index",
                                                              "episode_index", "anchor_ns"};
@@ -122,7 +120,6 @@ static enum trajd_status make_schema(struct trajd_producer *producer,
     char *mask_name;
     enum trajd_status status;
 
-    (void)options;
     for (uint32_t o = 0; o < plan->visible_count; o++)
         names += 2 * strlen(plan->outputs[o].name) + sizeof ".mask" + sizeof ".augment";
     producer->schema.global_batch = producer->spec->global_batch;
@@ -147,29 +144,25 @@ static enum trajd_status make_schema(struct trajd_producer *producer,
 
 /* ---- steps of making ---- */
 
-static enum trajd_status make_plan(struct trajd_producer *producer,
-                                   const struct trajd_producer_options *options,
-                                   struct trajd_error *error)
+static enum trajd_status make_plan(struct trajd_producer *producer, struct trajd_error *error)
 {
-    enum trajd_status status =
-        trajd_mixture_plan_create(options->spec, options->datasets, &producer->plan, error);
+    enum trajd_status status = trajd_mixture_plan_create(
+        producer->options.spec, producer->options.datasets, &producer->plan, error);
 
-    if (!status && options->quarantine_at_most) {
-        status =
-            trajd_mixture_plan_check_quarantine(producer->plan, options->quarantine_at_most, error);
-        if (status && options->is_refused)
-            *options->is_refused = true;
+    if (!status && producer->options.quarantine_at_most) {
+        status = trajd_mixture_plan_check_quarantine(producer->plan,
+                                                     producer->options.quarantine_at_most, error);
+        if (status && producer->options.is_refused)
+            *producer->options.is_refused = true;
     }
-    for (uint32_t p = 0; !status && options->is_unfinished && p < producer->plan->member_count; p++)
+    for (uint32_t p = 0;
+         !status && producer->options.is_unfinished && p < producer->plan->member_count; p++)
         trajd_window_plan_leave_unfinished(producer->plan->members[p]);
     return status;
 }
 
-static enum trajd_status make_batch(struct trajd_producer *producer,
-                                    const struct trajd_producer_options *options,
-                                    struct trajd_error *error)
+static enum trajd_status make_batch(struct trajd_producer *producer, struct trajd_error *error)
 {
-    (void)options;
     return trajd_mixture_batch_create(producer->plan, &producer->batch, error);
 }
 
@@ -199,17 +192,16 @@ static double transform_ns(const struct trajd_window_plan *plan)
     return ns;
 }
 
-static enum trajd_status make_members(struct trajd_producer *producer,
-                                      const struct trajd_producer_options *options,
-                                      struct trajd_error *error)
+static enum trajd_status make_members(struct trajd_producer *producer, struct trajd_error *error)
 {
-    struct trajd_device_facts facts = {.cpu_threads = trajd_pool_thread_count(producer->pool),
-                                       .tuning = options->tuning};
+    struct trajd_device_facts facts = {.cpu_threads =
+                                           trajd_pool_thread_count(producer->options.pool),
+                                       .tuning = producer->options.tuning};
     const char *variant = producer->spec->variant;
     enum trajd_status status = TRAJD_OK;
 
-    if (producer->gpu) {
-        trajd_device_facts(trajd_gpu_device(producer->gpu), &facts);
+    if (producer->options.gpu) {
+        trajd_device_facts(trajd_gpu_device(producer->options.gpu), &facts);
         /* a kernel that is named for the CPU does not apply on a GPU */
         variant = variant && strncmp(variant, "cuda", 4) == 0 ? variant : NULL;
     }
@@ -221,13 +213,13 @@ static enum trajd_status make_members(struct trajd_producer *producer,
         struct trajd_producer_member *member = &producer->members[p];
         struct trajd_resample_request shape;
 
-        member->dataset = options->datasets[p];
+        member->dataset = producer->options.datasets[p];
         member->plan = producer->plan->members[p];
         member->batch = producer->batch->members[p];
         member->selection = &member->plan->selection;
         shape = member->batch->request;
         shape.window_count = producer->spec->global_batch;
-        if (producer->gpu && (status = refuse_shape(producer, &shape, error)))
+        if (producer->options.gpu && (status = refuse_shape(producer, &shape, error)))
             return status;
         status = trajd_plan_create_then(&shape, transform_ns(member->plan), &facts, variant,
                                         &member->kernel_plan, error);
@@ -246,7 +238,7 @@ static uint32_t choose_slot_count(const struct trajd_producer *producer)
 
     if (producer->spec->slot_count)
         return producer->spec->slot_count;
-    if (!producer->gpu || fitting < SLOTS)
+    if (!producer->options.gpu || fitting < SLOTS)
         return SLOTS;
     return fitting < GPU_SLOTS ? (uint32_t)fitting : GPU_SLOTS;
 }
@@ -255,7 +247,7 @@ uint64_t trajd_producer_ring_bytes(const struct trajd_producer *producer)
 {
     uint64_t bytes;
 
-    if (producer->gpu)
+    if (producer->options.gpu)
         return producer->pinned_bytes;
     if (__builtin_mul_overflow(producer->schema.slot_size_bytes, producer->slot_count, &bytes) ||
         __builtin_add_overflow(bytes, TRAJD_RING_ALIGNMENT, &bytes))
@@ -265,9 +257,7 @@ uint64_t trajd_producer_ring_bytes(const struct trajd_producer *producer)
 
 /* Chooses the number of slots. Refuses a ring for which memory.rings has no room. The message has the number to set, because a
  * user does not know the size of a slot. */
-static enum trajd_status choose_ring(struct trajd_producer *producer,
-                                     const struct trajd_producer_options *options,
-                                     struct trajd_error *error)
+static enum trajd_status choose_ring(struct trajd_producer *producer, struct trajd_error *error)
 {
     uint64_t ring_bytes;
 
@@ -282,44 +272,40 @@ static enum trajd_status choose_ring(struct trajd_producer *producer,
         "slots, or the "
         "number or size of the steps",
         producer->name, producer->slot_count, (unsigned long long)ring_bytes,
-        (unsigned long long)options->rings_used_bytes,
-        (unsigned long long)options->rings_limit_bytes,
-        (unsigned long long)((ring_bytes / MIB) + (options->rings_used_bytes / MIB) + 2));
+        (unsigned long long)producer->options.rings_used_bytes,
+        (unsigned long long)producer->options.rings_limit_bytes,
+        (unsigned long long)((ring_bytes / MIB) + (producer->options.rings_used_bytes / MIB) + 2));
 }
 
-static enum trajd_status load_rows(struct trajd_producer *producer,
-                                   const struct trajd_producer_options *options,
-                                   struct trajd_error *error)
+static enum trajd_status load_rows(struct trajd_producer *producer, struct trajd_error *error)
 {
     enum trajd_status status;
 
-    if (!options->server)
+    if (!producer->options.server)
         return TRAJD_OK;
-    if (!producer->gpu)
+    if (!producer->options.gpu)
         return trajd_producer_load_rows(producer, error);
     trajd_heartbeat_wait(); /* for the driver */
-    status = trajd_producer_gpu_create(producer, producer->gpu, error);
+    status = trajd_producer_gpu_create(producer, producer->options.gpu, error);
     if (status == TRAJD_ERR_MEMORY && !producer->spec->slot_count && producer->slot_count > SLOTS) {
         trajd_producer_gpu_destroy(producer);
         producer->slot_count = SLOTS;
-        status = trajd_producer_gpu_create(producer, producer->gpu, error);
+        status = trajd_producer_gpu_create(producer, producer->options.gpu, error);
     }
     trajd_heartbeat_resume();
     return status;
 }
 
-static enum trajd_status add_feed(struct trajd_producer *producer,
-                                  const struct trajd_producer_options *options,
-                                  struct trajd_error *error)
+static enum trajd_status add_feed(struct trajd_producer *producer, struct trajd_error *error)
 {
     const uint64_t norm_digest = trajd_mixture_plan_norm_digest(producer->plan),
                    values_digest = trajd_mixture_plan_values_digest(producer->plan);
     const struct trajd_core_feed_options feed = {
         .name = producer->name,
-        .instance_of = options->instance_of,
-        .is_hidden = options->is_hidden,
+        .instance_of = producer->options.instance_of,
+        .is_hidden = producer->options.is_hidden,
         .slot_count = producer->slot_count,
-        .max_credit = options->max_credit,
+        .max_credit = producer->options.max_credit,
         .fingerprint = producer->plan->fingerprint,
         .seed = producer->spec->seed,
         .norm_digest = norm_digest ? norm_digest : NOTHING_THERE,
@@ -329,33 +315,32 @@ static enum trajd_status add_feed(struct trajd_producer *producer,
         .epoch_length = trajd_mixture_plan_epoch_length(producer->plan),
         .dropped_count = trajd_mixture_plan_dropped_count(producer->plan),
         .tail_short = producer->spec->tail == TRAJD_TAIL_SHORT,
-        .journal_directory = options->journal_directory,
+        .journal_directory = producer->options.journal_directory,
         .rank_timeout_ns = (uint64_t)producer->spec->rank_timeout_ns,
         .rejoin_wait_ns = (uint64_t)producer->spec->rejoin_wait_ns,
         .job_count = producer->spec->job_count,
-        .has_unfinished = !producer->is_unfinished && trajd_window_spec_finishes(producer->spec),
+        .has_unfinished =
+            !producer->options.is_unfinished && trajd_window_spec_finishes(producer->spec),
         .slow_leaves = producer->spec->slow_leaves,
         .slow_after_ns = (uint64_t)producer->spec->slow_after_ns,
         .data = trajd_producer_data(producer)};
     enum trajd_status status;
 
-    if (!options->server)
+    if (!producer->options.server)
         return TRAJD_OK;
     trajd_heartbeat_wait(); /* for the pages of the ring */
-    status = trajd_server_add_feed(options->server, &feed, &producer->schema,
+    status = trajd_server_add_feed(producer->options.server, &feed, &producer->schema,
                                    producer->on_gpu ? trajd_producer_gpu_memory(producer) : NULL,
                                    &producer->feed, error);
     trajd_heartbeat_resume();
     return status;
 }
 
-static enum trajd_status start(struct trajd_producer *producer,
-                               const struct trajd_producer_options *options,
-                               struct trajd_error *error)
+static enum trajd_status start(struct trajd_producer *producer, struct trajd_error *error)
 {
     int failed;
 
-    if (!options->server)
+    if (!producer->options.server)
         return TRAJD_OK;
     failed = trajd_thread_start(&producer->thread, "trajd-feed",
                                 producer->on_gpu ? trajd_producer_gpu_run : trajd_producer_run,
@@ -370,13 +355,12 @@ static enum trajd_status start(struct trajd_producer *producer,
 enum trajd_status trajd_producer_create(const struct trajd_producer_options *options,
                                         struct trajd_producer **out, struct trajd_error *error)
 {
-    static enum trajd_status (*const steps[])(
-        struct trajd_producer *, const struct trajd_producer_options *,
-        struct trajd_error *) = {make_plan,   trajd_producer_normalise,
-                                 make_batch,  make_schema,
-                                 choose_ring, make_members,
-                                 load_rows,   add_feed,
-                                 start};
+    static enum trajd_status (*const steps[])(struct trajd_producer *, struct trajd_error *) = {
+        make_plan,   trajd_producer_normalise,
+        make_batch,  make_schema,
+        choose_ring, make_members,
+        load_rows,   add_feed,
+        start};
     struct trajd_producer *producer = calloc(1, sizeof *producer);
     enum trajd_status status = TRAJD_OK;
 
@@ -395,23 +379,17 @@ enum trajd_status trajd_producer_create(const struct trajd_producer_options *opt
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for feed %s", options->name);
     }
     pthread_mutex_init(&producer->failure_mutex, NULL);
+    producer->options = *options;
+    producer->options.owns_spec = false; /* until all is made */
     producer->spec = options->spec;
-    producer->pool = options->pool;
-    producer->server = options->server;
-    producer->log = options->log;
-    producer->gpu = options->gpu;
-    producer->is_unfinished = options->is_unfinished;
     if (options->rings_limit_bytes > options->rings_used_bytes)
         producer->rings_remaining_bytes = options->rings_limit_bytes - options->rings_used_bytes;
-    producer->gpu_lost = options->gpu_lost;
-    producer->lost_context = options->context;
-    producer->stats_service = options->stats_service;
     for (size_t s = 0; s < ARRAY_LEN(steps) && !status; s++)
-        status = steps[s](producer, options, error);
+        status = steps[s](producer, error);
     if (status)
         trajd_producer_destroy(&producer);
     else
-        producer->owns_spec = options->owns_spec;
+        producer->options.owns_spec = options->owns_spec;
     *out = producer;
     return status;
 }
@@ -436,9 +414,9 @@ void trajd_producer_destroy(struct trajd_producer **out)
     if (producer->running)
         pthread_join(producer->thread, NULL);
     if (producer->feed)
-        trajd_server_remove_feed(producer->server, &producer->feed);
+        trajd_server_remove_feed(producer->options.server, &producer->feed);
     for (uint32_t p = 0; producer->plan && p < producer->plan->member_count; p++)
-        trajd_stats_service_forget(producer->stats_service, producer->plan->members[p]);
+        trajd_stats_service_forget(producer->options.stats_service, producer->plan->members[p]);
     trajd_producer_gpu_destroy(producer);
     if (producer->members)
         trajd_producer_drop_rows(producer);
@@ -446,7 +424,7 @@ void trajd_producer_destroy(struct trajd_producer **out)
         trajd_plan_destroy(&producer->members[p].kernel_plan);
     trajd_mixture_batch_destroy(&producer->batch);
     trajd_mixture_plan_destroy(&producer->plan);
-    if (producer->owns_spec)
+    if (producer->options.owns_spec)
         trajd_window_spec_destroy(&producer->spec);
     pthread_mutex_destroy(&producer->failure_mutex);
     trajd_arena_free(&producer->arena);

@@ -162,7 +162,7 @@ static enum trajd_status send_streamed_rows(struct trajd_producer *producer,
         return status;
     trajd_gpu_streamed_rows_gather(of->member->streamed_rows, first, count, host_rows_of, of,
                                    gpu_batch->rows_staging + used->rows,
-                                   gpu_batch->rows_block + used->rows, producer->pool);
+                                   gpu_batch->rows_block + used->rows, producer->options.pool);
     if (size_bytes)
         status = trajd_device_copy_async(gpu_batch->rows_block + used->rows,
                                          gpu_batch->rows_staging + used->rows, size_bytes,

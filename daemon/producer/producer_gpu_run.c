@@ -351,9 +351,9 @@ static void report_lost_gpu(struct trajd_producer *producer, struct trajd_error 
 {
     trajd_error_prefix(error, "GPU %s: feed %s: %s", trajd_gpu_id(producer->on_gpu->gpu),
                        producer->name, trajd_plan_describe(producer->members[0].kernel_plan));
-    LOG(producer->log, ERROR, "%s", error->message);
-    if (producer->gpu_lost)
-        producer->gpu_lost(producer->lost_context);
+    LOG(producer->options.log, ERROR, "%s", error->message);
+    if (producer->options.gpu_lost)
+        producer->options.gpu_lost(producer->options.context);
 }
 
 void *trajd_producer_gpu_run(void *context)

@@ -57,7 +57,6 @@ static inline int64_t trajd_producer_count_time(struct trajd_producer *producer,
 /* Sets the statistics that the outputs are normalised by. Computes them where they are unknown,
  * unless there is no server (--check). Blocks while they are computed. */
 enum trajd_status trajd_producer_normalise(struct trajd_producer *producer,
-                                           const struct trajd_producer_options *options,
                                            struct trajd_error *error);
 /* ---- producer.c ---- */
 

@@ -21,11 +21,10 @@ static uint32_t open_outputs(const struct trajd_window_plan *plan, uint32_t *out
 /* Sets *made to a plan of the feed that statistics_from names, which the caller destroys, or to
  * NULL where the feed uses its own windows. */
 static enum trajd_status find_source(struct trajd_producer *producer,
-                                     const struct trajd_producer_options *options,
                                      const struct trajd_window_plan *member,
                                      struct trajd_window_plan **made, struct trajd_error *error)
 {
-    const struct trajd_window_spec *other = options->statistics_spec;
+    const struct trajd_window_spec *other = producer->options.statistics_spec;
 
     *made = NULL;
     if (!producer->spec->statistics_from || (other && other == producer->spec))
@@ -41,7 +40,7 @@ static enum trajd_status find_source(struct trajd_producer *producer,
             "feed %s: statistics_from: feed %s takes its own from %s: name that one",
             producer->name, other->feed_name, other->statistics_from);
     if (!other->is_mixture)
-        return trajd_window_plan_create(other, options->statistics_dataset, made, error);
+        return trajd_window_plan_create(other, producer->options.statistics_dataset, made, error);
     for (uint32_t p = 0; p < other->member_count; p++)
         if (strcmp(other->members[p].dataset, member->dataset->name) == 0)
             return trajd_window_plan_create(other->members[p].spec, member->dataset, made, error);
@@ -135,10 +134,11 @@ static bool is_little(const struct trajd_window_plan *plan, const uint32_t *outp
     return !values || windows <= most_values / values;
 }
 
-static enum trajd_status
-put_in_force(struct trajd_producer *producer, struct trajd_window_plan *member,
-             const struct trajd_window_plan *source, const uint32_t *outputs, uint32_t count,
-             const struct trajd_producer_options *options, struct trajd_error *error)
+static enum trajd_status put_in_force(struct trajd_producer *producer,
+                                      struct trajd_window_plan *member,
+                                      const struct trajd_window_plan *source,
+                                      const uint32_t *outputs, uint32_t count,
+                                      struct trajd_error *error)
 {
     struct trajd_statistics *results[TRAJD_SPEC_MAX_OUTPUTS] = {NULL};
     uint32_t wanted[TRAJD_SPEC_MAX_OUTPUTS];
@@ -150,13 +150,13 @@ put_in_force(struct trajd_producer *producer, struct trajd_window_plan *member,
         if (!status)
             status = follow_source(producer, member, outputs[i], source, wanted[i], error);
         known = known && !status &&
-                trajd_stats_service_knows(producer->stats_service, source, wanted[i]);
+                trajd_stats_service_knows(producer->options.stats_service, source, wanted[i]);
     }
-    if (status || (!known && !options->server &&
-                   !is_little(source, wanted, count, options->most_check_values)))
+    if (status || (!known && !producer->options.server &&
+                   !is_little(source, wanted, count, producer->options.most_check_values)))
         return status;
-    status =
-        trajd_stats_service_compute(producer->stats_service, source, wanted, count, results, error);
+    status = trajd_stats_service_compute(producer->options.stats_service, source, wanted, count,
+                                         results, error);
     if (status)
         return trajd_error_prefix(error, "feed %s: norm", producer->name);
     for (uint32_t i = 0; i < count; i++) {
@@ -174,17 +174,15 @@ put_in_force(struct trajd_producer *producer, struct trajd_window_plan *member,
  * windows. */
 static enum trajd_status normalise_member(struct trajd_producer *producer,
                                           struct trajd_window_plan *member,
-                                          const struct trajd_producer_options *options,
                                           struct trajd_error *error)
 {
     uint32_t outputs[TRAJD_SPEC_MAX_OUTPUTS];
     const uint32_t count = open_outputs(member, outputs);
     struct trajd_window_plan *source;
-    enum trajd_status status = find_source(producer, options, member, &source, error);
+    enum trajd_status status = find_source(producer, member, &source, error);
 
     if (!status && count)
-        status = put_in_force(producer, member, source ? source : member, outputs, count, options,
-                              error);
+        status = put_in_force(producer, member, source ? source : member, outputs, count, error);
     trajd_window_plan_destroy(&source);
     return status;
 }
@@ -212,8 +210,8 @@ static void look_at_columns(struct trajd_producer *producer, struct trajd_window
 
     if (!count || !is_little(member, outputs, count, most_values))
         return;
-    if (trajd_stats_service_compute(producer->stats_service, member, outputs, count, results,
-                                    &error))
+    if (trajd_stats_service_compute(producer->options.stats_service, member, outputs, count,
+                                    results, &error))
         trajd_window_plan_warn(member, "rows cannot be read: %s", error.message);
     for (uint32_t i = 0; i < count; i++) {
         if (results[i])
@@ -223,14 +221,14 @@ static void look_at_columns(struct trajd_producer *producer, struct trajd_window
 }
 
 enum trajd_status trajd_producer_normalise(struct trajd_producer *producer,
-                                           const struct trajd_producer_options *options,
                                            struct trajd_error *error)
 {
     enum trajd_status status = TRAJD_OK;
 
     for (uint32_t p = 0; p < producer->plan->member_count && !status; p++)
-        status = normalise_member(producer, producer->plan->members[p], options, error);
-    for (uint32_t p = 0; p < producer->plan->member_count && !status && !options->server; p++)
-        look_at_columns(producer, producer->plan->members[p], options->most_check_values);
+        status = normalise_member(producer, producer->plan->members[p], error);
+    for (uint32_t p = 0; p < producer->plan->member_count && !status && !producer->options.server;
+         p++)
+        look_at_columns(producer, producer->plan->members[p], producer->options.most_check_values);
     return status;
 }

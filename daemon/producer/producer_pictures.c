@@ -40,7 +40,7 @@ static enum trajd_status make_workers(struct trajd_producer *producer,
 
     if (!output->augment)
         return TRAJD_OK;
-    picture->worker_count = trajd_pool_thread_count(producer->pool);
+    picture->worker_count = trajd_pool_thread_count(producer->options.pool);
     picture->workers =
         trajd_arena_array(&producer->arena, picture->worker_count, sizeof *picture->workers);
     if (!picture->workers)
@@ -340,7 +340,7 @@ static enum trajd_status write_steps(struct picture_writing *writing, struct tra
     const uint64_t bytes = trajd_image_finish_bytes(&writing->picture->plan->written);
 
     writing->slice_steps = bytes < SLICE_BYTES ? (uint32_t)(SLICE_BYTES / bytes) : 1;
-    trajd_pool_run(writing->producer->pool,
+    trajd_pool_run(writing->producer->options.pool,
                    (writing->picture->step_count + writing->slice_steps - 1) / writing->slice_steps,
                    write_slice, writing);
     return writing->is_out_of_memory ? no_memory_to_augment(error) : TRAJD_OK;

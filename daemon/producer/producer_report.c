@@ -166,8 +166,8 @@ void trajd_producer_describe(struct trajd_producer *producer, struct trajd_json 
     trajd_json_u64(json, "episodes_quarantined", data.found_count - data.kept_count);
     trajd_json_u64(json, "episodes_used", data.used_count);
     trajd_json_string(json, "plan", trajd_plan_describe(producer->members[0].kernel_plan));
-    if (producer->gpu)
-        trajd_json_string(json, "gpu", trajd_gpu_id(producer->gpu));
+    if (producer->options.gpu)
+        trajd_json_string(json, "gpu", trajd_gpu_id(producer->options.gpu));
     trajd_json_format(json, "norm_digest", "%016llx",
                       (unsigned long long)trajd_mixture_plan_norm_digest(producer->plan));
     trajd_json_format(json, "values_digest", "%016llx",

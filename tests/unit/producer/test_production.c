@@ -302,13 +302,15 @@ static void unreadable_rows_are_kept_as_nan(void **state)
 static enum trajd_status normalise(struct fixture *f, const struct trajd_window_spec *other,
                                    bool with_server, struct trajd_error *error)
 {
-    /* only compared with NULL */
-    const struct trajd_producer_options options = {.server = with_server ? (struct trajd_server *)f
-                                                                         : NULL,
-                                                   .statistics_spec = other,
-                                                   .statistics_dataset = &f->small->dataset};
+    struct trajd_producer_options *options = &f->producer->options;
+    enum trajd_status status;
 
-    return trajd_producer_normalise(f->producer, &options, error);
+    options->server = with_server ? (struct trajd_server *)f : NULL; /* only compared with NULL */
+    options->statistics_spec = other;
+    options->statistics_dataset = &f->small->dataset;
+    status = trajd_producer_normalise(f->producer, error);
+    options->server = NULL;
+    return status;
 }
 
 static void min_max_maps_to_minus_one_and_one(void **state)
