@@ -57,18 +57,41 @@ static void advance_all(struct trajd_core *core)
 
 /* ---- production ---- */
 
-enum trajd_status trajd_core_take(struct trajd_core_feed *feed, uint64_t now_ns,
-                                  struct trajd_fill *fill)
+static void explain_wait(struct session *session, const struct trajd_fill *fill, uint64_t work_ns)
 {
-    trajd_feed_account(feed, now_ns);
-    return trajd_production_take(feed, fill);
+    struct trajd_core_feed *feed = session->feed;
+    const uint64_t during_ns = session->waiting_ns < work_ns ? session->waiting_ns : work_ns;
+    uint64_t rest_ns = session->waiting_ns;
+
+    for (uint32_t w = 0; w < TRAJD_WORK_COUNT && work_ns; w++) {
+        const uint64_t share_ns =
+            (uint64_t)((double)during_ns * (double)fill->work_ns[w] / (double)work_ns);
+        session->waited_ns[w] += share_ns;
+        feed->waited_ns[w] += share_ns;
+        rest_ns -= share_ns < rest_ns ? share_ns : rest_ns;
+    }
+    session->waited_ns[TRAJD_WAIT_OTHER] += rest_ns;
+    feed->waited_ns[TRAJD_WAIT_OTHER] += rest_ns;
+    session->waiting_ns = 0;
+}
+
+/* Divides the time that sessions have waited for a batch among the work that the batch took. */
+static void explain_waits(struct trajd_core_feed *feed, const struct trajd_fill *fill)
+{
+    uint64_t work_ns = 0;
+
+    for (uint32_t w = 0; w < TRAJD_WORK_COUNT; w++)
+        work_ns += fill->work_ns[w];
+    for (uint32_t i = 0; i < feed->member_count; i++)
+        if (feed->members[i]->waiting_ns)
+            explain_wait(feed->members[i], fill, work_ns);
 }
 
 bool trajd_core_publish(struct trajd_core_feed *feed, const struct trajd_fill *fill,
                         const struct trajd_error *failure, uint64_t now_ns)
 {
     trajd_feed_account(feed, now_ns);
-    trajd_feed_explain_waits(feed, fill);
+    explain_waits(feed, fill);
     if (!trajd_production_publish(feed, fill, failure, now_ns))
         return false;
     trajd_feed_advance(feed);
@@ -257,13 +280,6 @@ struct trajd_core_feed *trajd_core_find_place(struct trajd_core *core, uint64_t 
             trajd_core_is_same_feed(other, feed) && has_others(other, session, open))
             return other;
     return feed;
-}
-
-struct trajd_core_feed *trajd_core_choose(struct trajd_core *core, uint64_t session_id,
-                                          const struct trajd_wire_open *open,
-                                          struct trajd_core_feed *feed)
-{
-    return trajd_feed_choose(core, trajd_session_find(core, session_id), open, feed);
 }
 
 /* Takes the session off its feed. An OPEN does that even if it is refused later: the next epoch can

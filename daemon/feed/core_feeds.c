@@ -258,6 +258,24 @@ bool trajd_core_job_info(const struct trajd_core_feed *feed, uint32_t index,
     return false;
 }
 
+static bool is_any_leased(const struct job_parts *job_parts)
+{
+    for (uint32_t p = 0; p < job_parts->part_count; p++)
+        if (job_parts->parts[p].state == PART_LEASED || job_parts->parts[p].state == PART_DONE)
+            return true;
+    return false;
+}
+
+/* Returns true if a session holds a part of the feed that is LEASED or DONE. */
+static bool has_leases(const struct trajd_core_feed *feed)
+{
+    for (uint32_t i = 0; i < feed->ready.count; i++)
+        for (uint32_t j = 0; j < feed->options.job_count; j++)
+            if (is_any_leased(&feed->slots[feed->ready.slots[i]].job_parts[j]))
+                return true;
+    return false;
+}
+
 void trajd_core_feed_info(const struct trajd_core_feed *feed, struct trajd_core_feed_info *info)
 {
     *info = (struct trajd_core_feed_info){
@@ -273,7 +291,7 @@ void trajd_core_feed_info(const struct trajd_core_feed *feed, struct trajd_core_
         .slots_ready = feed->ready.count,
         .stalled_ns = feed->stalled_ns,
         .idle_since_ns = feed->idle_since_ns,
-        .has_leases = trajd_feed_has_leases(feed),
+        .has_leases = has_leases(feed),
         .has_user = feed->is_mapped && feed->options.is_for_one_user,
         .user = feed->user,
         .is_hidden = feed->options.is_hidden,

@@ -8,7 +8,8 @@
  *     job_verdict.c
  *     jobs.c                         epochs
  *     job_resume.c, leases.c
- *     production.c, stall_time.c
+ *     production.c
+ *     stall_time.c
  *     feed_state.c
  *     journal.c, checkpoint_token.c
  *
@@ -244,8 +245,6 @@ void trajd_feed_base_name(const struct trajd_core_feed *feed, char name[TRAJD_WI
 uint64_t trajd_batches_from(const struct trajd_core_feed *feed, uint64_t position);
 /* Returns the position after the last batch of an epoch that begins at `begin`. */
 uint64_t trajd_epoch_end(const struct trajd_core_feed *feed, uint64_t begin);
-/* Returns true if a session holds a part of the feed that is LEASED or DONE. */
-bool trajd_feed_has_leases(const struct trajd_core_feed *feed);
 /* Returns true if there is a batch to produce. Does not look for a FREE slot. */
 bool trajd_feed_wants(const struct trajd_core_feed *feed);
 /* Calls the wake callback if there is a batch to produce and a FREE slot for it. */
@@ -284,9 +283,6 @@ void trajd_session_send_removal(struct trajd_core *core, struct session *session
 /* Adds the time since the last call to the stall times of the sessions and jobs that held up
  * production. Public calls do this before they change what is READY or leased. */
 void trajd_feed_account(struct trajd_core_feed *feed, uint64_t now_ns);
-/* Divides the time that sessions have waited for a batch among the work that the batch took. A
- * publish does it. */
-void trajd_feed_explain_waits(struct trajd_core_feed *feed, const struct trajd_fill *fill);
 
 /* ---- leases.c: which session gets which READY part, and the life of the part from there on ---- */
 
@@ -336,17 +332,13 @@ void trajd_job_continue(struct job *job);
 /* Detaches the job from the production and begins a new run of it: its PENDING parts become VOID,
  * its LEASED ones abandoned. */
 void trajd_job_detach(struct job *job);
-/* Returns true if the job needs that batch, and notes that the job gets it. is_new: true: the batch
- * was at the cursor and is made for the first time; false: it is made again. */
-bool trajd_job_take_batch(struct job *job, uint64_t epoch, uint64_t position, bool is_new);
 /* Frees the entry of a job that has no sessions. */
 void trajd_job_drop(struct job *job);
 /* Drops jobs without sessions while another job reads the feed: those that are not within an epoch,
  * and those whose last session sent BYE. */
 void trajd_feed_drop_idle_jobs(struct trajd_core_feed *feed);
 
-/* Do the work of trajd_core_take and trajd_core_publish. */
-enum trajd_status trajd_production_take(struct trajd_core_feed *feed, struct trajd_fill *fill);
+/* Does the work of trajd_core_publish. */
 bool trajd_production_publish(struct trajd_core_feed *feed, const struct trajd_fill *fill,
                               const struct trajd_error *failure, uint64_t now_ns);
 
@@ -421,10 +413,6 @@ void trajd_feed_advance(struct trajd_core_feed *feed);
 
 /* ---- job_verdict.c: where an OPEN goes ---- */
 
-/* Returns true if the job's epoch can begin on its feed: anywhere if no other job reads the feed,
- * else only where the others are. */
-bool trajd_job_has_place(const struct job *job, const struct trajd_wire_open *open,
-                         const struct start *start);
 /* Returns the job of that name, or an entry for it: a free one, or the entry of another job if no
  * session reads the feed. NULL: there is none. */
 struct job *trajd_job_find_entry(const struct trajd_core_feed *feed, const struct session *session,
@@ -437,11 +425,6 @@ bool trajd_feed_admits(const struct trajd_core_feed *feed, const struct session 
  */
 bool trajd_open_is_repeated(const struct session *session, const struct trajd_wire_open *open,
                             const struct trajd_core_feed *feed);
-/* Does the work of trajd_core_choose. */
-struct trajd_core_feed *trajd_feed_choose(struct trajd_core *core, const struct session *session,
-                                          const struct trajd_wire_open *open,
-                                          struct trajd_core_feed *feed);
-
 enum verdict {
     VERDICT_JOIN,      /* the session joins the epoch that the job is in */
     VERDICT_BEGIN,     /* the session begins an epoch */

@@ -103,23 +103,6 @@ bool trajd_core_is_same_feed(const struct trajd_core_feed *a, const struct trajd
     return strcmp(name, other) == 0;
 }
 
-static bool is_any_leased(const struct job_parts *job_parts)
-{
-    for (uint32_t p = 0; p < job_parts->part_count; p++)
-        if (job_parts->parts[p].state == PART_LEASED || job_parts->parts[p].state == PART_DONE)
-            return true;
-    return false;
-}
-
-bool trajd_feed_has_leases(const struct trajd_core_feed *feed)
-{
-    for (uint32_t i = 0; i < feed->ready.count; i++)
-        for (uint32_t j = 0; j < feed->options.job_count; j++)
-            if (is_any_leased(&feed->slots[feed->ready.slots[i]].job_parts[j]))
-                return true;
-    return false;
-}
-
 uint64_t trajd_batches_from(const struct trajd_core_feed *feed, uint64_t position)
 {
     uint64_t length = feed->options.epoch_length, batch = feed->options.global_batch;

@@ -10,8 +10,10 @@
 
 /* ---- the production and the entry for the job ---- */
 
-bool trajd_job_has_place(const struct job *job, const struct trajd_wire_open *open,
-                         const struct start *start)
+/* Returns true if the job's epoch can begin on its feed: anywhere if no other job reads the feed,
+ * else only where the others are. */
+static bool has_place(const struct job *job, const struct trajd_wire_open *open,
+                      const struct start *start)
 {
     return !trajd_job_has_neighbours(job) || trajd_job_can_continue(job, open, start) ||
            trajd_job_can_attach(job, open->epoch, open, start);
@@ -68,7 +70,7 @@ static int rate(struct trajd_core_feed *feed, const struct session *session,
     if (job && trajd_job_matches(job, open) && open->epoch == job->epoch && !open->fresh &&
         !open->resume.size)
         return 4; /* the job goes on where it stood */
-    if (!entry || !trajd_job_has_place(entry, open, start))
+    if (!entry || !has_place(entry, open, start))
         return 0;
     return job ? 4 : 3;
 }
@@ -80,10 +82,11 @@ bool trajd_open_is_repeated(const struct session *session, const struct trajd_wi
            strcmp(trajd_core_family(session->feed), trajd_core_family(feed)) == 0;
 }
 
-struct trajd_core_feed *trajd_feed_choose(struct trajd_core *core, const struct session *session,
+struct trajd_core_feed *trajd_core_choose(struct trajd_core *core, uint64_t session_id,
                                           const struct trajd_wire_open *open,
                                           struct trajd_core_feed *feed)
 {
+    const struct session *session = trajd_session_find(core, session_id);
     const struct trajd_journal_state *checkpoint = NULL;
     struct trajd_core_feed *best = NULL;
     int best_rate = 0;
@@ -421,6 +424,5 @@ enum verdict trajd_job_validate(const struct job *job, struct session *session,
 
     if (job)
         verdict = validate_epoch(job, session, open);
-    return verdict == VERDICT_BEGIN && !trajd_job_has_place(job, open, start) ? VERDICT_ELSEWHERE
-                                                                              : verdict;
+    return verdict == VERDICT_BEGIN && !has_place(job, open, start) ? VERDICT_ELSEWHERE : verdict;
 }

@@ -180,7 +180,9 @@ static bool take_todo(struct job *job, uint64_t position)
     return false;
 }
 
-bool trajd_job_take_batch(struct job *job, uint64_t epoch, uint64_t position, bool is_new)
+/* Returns true if the job needs that batch, and notes that the job gets it. is_new: true: the batch
+ * was at the cursor and is made for the first time; false: it is made again. */
+static bool take_batch(struct job *job, uint64_t epoch, uint64_t position, bool is_new)
 {
     if (!job->is_attached || epoch < job->epoch || (epoch == job->epoch && job->phase == JOB_ENDED))
         return false;
@@ -454,7 +456,7 @@ static void assign_batch(struct trajd_core_feed *feed, struct slot *slot, bool i
     for (uint32_t j = 0; j < feed->options.job_count; j++) {
         struct job *job = &feed->jobs[j];
         slot->job_parts[j].run_id = slot->job_parts[j].part_count = 0;
-        if (!trajd_job_take_batch(job, slot->epoch, slot->position, is_new))
+        if (!take_batch(job, slot->epoch, slot->position, is_new))
             continue;
         begin_parts(job, slot);
         if (job->journal && job->mode == TRAJD_WIRE_QUEUE && slot->epoch == job->epoch)
@@ -463,13 +465,16 @@ static void assign_batch(struct trajd_core_feed *feed, struct slot *slot, bool i
     }
 }
 
-enum trajd_status trajd_production_take(struct trajd_core_feed *feed, struct trajd_fill *fill)
+enum trajd_status trajd_core_take(struct trajd_core_feed *feed, uint64_t now_ns,
+                                  struct trajd_fill *fill)
 {
-    uint32_t index = trajd_feed_wants(feed) ? find_free(feed) : UINT32_MAX;
+    uint32_t index;
     struct slot *slot;
     uint64_t remaining;
     bool is_new;
 
+    trajd_feed_account(feed, now_ns);
+    index = trajd_feed_wants(feed) ? find_free(feed) : UINT32_MAX;
     if (index == UINT32_MAX)
         return TRAJD_ERR_TIMEOUT;
     slot = &feed->slots[index];

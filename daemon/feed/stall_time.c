@@ -127,35 +127,6 @@ static void account_waits(struct trajd_core_feed *feed, uint64_t now_ns, uint64_
     }
 }
 
-static void explain_wait(struct session *session, const struct trajd_fill *fill, uint64_t work_ns)
-{
-    struct trajd_core_feed *feed = session->feed;
-    const uint64_t during_ns = session->waiting_ns < work_ns ? session->waiting_ns : work_ns;
-    uint64_t rest_ns = session->waiting_ns;
-
-    for (uint32_t w = 0; w < TRAJD_WORK_COUNT && work_ns; w++) {
-        const uint64_t share_ns =
-            (uint64_t)((double)during_ns * (double)fill->work_ns[w] / (double)work_ns);
-        session->waited_ns[w] += share_ns;
-        feed->waited_ns[w] += share_ns;
-        rest_ns -= share_ns < rest_ns ? share_ns : rest_ns;
-    }
-    session->waited_ns[TRAJD_WAIT_OTHER] += rest_ns;
-    feed->waited_ns[TRAJD_WAIT_OTHER] += rest_ns;
-    session->waiting_ns = 0;
-}
-
-void trajd_feed_explain_waits(struct trajd_core_feed *feed, const struct trajd_fill *fill)
-{
-    uint64_t work_ns = 0;
-
-    for (uint32_t w = 0; w < TRAJD_WORK_COUNT; w++)
-        work_ns += fill->work_ns[w];
-    for (uint32_t i = 0; i < feed->member_count; i++)
-        if (feed->members[i]->waiting_ns)
-            explain_wait(feed->members[i], fill, work_ns);
-}
-
 void trajd_feed_account(struct trajd_core_feed *feed, uint64_t now_ns)
 {
     uint64_t elapsed_ns = now_ns - feed->accounted_ns;
