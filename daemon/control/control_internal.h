@@ -215,14 +215,6 @@ struct trajd_feed_source {
 
 /* Returns the directory of journals; NULL: no journals are kept. */
 const char *trajd_control_state_directory(const struct trajd_control *control);
-/* Returns how many bytes the rings of all feeds use. */
-uint64_t trajd_control_rings_used_bytes(struct trajd_control *control);
-/* Returns how many bytes all rings may use together, the new one of feed `name` included. Where the
- * configuration does not state memory.rings, its own feeds may use more than the default, as far as
- * memory has room: so the same feeds fit whether the daemon is a service, a private one of
- * trajd.open, or runs with --check, which differ in this default. */
-uint64_t trajd_control_rings_limit_bytes(const struct trajd_control *control,
-                                         const struct trajd_config *config, const char *name);
 /* Raises memory.rings to what the rings use, where the configuration does not state it. The caller
  * holds the mutex, or the configuration is not in use yet. */
 void trajd_control_grow_rings(struct trajd_config *config, uint64_t used_bytes);

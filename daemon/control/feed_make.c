@@ -17,7 +17,8 @@ const char *trajd_control_state_directory(const struct trajd_control *control)
     return config->state ? config->state : getenv("STATE_DIRECTORY");
 }
 
-uint64_t trajd_control_rings_used_bytes(struct trajd_control *control)
+/* Returns how many bytes the rings of all feeds use. */
+static uint64_t rings_used_bytes_of(struct trajd_control *control)
 {
     uint64_t used_bytes;
 
@@ -27,8 +28,12 @@ uint64_t trajd_control_rings_used_bytes(struct trajd_control *control)
     return used_bytes;
 }
 
-uint64_t trajd_control_rings_limit_bytes(const struct trajd_control *control,
-                                         const struct trajd_config *config, const char *name)
+/* Returns how many bytes all rings may use together, the new one of feed `name` included. Where the
+ * configuration does not state memory.rings, its own feeds may use more than the default, as far as
+ * memory has room: so the same feeds fit whether the daemon is a service, a private one of
+ * trajd.open, or runs with --check, which differ in this default. */
+static uint64_t rings_limit_of(const struct trajd_control *control,
+                               const struct trajd_config *config, const char *name)
 {
     const bool grows =
         !trajd_config_states(config, "memory.rings") && !trajd_feed_name_may_close(name);
@@ -92,8 +97,7 @@ enum trajd_status trajd_control_make_producer(struct trajd_control *control,
         .server = control->server,
         .journal_directory = trajd_control_state_directory(control),
         .max_credit = control->first_config->max_credit,
-        .rings_limit_bytes =
-            trajd_control_rings_limit_bytes(control, open_config->config, source->name),
+        .rings_limit_bytes = rings_limit_of(control, open_config->config, source->name),
         .rings_used_bytes = rings_used_bytes,
         .stats_service = control->stats_service,
         .most_check_values = MOST_CHECK_VALUES,
@@ -155,9 +159,8 @@ enum trajd_status trajd_control_add_producer(struct trajd_control *control,
                                control->feeds.count, control->feeds.count == 1 ? " is" : "s are",
                                control->now->config->max_feeds);
     do
-        status =
-            trajd_control_make_producer(control, control->now, source,
-                                        trajd_control_rings_used_bytes(control), producer, error);
+        status = trajd_control_make_producer(control, control->now, source,
+                                             rings_used_bytes_of(control), producer, error);
     while (status == TRAJD_ERR_MEMORY && trajd_control_close_unread(control));
     if (status == TRAJD_ERR_DEVICE && source->gpu)
         trajd_control_suspect_gpu(control, source->gpu, error);
@@ -278,8 +281,8 @@ static enum trajd_status find_model(struct trajd_control *control, const char *f
 
     do {
         *model = find_family(control, family, name, size);
-        limit_bytes = trajd_control_rings_limit_bytes(control, control->now->config, name);
-        used_bytes = trajd_control_rings_used_bytes(control);
+        limit_bytes = rings_limit_of(control, control->now->config, name);
+        used_bytes = rings_used_bytes_of(control);
         remaining_bytes = limit_bytes > used_bytes ? limit_bytes - used_bytes : 0;
         wanted_bytes = *model ? trajd_producer_ring_bytes(*model) : 0;
     } while ((wanted_bytes > remaining_bytes ||
