@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "daemon/base/arena.h"
 #include "daemon/base/quantity.h"
 #include "proto/timebase.h"
 #include "proto/error.h"
@@ -102,5 +103,60 @@ enum trajd_status trajd_yaml_choose_row(const struct trajd_yaml *yaml,
                                         const struct trajd_yaml_node *node, const void *rows,
                                         size_t row_count, size_t row_size, int *out,
                                         struct trajd_error *error);
+
+/* ---- tables of keys ---- */
+
+/* What the readers of a document share. */
+struct trajd_yaml_reader {
+    const struct trajd_yaml *yaml;
+    struct trajd_error *error;
+    struct trajd_arena *arena; /* owns the texts that are read; NULL: there are none */
+};
+
+/* The type of a key, and of the member of a struct that gets its value. */
+enum trajd_yaml_type {
+    TRAJD_YAML_U32,
+    TRAJD_YAML_U64,
+    TRAJD_YAML_DOUBLE,
+    TRAJD_YAML_BOOL,
+    TRAJD_YAML_DURATION, /* int64_t, in ns */
+    TRAJD_YAML_RATE,
+    TRAJD_YAML_STRING, /* const char *, a copy in the arena */
+    TRAJD_YAML_CHOICE, /* an enum: the index of the word, plus `low` */
+    TRAJD_YAML_FLAG,   /* bool: the second of two words is true */
+};
+
+/* A key of a mapping, and the member at `offset` of an object that gets its value. */
+struct trajd_yaml_key {
+    const char *name;
+    enum trajd_yaml_type type;
+    size_t offset;
+    double low, high;         /* of numbers: both are included */
+    const char *const *words; /* of CHOICE and FLAG; ends with NULL */
+    bool is_needed;
+    /* NULL: reads the type. Otherwise reads the value, of any form, into the member */
+    enum trajd_status (*read)(const struct trajd_yaml_reader *reader,
+                              const struct trajd_yaml_node *node, void *member);
+};
+
+/* Reads the keys of a mapping in the order of the document, and leaves the other members as they
+ * are. TRAJD_ERR_ARGUMENT: "expected EXPECTED" if it is not a mapping or lacks a needed key; it has
+ * an unknown key, or a wrong value. */
+enum trajd_status trajd_yaml_read_keys(const struct trajd_yaml_reader *reader,
+                                       const struct trajd_yaml_node *mapping, const char *expected,
+                                       const struct trajd_yaml_key *keys, size_t key_count,
+                                       void *object);
+/* Reads the value of one key. */
+enum trajd_status trajd_yaml_read_key(const struct trajd_yaml_reader *reader,
+                                      const struct trajd_yaml_node *node,
+                                      const struct trajd_yaml_key *key, void *object);
+/* Returns zeroed memory of the arena. NULL: sets the error. */
+void *trajd_yaml_alloc(const struct trajd_yaml_reader *reader, size_t size);
+/* Copies a text into the arena. */
+enum trajd_status trajd_yaml_keep(const struct trajd_yaml_reader *reader, const char *text,
+                                  const char **out);
+/* Reads a scalar's text and copies it. */
+enum trajd_status trajd_yaml_keep_string(const struct trajd_yaml_reader *reader,
+                                         const struct trajd_yaml_node *node, const char **out);
 
 #endif

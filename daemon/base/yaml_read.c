@@ -10,7 +10,7 @@
 
 #include "proto/array_len.h"
 
-enum { MAX_WORD_BYTES = 127 };
+enum { MAX_WORD_BYTES = 127, MAX_KEYS = 32 };
 
 static uint32_t smaller(uint32_t a, uint32_t b)
 {
@@ -323,4 +323,129 @@ enum trajd_status trajd_yaml_choose_row(const struct trajd_yaml *yaml,
     for (size_t i = 0; i < row_count && i + 1 < ARRAY_LEN(words); i++)
         memcpy(&words[i], (const char *)rows + i * row_size, sizeof words[i]);
     return trajd_yaml_choice(yaml, node, words, out, error);
+}
+
+/* ---- tables of keys ---- */
+
+void *trajd_yaml_alloc(const struct trajd_yaml_reader *reader, size_t size)
+{
+    void *memory = trajd_arena_alloc(reader->arena, size);
+
+    if (!memory)
+        trajd_error_set(reader->error, TRAJD_ERR_MEMORY, 0, "no memory for the keys of a file");
+    return memory;
+}
+
+enum trajd_status trajd_yaml_keep(const struct trajd_yaml_reader *reader, const char *text,
+                                  const char **out)
+{
+    const size_t size = strlen(text) + 1;
+    char *copy = trajd_yaml_alloc(reader, size);
+
+    *out = copy;
+    if (!copy)
+        return TRAJD_ERR_MEMORY;
+    memcpy(copy, text, size);
+    return TRAJD_OK;
+}
+
+enum trajd_status trajd_yaml_keep_string(const struct trajd_yaml_reader *reader,
+                                         const struct trajd_yaml_node *node, const char **out)
+{
+    const char *text;
+    const enum trajd_status status = trajd_yaml_string(reader->yaml, node, &text, reader->error);
+
+    return status ? status : trajd_yaml_keep(reader, text, out);
+}
+
+static enum trajd_status read_number(const struct trajd_yaml_reader *reader,
+                                     const struct trajd_yaml_node *node,
+                                     const struct trajd_yaml_key *key, void *member)
+{
+    const int64_t high = key->high < 0x1p63 ? (int64_t)key->high : INT64_MAX;
+    int64_t value = 0;
+    const enum trajd_status status =
+        trajd_yaml_int(reader->yaml, node, (int64_t)key->low, high, &value, reader->error);
+
+    if (!status && key->type == TRAJD_YAML_U32)
+        *(uint32_t *)member = (uint32_t)value;
+    else if (!status)
+        *(uint64_t *)member = (uint64_t)value;
+    return status;
+}
+
+static enum trajd_status read_choice(const struct trajd_yaml_reader *reader,
+                                     const struct trajd_yaml_node *node,
+                                     const struct trajd_yaml_key *key, void *member)
+{
+    int choice = 0;
+    const enum trajd_status status =
+        trajd_yaml_choice(reader->yaml, node, key->words, &choice, reader->error);
+
+    if (!status && key->type == TRAJD_YAML_FLAG)
+        *(bool *)member = choice == 1;
+    else if (!status)
+        *(int *)member = (int)key->low + choice;
+    return status;
+}
+
+enum trajd_status trajd_yaml_read_key(const struct trajd_yaml_reader *reader,
+                                      const struct trajd_yaml_node *node,
+                                      const struct trajd_yaml_key *key, void *object)
+{
+    void *member = (char *)object + key->offset;
+
+    if (key->read)
+        return key->read(reader, node, member);
+    switch (key->type) {
+    case TRAJD_YAML_U32:
+    case TRAJD_YAML_U64:
+        return read_number(reader, node, key, member);
+    case TRAJD_YAML_DOUBLE:
+        return trajd_yaml_double(reader->yaml, node, key->low, key->high, member, reader->error);
+    case TRAJD_YAML_BOOL:
+        return trajd_yaml_bool(reader->yaml, node, member, reader->error);
+    case TRAJD_YAML_DURATION:
+        return trajd_yaml_duration(reader->yaml, node, member, reader->error);
+    case TRAJD_YAML_RATE:
+        return trajd_yaml_rate(reader->yaml, node, member, reader->error);
+    case TRAJD_YAML_STRING:
+        return trajd_yaml_keep_string(reader, node, member);
+    case TRAJD_YAML_CHOICE:
+    case TRAJD_YAML_FLAG:
+        break;
+    }
+    return read_choice(reader, node, key, member);
+}
+
+static bool lacks_needed(const struct trajd_yaml_node *mapping, const struct trajd_yaml_key *keys,
+                         size_t key_count)
+{
+    for (size_t k = 0; k < key_count; k++)
+        if (keys[k].is_needed && !trajd_yaml_get(mapping, keys[k].name))
+            return true;
+    return false;
+}
+
+enum trajd_status trajd_yaml_read_keys(const struct trajd_yaml_reader *reader,
+                                       const struct trajd_yaml_node *mapping, const char *expected,
+                                       const struct trajd_yaml_key *keys, size_t key_count,
+                                       void *object)
+{
+    const char *names[MAX_KEYS + 1] = {NULL};
+    enum trajd_status status;
+
+    if (mapping->kind != TRAJD_YAML_MAPPING || lacks_needed(mapping, keys, key_count))
+        return trajd_yaml_error(reader->yaml, mapping, reader->error, "expected %s", expected);
+    for (size_t k = 0; k < key_count && k < MAX_KEYS; k++)
+        names[k] = keys[k].name;
+    status = trajd_yaml_check_keys(reader->yaml, mapping, names, reader->error);
+    for (const struct trajd_yaml_node *child = mapping->children; child && !status;
+         child = child->next) {
+        size_t k = 0;
+        while (strcmp(keys[k].name, child->key) != 0)
+            k++;
+        status = trajd_yaml_read_key(reader, child, &keys[k], object);
+    }
+    return status;
 }

@@ -228,6 +228,86 @@ static void test_error_is_one_line(void **state)
     trajd_yaml_destroy(&yaml);
 }
 
+struct object {
+    uint32_t count;
+    uint64_t seed;
+    double gamma;
+    bool is_on, is_second;
+    int64_t wait_ns;
+    struct trajd_rate rate;
+    const char *name;
+    int word;
+};
+
+static enum trajd_status read_twice(const struct trajd_yaml_reader *reader,
+                                    const struct trajd_yaml_node *node, void *member)
+{
+    int64_t value = 0;
+    const enum trajd_status status =
+        trajd_yaml_int(reader->yaml, node, 0, 9, &value, reader->error);
+
+    *(uint32_t *)member = 2 * (uint32_t)value;
+    return status;
+}
+
+static const char *const words[] = {"one", "two", NULL};
+static const struct trajd_yaml_key keys[] = {
+    {"count", TRAJD_YAML_U32, .offset = offsetof(struct object, count), .low = 1, .high = 7,
+     .is_needed = true},
+    {"seed", TRAJD_YAML_U64, .offset = offsetof(struct object, seed), .low = 0,
+     .high = (double)INT64_MAX},
+    {"gamma", TRAJD_YAML_DOUBLE, .offset = offsetof(struct object, gamma), .low = 0, .high = 1},
+    {"on", TRAJD_YAML_BOOL, .offset = offsetof(struct object, is_on)},
+    {"second", TRAJD_YAML_FLAG, .offset = offsetof(struct object, is_second), .words = words},
+    {"wait", TRAJD_YAML_DURATION, .offset = offsetof(struct object, wait_ns)},
+    {"rate", TRAJD_YAML_RATE, .offset = offsetof(struct object, rate)},
+    {"name", TRAJD_YAML_STRING, .offset = offsetof(struct object, name)},
+    {"word", TRAJD_YAML_CHOICE, .offset = offsetof(struct object, word), .low = 5, .words = words},
+    {"twice", .offset = offsetof(struct object, count), .read = read_twice},
+};
+
+static void test_table_of_keys(void **state)
+{
+    static const struct {
+        const char *text, *message; /* NULL: it is read */
+    } cases[] = {
+        {"{count: 3, seed: 9223372036854775807, gamma: 0.5, on: true, second: two, wait: 2ms, "
+         "rate: 30, name: x, word: two}",
+         NULL},
+        {"{count: 3, twice: 4}", NULL},
+        {"{count: 8}", "t.yaml:1: count: 8 is out of range (1 to 7)"},
+        {"{seed: 1}", "t.yaml:1: expected {count: 1}"},
+        {"[1]", "t.yaml:1: expected {count: 1}"},
+        {"{count: 1, wrod: one}", "t.yaml:1: wrod: no such key (did you mean word?)"},
+        {"{count: 1, word: three}",
+         "t.yaml:1: word: three is not one of the choices (known: one, two)"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct trajd_arena arena = {.limit_bytes = SIZE_MAX};
+        struct trajd_yaml *yaml = parse(cases[i].text);
+        struct trajd_error error = {0};
+        struct object object = {.gamma = 7};
+        const struct trajd_yaml_reader reader = {yaml, &error, &arena};
+        const enum trajd_status status =
+            trajd_yaml_read_keys(&reader, trajd_yaml_root(yaml), "{count: 1}", keys,
+                                 sizeof keys / sizeof *keys, &object);
+
+        trajd_yaml_destroy(&yaml);
+        assert_int_equal(status, cases[i].message ? TRAJD_ERR_ARGUMENT : TRAJD_OK);
+        if (cases[i].message)
+            assert_string_equal(error.message, cases[i].message);
+        else if (i)
+            assert_true(object.count == 8 && object.gamma == 7 && !object.name);
+        else
+            assert_true(object.count == 3 && object.seed == INT64_MAX && object.gamma == 0.5 &&
+                        object.is_on && object.is_second && object.wait_ns == 2000000 &&
+                        object.rate.num == 30 && strcmp(object.name, "x") == 0 && object.word == 6);
+        trajd_arena_free(&arena);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -238,6 +318,7 @@ int main(void)
         cmocka_unit_test(test_choice_and_keys),
         cmocka_unit_test(test_nearest),
         cmocka_unit_test(test_error_is_one_line),
+        cmocka_unit_test(test_table_of_keys),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
