@@ -60,7 +60,7 @@ def config(path, keys="", batch=BATCH, outputs=None):
 
 
 def drawn(rule, fingerprint, seed, number, episode, anchor, last):
-    """Returns the anchor of a goal by the rule that daemon/window/target/README.md states."""
+    """Returns the anchor of a goal by the rule that daemon/window/order/README.md states."""
     if rule == "last" or anchor >= last:
         return last
     gamma = GAMMA[rule]

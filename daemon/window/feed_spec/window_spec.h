@@ -8,11 +8,10 @@
 #include <stdint.h>
 
 #include "daemon/base/yaml.h"
+#include "daemon/window/order/goal.h"
 #include "daemon/window/order/sampler.h"
 #include "daemon/window/picture/picture_spec.h"
 #include "daemon/window/select/select.h"
-#include "daemon/window/target/goal.h"
-#include "daemon/window/target/return_rule.h"
 #include "kernels/resample.h"
 
 struct trajd_preset;     /* transform/preset.h */
@@ -55,6 +54,13 @@ struct trajd_spec_range {
     bool in_time; /* from and to are ns; else steps */
     int64_t from, to;
     struct trajd_rate rate; /* after '@'; num 0: the feed's rate, else the anchor clock's */
+};
+
+/* `return:`: the discounted sum of a stream's rows from each step on. */
+struct trajd_return_rule {
+    bool is_given;
+    double gamma;  /* in [0, 1] */
+    bool in_chunk; /* the sum ends with the last step of the window; else with the episode */
 };
 
 struct trajd_spec_output {

@@ -1,13 +1,11 @@
 /* The goals of a feed: the moment of an episode from which a `goal` output is taken. A goal is an
  * anchor of the window's own episode, at or after the window's anchor. It is a pure function of its
  * arguments, so it does not depend on workers, ranks or restarts. */
-#ifndef TRAJD_WINDOW_TARGET_GOAL_H
-#define TRAJD_WINDOW_TARGET_GOAL_H
+#ifndef TRAJD_WINDOW_ORDER_GOAL_H
+#define TRAJD_WINDOW_ORDER_GOAL_H
 
 #include <stdbool.h>
 #include <stdint.h>
-
-#include "daemon/base/yaml.h"
 
 enum trajd_goal_from {
     TRAJD_GOAL_NONE = 0,
@@ -29,13 +27,6 @@ struct trajd_goal_key {
     uint32_t episode_index;
     int64_t anchor;
 };
-
-/* Reads the mapping `goal:` of an output except for its key `of`, and returns that key's node in
- * *streams. TRAJD_ERR_ARGUMENT with line and key. */
-enum trajd_status trajd_goal_read(const struct trajd_yaml *yaml, const struct trajd_yaml_node *node,
-                                  struct trajd_goal_rule *rule,
-                                  const struct trajd_yaml_node **streams,
-                                  struct trajd_error *error);
 
 bool trajd_goal_is_same(const struct trajd_goal_rule *a, const struct trajd_goal_rule *b);
 
