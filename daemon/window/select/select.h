@@ -63,6 +63,14 @@ enum trajd_status trajd_select_episodes(const struct trajd_select_rules *rules,
                                         struct trajd_select_refused *refused,
                                         struct trajd_error *error);
 
+/* ---- select_names.c ---- */
+
+/* Sets the flag LISTED of the episodes that `episodes:` lists. */
+enum trajd_status trajd_select_mark_listed(const struct trajd_select_rules *rules,
+                                           const struct trajd_index *index, uint8_t *flags,
+                                           struct trajd_select_refused *refused,
+                                           struct trajd_error *error);
+
 /* Which entry of `ranges:` each episode has. */
 struct trajd_select_ranges {
     uint32_t *entry_of;     /* [episode_count]: UINT32_MAX: none */
