@@ -1,10 +1,103 @@
+/* How frames are prepared and finished, and preparations as texts: in files, for people, and as
+ * keys. */
 #include "daemon/window/picture/picture_prepared.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "daemon/base/yaml.h"
-#include "daemon/window/picture/picture_internal.h"
+
+bool trajd_picture_is_bgr_for_cv2(enum trajd_picture_encoding encoding,
+                                  enum trajd_picture_color color)
+{
+    const bool is_encoded = encoding == TRAJD_PICTURE_JPEG || encoding == TRAJD_PICTURE_PNG;
+
+    return is_encoded != (color == TRAJD_COLOR_BGR);
+}
+
+enum trajd_status trajd_picture_prepare(const struct trajd_picture_spec *spec,
+                                        const struct trajd_picture_source *source,
+                                        struct trajd_image_preparation *preparation,
+                                        struct trajd_error *error)
+{
+    struct trajd_image_box crop = {0, 0, source->height, source->width};
+
+    if (spec->has_crop) {
+        if (spec->crop.height > source->height || spec->crop.width > source->width)
+            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                                   "crop: %ux%u is larger than the frames, which have %ux%u",
+                                   spec->crop.height, spec->crop.width, source->height,
+                                   source->width);
+        crop = spec->crop;
+        if (spec->crop_is_centred) {
+            crop.top = (source->height - crop.height) / 2;
+            crop.left = (source->width - crop.width) / 2;
+        }
+    }
+    memset(preparation, 0, sizeof *preparation); /* compared as bytes */
+    preparation->source_height = source->height;
+    preparation->source_width = source->width;
+    preparation->channels = source->channels;
+    preparation->type = source->type;
+    preparation->crop = crop;
+    preparation->filter = spec->is_given && spec->filter >= 0
+                              ? (enum trajd_image_filter)spec->filter
+                          : source->type == TRAJD_U8 ? TRAJD_IMAGE_PILLOW_BILINEAR
+                                                     : TRAJD_IMAGE_NEAREST;
+    preparation->pad_value = spec->pad_value;
+    preparation->is_bgr =
+        source->channels == 3 && (spec->channels == TRAJD_CHANNELS_BGR ||
+                                  (spec->channels == TRAJD_CHANNELS_CV2 && source->is_bgr_for_cv2));
+    trajd_image_place(preparation, spec->fit, spec->height ? spec->height : crop.height,
+                      spec->width ? spec->width : crop.width);
+    return trajd_image_check(preparation, error);
+}
+
+/* Sets the sizes that are shares of the prepared frame's. */
+static void set_sizes(const struct trajd_picture_spec *spec,
+                      const struct trajd_image_preparation *preparation,
+                      struct trajd_augment *augment)
+{
+    for (uint32_t i = 0; i < augment->count; i++) {
+        if (!spec->shares[i])
+            continue;
+        augment->steps[i].height = (uint32_t)fmax(spec->shares[i] * preparation->height, 1);
+        augment->steps[i].width = (uint32_t)fmax(spec->shares[i] * preparation->width, 1);
+    }
+}
+
+enum trajd_status trajd_picture_finish(const struct trajd_picture_spec *spec,
+                                       const struct trajd_image_preparation *preparation,
+                                       enum trajd_dtype type, struct trajd_augment *augment,
+                                       struct trajd_image_finish *finish, struct trajd_error *error)
+{
+    const struct trajd_augment_frame frame = {preparation->height, preparation->width,
+                                              preparation->channels, preparation->type};
+    uint32_t height = frame.height, width = frame.width;
+    enum trajd_status status = TRAJD_OK;
+
+    *augment = spec->augment;
+    set_sizes(spec, preparation, augment);
+    if (augment->count)
+        status = trajd_augment_check(augment, &frame, &height, &width, error);
+    if (status)
+        return status;
+    *finish =
+        (struct trajd_image_finish){.height = height,
+                                    .width = width,
+                                    .channels = preparation->channels,
+                                    .source = preparation->type,
+                                    .type = type,
+                                    .layout = spec->is_chw ? TRAJD_IMAGE_CHW : TRAJD_IMAGE_HWC};
+    for (uint32_t c = 0; c < TRAJD_IMAGE_CHANNELS_MAX; c++)
+        finish->scale[c] = 1;
+    if (spec->has_norm)
+        status = trajd_image_finish_set_norm(finish, &spec->norm, error);
+    return status ? status : trajd_image_finish_check(finish, error);
+}
+
+/* ---- what a preparation does ---- */
 
 static bool resizes(const struct trajd_image_preparation *p)
 {
@@ -112,7 +205,7 @@ static enum trajd_status read_values(const struct trajd_yaml *yaml,
 
     if (!filter || !pad_value || !cv2)
         return trajd_yaml_error(yaml, root, error, "filter, pad_value or cv2 is missing");
-    status = trajd_picture_read_filter(yaml, filter, &number, error);
+    status = trajd_yaml_choice(yaml, filter, trajd_image_filter_names(), &number, error);
     if (!status)
         status =
             trajd_yaml_double(yaml, pad_value, 0, 65535, &prepared->preparation.pad_value, error);

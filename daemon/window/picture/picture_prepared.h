@@ -1,4 +1,5 @@
-/* Preparations in files: `trajctl pack --prepare` writes prepared frames, and how they were made,
+/* How frames of a given size are prepared, and how prepared frames become the tensor. Preparations
+ * in files: `trajctl pack --prepare` writes prepared frames, and how they were made,
  * as the attribute `preparation` of a group of packed frames (clients/cli/pack/README.md). */
 #ifndef TRAJD_WINDOW_PICTURE_PREPARED_H
 #define TRAJD_WINDOW_PICTURE_PREPARED_H
@@ -7,7 +8,33 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/image/image.h"
+#include "daemon/window/picture/picture_spec.h"
+
+/* The pictures of a stream. */
+struct trajd_picture_source {
+    uint32_t height, width, channels;
+    enum trajd_dtype type; /* U8; U16 and F32: depth */
+    bool is_bgr_for_cv2;   /* OpenCV reads them with blue first */
+};
+
+/* Returns whether OpenCV reads frames with blue first: it decodes to the reverse of what a standard
+ * decoder gives, which is what the layout names. */
+bool trajd_picture_is_bgr_for_cv2(enum trajd_picture_encoding encoding,
+                                  enum trajd_picture_color color);
+
+/* Makes how frames of a source are prepared. TRAJD_ERR_ARGUMENT says which key does not fit. */
+enum trajd_status trajd_picture_prepare(const struct trajd_picture_spec *spec,
+                                        const struct trajd_picture_source *source,
+                                        struct trajd_image_preparation *preparation,
+                                        struct trajd_error *error);
+
+/* Makes how prepared frames are augmented, with all sizes in pixels; and how augmented frames
+ * become the tensor, in `type`. TRAJD_ERR_ARGUMENT says which key does not fit. */
+enum trajd_status trajd_picture_finish(const struct trajd_picture_spec *spec,
+                                       const struct trajd_image_preparation *preparation,
+                                       enum trajd_dtype type, struct trajd_augment *augment,
+                                       struct trajd_image_finish *finish,
+                                       struct trajd_error *error);
 
 /* Returns whether both make the same pixels of the same frames. A filter counts where it resizes,
  * and pad_value where there is padding. The order of the colours does not count. */

@@ -1,9 +1,21 @@
+/* Reads the keys of an output's pictures: `image:` with its list of steps `augment:`, `layout:`, and
+ * the words of `norm:` for pictures. */
 #include "daemon/window/picture/picture_spec.h"
 
-#include <math.h>
 #include <string.h>
 
-#include "daemon/window/picture/picture_internal.h"
+#include "proto/array_len.h"
+
+#define MAX_DEGREES 180.0
+#define MAX_FACTOR 100.0
+#define AT(member) offsetof(struct trajd_picture_spec, member)
+#define OF_STEP(member) offsetof(struct trajd_augment_step, member)
+
+static const char *const draws[] = {"random", "center", NULL};
+static const char *const pers[] = {"frame", "step", "camera", "window", NULL};
+static const char *const roundings[] = {"once", "each", "end", NULL};
+static const char *const orders[] = {"rgb", "bgr", "cv2", NULL};
+static const char *const boxes[] = {"pixels", "tf", NULL};
 
 /* Begins with the first of the keys. */
 static void begin(struct trajd_picture_spec *spec)
@@ -13,70 +25,324 @@ static void begin(struct trajd_picture_spec *spec)
     spec->is_given = true;
 }
 
-/* Reads a box, or the size of a box in the middle. */
-static enum trajd_status read_crop(const struct trajd_yaml *yaml,
-                                   const struct trajd_yaml_node *node,
-                                   struct trajd_picture_spec *spec, struct trajd_error *error)
+/* ---- values that several keys have ---- */
+
+static enum trajd_status read_side(const struct trajd_yaml_reader *r,
+                                   const struct trajd_yaml_node *node, int64_t least,
+                                   uint32_t *side)
 {
-    static const char *const keys[] = {"top", "left", "height", "width", NULL};
-    uint32_t *const sides[] = {&spec->crop.top, &spec->crop.left, &spec->crop.height,
-                               &spec->crop.width};
+    const struct trajd_yaml_key key = {.low = (double)least, .high = TRAJD_IMAGE_SIDE_MAX};
+
+    return trajd_yaml_read_key(r, node, &key, side);
+}
+
+/* Reads "[HEIGHT, WIDTH]", or one number for both. */
+static enum trajd_status read_size(const struct trajd_yaml_reader *r,
+                                   const struct trajd_yaml_node *node, uint32_t *height,
+                                   uint32_t *width)
+{
+    enum trajd_status status;
+
+    if (node->kind == TRAJD_YAML_SCALAR) {
+        status = read_side(r, node, 1, height);
+        *width = *height;
+        return status;
+    }
+    if (node->kind != TRAJD_YAML_SEQUENCE || node->child_count != 2)
+        return trajd_yaml_error(r->yaml, node, r->error,
+                                "expected [HEIGHT, WIDTH], or one number for a square");
+    status = read_side(r, node->children, 1, height);
+    return status ? status : read_side(r, node->children->next, 1, width);
+}
+
+static enum trajd_status read_filter(const struct trajd_yaml_reader *r,
+                                     const struct trajd_yaml_node *node, void *filter)
+{
+    return trajd_yaml_choice(r->yaml, node, trajd_image_filter_names(), filter, r->error);
+}
+
+/* ---- augment ---- */
+
+/* The keys that a step may have beside its kind. */
+struct step_kind {
+    enum trajd_augment_kind kind;
+    const char *keys[7];
+};
+
+static const struct step_kind steps[] = {
+    {TRAJD_AUGMENT_CROP, {"crop", "excludes_last", NULL}},
+    {TRAJD_AUGMENT_FLIP, {"flip", NULL}},
+    {TRAJD_AUGMENT_AFFINE, {"affine", "translate", "scale", "filter", "p", NULL}},
+    {TRAJD_AUGMENT_RESIZE, {"resize", "filter", NULL}},
+    {TRAJD_AUGMENT_RESIZED_CROP, {"random_resized_crop", "scale", "ratio", "box", "filter", NULL}},
+    {TRAJD_AUGMENT_BRIGHTNESS, {"brightness", "p", NULL}},
+    {TRAJD_AUGMENT_CONTRAST, {"contrast", "p", NULL}},
+    {TRAJD_AUGMENT_SATURATION, {"saturation", "p", NULL}},
+    {TRAJD_AUGMENT_HUE, {"hue", "p", NULL}},
+    {TRAJD_AUGMENT_SHIFT, {"shift", "p", NULL}},
+    {TRAJD_AUGMENT_CHANNEL_CONTRAST, {"channel_contrast", "p", NULL}},
+    {TRAJD_AUGMENT_HSV_SATURATION, {"hsv_saturation", "p", NULL}},
+    {TRAJD_AUGMENT_HSV_BRIGHTNESS, {"hsv_brightness", "p", NULL}},
+    {TRAJD_AUGMENT_HSV_CONTRAST, {"hsv_contrast", "p", NULL}},
+    {TRAJD_AUGMENT_FLAT_CONTRAST, {"flat_contrast", "p", NULL}},
+    {TRAJD_AUGMENT_FLAT_SATURATION, {"flat_saturation", "p", NULL}},
+};
+
+/* Reads [LOW, HIGH]. */
+static enum trajd_status read_range(const struct trajd_yaml_reader *r,
+                                    const struct trajd_yaml_node *node, double least, double most,
+                                    struct trajd_augment_range *range)
+{
+    enum trajd_status status;
+
+    if (node->kind != TRAJD_YAML_SEQUENCE || node->child_count != 2)
+        return trajd_yaml_error(r->yaml, node, r->error, "expected [LOW, HIGH]");
+    status = trajd_yaml_double(r->yaml, node->children, least, most, &range->low, r->error);
+    if (!status)
+        status =
+            trajd_yaml_double(r->yaml, node->children->next, least, most, &range->high, r->error);
+    if (!status && range->low > range->high)
+        status = trajd_yaml_error(r->yaml, node, r->error, "LOW is greater than HIGH");
+    return status;
+}
+
+/* Reads the strength of a colour step as torchvision's ColorJitter does: a number v stands for
+ * [max(0, 1 - v), 1 + v], of hue, shift and the curves of HSV for [-v, v]. */
+static enum trajd_status read_factor(const struct trajd_yaml_reader *r,
+                                     const struct trajd_yaml_node *node,
+                                     enum trajd_augment_kind kind,
+                                     struct trajd_augment_range *range)
+{
+    const bool is_curve =
+        kind == TRAJD_AUGMENT_HSV_BRIGHTNESS || kind == TRAJD_AUGMENT_HSV_CONTRAST;
+    const bool is_sum = is_curve || kind == TRAJD_AUGMENT_HUE || kind == TRAJD_AUGMENT_SHIFT;
+    const double most = kind == TRAJD_AUGMENT_HUE ? 0.5 : is_curve ? 0.99 : is_sum ? 1 : MAX_FACTOR;
+    double strength = 0;
+    enum trajd_status status;
+
+    if (node->kind != TRAJD_YAML_SCALAR)
+        return read_range(r, node, is_sum ? -most : 0, most, range);
+    status = trajd_yaml_double(r->yaml, node, 0, most, &strength, r->error);
+    range->low = is_sum ? -strength : strength < 1 ? 1 - strength : 0;
+    range->high = is_sum ? strength : 1 + strength;
+    return status;
+}
+
+/* Reads the size of a step's result: in pixels, as a share of the prepared frame's (0.95), or as
+ * that of the prepared frame (back). */
+static enum trajd_status read_step_size(const struct trajd_yaml_reader *r,
+                                        const struct trajd_yaml_node *node,
+                                        struct trajd_augment_step *step, double *share)
+{
+    if (node->kind == TRAJD_YAML_SCALAR && !strcmp(node->value, "back")) {
+        *share = 1;
+        return TRAJD_OK;
+    }
+    if (node->kind == TRAJD_YAML_SCALAR && strchr(node->value, '.'))
+        return trajd_yaml_double(r->yaml, node, 1e-3, 1, share, r->error);
+    return read_size(r, node, &step->height, &step->width);
+}
+
+/* Reads the value under the name of the kind. */
+static enum trajd_status read_main(const struct trajd_yaml_reader *r,
+                                   const struct trajd_yaml_node *node,
+                                   struct trajd_augment_step *step, double *share)
+{
+    switch (step->kind) {
+    case TRAJD_AUGMENT_CROP:
+    case TRAJD_AUGMENT_RESIZE:
+    case TRAJD_AUGMENT_RESIZED_CROP:
+        return read_step_size(r, node, step, share);
+    case TRAJD_AUGMENT_FLIP:
+        return trajd_yaml_double(r->yaml, node, 0, 1, &step->probability, r->error);
+    case TRAJD_AUGMENT_AFFINE:
+        return trajd_yaml_double(r->yaml, node, 0, MAX_DEGREES, &step->degrees, r->error);
+    case TRAJD_AUGMENT_BRIGHTNESS:
+    case TRAJD_AUGMENT_CONTRAST:
+    case TRAJD_AUGMENT_SATURATION:
+    case TRAJD_AUGMENT_HUE:
+    case TRAJD_AUGMENT_SHIFT:
+    case TRAJD_AUGMENT_CHANNEL_CONTRAST:
+    case TRAJD_AUGMENT_HSV_SATURATION:
+    case TRAJD_AUGMENT_HSV_BRIGHTNESS:
+    case TRAJD_AUGMENT_HSV_CONTRAST:
+    case TRAJD_AUGMENT_FLAT_CONTRAST:
+    case TRAJD_AUGMENT_FLAT_SATURATION:
+    case TRAJD_AUGMENT_KIND_COUNT:
+        break;
+    }
+    return read_factor(r, node, step->kind, &step->factor);
+}
+
+static enum trajd_status read_probability(const struct trajd_yaml_reader *r,
+                                          const struct trajd_yaml_node *node, void *member)
+{
+    struct trajd_augment_step *step = member;
+
+    step->follows = node->kind == TRAJD_YAML_SCALAR && !strcmp(node->value, "same");
+    return step->follows ? TRAJD_OK
+                         : trajd_yaml_double(r->yaml, node, 0, 1, &step->probability, r->error);
+}
+
+static enum trajd_status read_scale(const struct trajd_yaml_reader *r,
+                                    const struct trajd_yaml_node *node, void *range)
+{
+    return read_range(r, node, 1e-3, MAX_FACTOR, range);
+}
+
+static enum trajd_status read_ratio(const struct trajd_yaml_reader *r,
+                                    const struct trajd_yaml_node *node, void *range)
+{
+    return read_range(r, node, 1e-2, MAX_FACTOR, range);
+}
+
+/* Reads [DOWN, RIGHT]. */
+static enum trajd_status read_translate(const struct trajd_yaml_reader *r,
+                                        const struct trajd_yaml_node *node, void *member)
+{
+    struct trajd_augment_step *step = member;
+    enum trajd_status status;
+
+    if (node->kind != TRAJD_YAML_SEQUENCE || node->child_count != 2)
+        return trajd_yaml_error(r->yaml, node, r->error,
+                                "expected [DOWN, RIGHT], shares of the sides");
+    status = trajd_yaml_double(r->yaml, node->children, 0, 1, &step->translate_y, r->error);
+    return status ? status
+                  : trajd_yaml_double(r->yaml, node->children->next, 0, 1, &step->translate_x,
+                                      r->error);
+}
+
+/* The keys beside the kind. */
+static const struct trajd_yaml_key step_keys[] = {
+    {"p", .read = read_probability},
+    {"excludes_last", TRAJD_YAML_BOOL, .offset = OF_STEP(excludes_last)},
+    {"scale", .offset = OF_STEP(scale), .read = read_scale},
+    {"ratio", .offset = OF_STEP(ratio), .read = read_ratio},
+    {"box", TRAJD_YAML_CHOICE, .offset = OF_STEP(box), .words = boxes},
+    {"translate", .read = read_translate},
+    {"filter", .offset = OF_STEP(filter), .read = read_filter},
+};
+
+static enum trajd_status read_step_key(const struct trajd_yaml_reader *r,
+                                       const struct trajd_yaml_node *node,
+                                       struct trajd_augment_step *step)
+{
+    size_t k = 0;
+
+    while (strcmp(step_keys[k].name, node->key) != 0)
+        k++;
+    return trajd_yaml_read_key(r, node, &step_keys[k], step);
+}
+
+static enum trajd_status read_step(const struct trajd_yaml_reader *r,
+                                   const struct trajd_yaml_node *node,
+                                   struct trajd_augment_step *step, double *share)
+{
+    const struct step_kind *found = NULL;
+    enum trajd_status status;
+
+    for (size_t i = 0; i < sizeof steps / sizeof *steps && !found; i++)
+        if (node->kind == TRAJD_YAML_MAPPING && trajd_yaml_get(node, steps[i].keys[0]))
+            found = &steps[i];
+    if (!found)
+        return trajd_yaml_error(
+            r->yaml, node, r->error,
+            "expected a step: {crop: [H, W]}, {flip: 0.5}, {affine: DEGREES}, "
+            "{resize: [H, W]}, {random_resized_crop: [H, W]}, {brightness: "
+            "0.3}, {contrast: 0.3}, {saturation: 0.3}, {hue: 0.05}, or "
+            "of tf.image {shift: 0.1}, {channel_contrast: 0.1}, "
+            "{hsv_saturation: 0.1}, of openpi {hsv_brightness: 0.3}, "
+            "{hsv_contrast: 0.4}, {flat_contrast: 0.4}, {flat_saturation: 0.5}");
+    *step = (struct trajd_augment_step){.kind = found->kind,
+                                        .probability = 1,
+                                        .scale = {1, 1},
+                                        .ratio = {1, 1},
+                                        .filter = found->kind == TRAJD_AUGMENT_AFFINE
+                                                      ? TRAJD_IMAGE_NEAREST
+                                                      : TRAJD_IMAGE_PILLOW_BILINEAR};
+    status = trajd_yaml_check_keys(r->yaml, node, found->keys, r->error);
+    for (const struct trajd_yaml_node *child = node->children; child && !status;
+         child = child->next)
+        status = strcmp(child->key, found->keys[0]) ? read_step_key(r, child, step)
+                                                    : read_main(r, child, step, share);
+    return status;
+}
+
+static enum trajd_status read_augment(const struct trajd_yaml_reader *r,
+                                      const struct trajd_yaml_node *node, void *member)
+{
+    struct trajd_picture_spec *spec = member;
+    struct trajd_augment *augment = &spec->augment;
+    enum trajd_status status = TRAJD_OK;
+
+    if (node->kind != TRAJD_YAML_SEQUENCE || node->child_count > TRAJD_AUGMENT_STEPS_MAX)
+        return trajd_yaml_error(r->yaml, node, r->error, "expected a list of up to %d steps",
+                                TRAJD_AUGMENT_STEPS_MAX);
+    augment->count = 0;
+    memset(spec->shares, 0, sizeof spec->shares);
+    for (const struct trajd_yaml_node *child = node->children; child && !status;
+         child = child->next) {
+        const uint32_t i = augment->count++;
+        status = read_step(r, child, &augment->steps[i], &spec->shares[i]);
+        if (status || !augment->steps[i].follows)
+            continue;
+        if (!i)
+            return trajd_yaml_error(
+                r->yaml, child, r->error,
+                "p: same repeats the choice of the step before it, and this is the "
+                "first step");
+        augment->steps[i].probability = augment->steps[i - 1].probability;
+    }
+    return status;
+}
+
+/* ---- image ---- */
+
+/* Reads a box, or the size of a box in the middle. */
+static enum trajd_status read_crop(const struct trajd_yaml_reader *r,
+                                   const struct trajd_yaml_node *node, void *member)
+{
+    static const char form[] =
+        "[HEIGHT, WIDTH] for a crop in the middle, or {top, left, height, width}";
+    static const struct trajd_yaml_key keys[] = {
+        {"top", .offset = AT(crop.top), .high = TRAJD_IMAGE_SIDE_MAX},
+        {"left", .offset = AT(crop.left), .high = TRAJD_IMAGE_SIDE_MAX},
+        {"height", .offset = AT(crop.height), .low = 1, .high = TRAJD_IMAGE_SIDE_MAX},
+        {"width", .offset = AT(crop.width), .low = 1, .high = TRAJD_IMAGE_SIDE_MAX},
+    };
+    struct trajd_picture_spec *spec = member;
     enum trajd_status status;
 
     spec->has_crop = true;
     spec->crop_is_centred = node->kind != TRAJD_YAML_MAPPING;
     if (spec->crop_is_centred)
-        return trajd_picture_read_size(yaml, node, &spec->crop.height, &spec->crop.width, error);
-    status = trajd_yaml_check_keys(yaml, node, keys, error);
-    for (int k = 0; keys[k] && !status; k++) {
-        const struct trajd_yaml_node *child = trajd_yaml_get(node, keys[k]);
-        if (!child)
-            return trajd_yaml_error(yaml, node, error,
-                                    "expected [HEIGHT, WIDTH] for a crop in the middle, or {top, "
-                                    "left, height, width}");
-        status = trajd_picture_read_side(yaml, child, k >= 2, sides[k], error);
-    }
+        return read_size(r, node, &spec->crop.height, &spec->crop.width);
+    status = trajd_yaml_read_keys(r, node, NULL, keys, ARRAY_LEN(keys), spec);
+    if (!status && node->child_count < ARRAY_LEN(keys))
+        return trajd_yaml_error(r->yaml, node, r->error, "expected %s", form);
     return status;
 }
 
-static enum trajd_status read_fit(const struct trajd_yaml *yaml, const struct trajd_yaml_node *node,
-                                  enum trajd_image_fit *fit, struct trajd_error *error)
+static enum trajd_status read_resize(const struct trajd_yaml_reader *r,
+                                     const struct trajd_yaml_node *node, void *member)
 {
-    int choice = 0;
-    const enum trajd_status status =
-        trajd_yaml_choice(yaml, node, trajd_image_fit_names(), &choice, error);
+    struct trajd_picture_spec *spec = member;
 
-    *fit = (enum trajd_image_fit)choice;
-    return status;
+    return read_size(r, node, &spec->height, &spec->width);
 }
 
-/* Reads the words that say how parameters are drawn, and which colour comes first. */
-static enum trajd_status read_words(const struct trajd_yaml *yaml,
-                                    const struct trajd_yaml_node *node,
-                                    struct trajd_picture_spec *spec, struct trajd_error *error)
+static enum trajd_status read_fit(const struct trajd_yaml_reader *r,
+                                  const struct trajd_yaml_node *node, void *fit)
 {
-    static const char *const draws[] = {"random", "center", NULL};
-    static const char *const pers[] = {"frame", "step", "camera", "window", NULL};
-    static const char *const roundings[] = {"once", "each", "end", NULL};
-    static const char *const channels[] = {"rgb", "bgr", "cv2", NULL};
-    const struct trajd_yaml_node *child;
-    int draw = spec->is_centred, per = (int)spec->draw_per, rounding = (int)spec->augment.rounding;
-    int order = (int)spec->channels;
-    enum trajd_status status = TRAJD_OK;
+    return trajd_yaml_choice(r->yaml, node, trajd_image_fit_names(), fit, r->error);
+}
 
-    if ((child = trajd_yaml_get(node, "draw")))
-        status = trajd_yaml_choice(yaml, child, draws, &draw, error);
-    if (!status && (child = trajd_yaml_get(node, "draw_per")))
-        status = trajd_yaml_choice(yaml, child, pers, &per, error);
-    if (!status && (child = trajd_yaml_get(node, "rounding")))
-        status = trajd_yaml_choice(yaml, child, roundings, &rounding, error);
-    if (!status && (child = trajd_yaml_get(node, "channels")))
-        status = trajd_yaml_choice(yaml, child, channels, &order, error);
-    spec->channels = (enum trajd_picture_channels)order;
-    spec->is_centred = draw == 1;
-    spec->draw_per = (enum trajd_picture_draw)per;
-    spec->augment.rounding = (enum trajd_augment_rounding)rounding;
-    return status;
+/* `preset:` and `view:` are read before the other keys. */
+static enum trajd_status read_nothing(const struct trajd_yaml_reader *r,
+                                      const struct trajd_yaml_node *node, void *member)
+{
+    (void)r, (void)node, (void)member;
+    return TRAJD_OK;
 }
 
 enum trajd_status trajd_picture_spec_read(const struct trajd_yaml *yaml,
@@ -84,35 +350,31 @@ enum trajd_status trajd_picture_spec_read(const struct trajd_yaml *yaml,
                                           struct trajd_picture_spec *spec,
                                           struct trajd_error *error)
 {
-    static const char *const keys[] = {"preset",    "view",     "crop",    "resize", "fit",
-                                       "filter",    "channels", "augment", "draw",   "draw_per",
-                                       "pad_value", "rounding", NULL};
+    static const struct trajd_yaml_key keys[] = {
+        {"preset", .read = read_nothing},
+        {"view", .read = read_nothing},
+        {"crop", .read = read_crop},
+        {"resize", .read = read_resize},
+        {"fit", .offset = AT(fit), .read = read_fit},
+        {"filter", .offset = AT(filter), .read = read_filter},
+        {"channels", TRAJD_YAML_CHOICE, .offset = AT(channels), .words = orders},
+        {"augment", .read = read_augment},
+        {"draw", TRAJD_YAML_FLAG, .offset = AT(is_centred), .words = draws},
+        {"draw_per", TRAJD_YAML_CHOICE, .offset = AT(draw_per), .words = pers},
+        {"pad_value", TRAJD_YAML_DOUBLE, .offset = AT(pad_value), .high = 65535},
+        {"rounding", TRAJD_YAML_CHOICE, .offset = AT(augment.rounding), .words = roundings},
+    };
+    const struct trajd_yaml_reader reader = {yaml, error, NULL};
     const struct trajd_yaml_node *child;
     enum trajd_status status;
 
     begin(spec);
-    if (node->kind != TRAJD_YAML_MAPPING)
-        return trajd_yaml_error(yaml, node, error,
-                                "expected a mapping, for example {resize: [224, 224]}");
     if ((child = trajd_yaml_get(node, "random_crop")) || (child = trajd_yaml_get(node, "random")))
         return trajd_yaml_error(
             yaml, child, error,
             "no such key; a random crop is written `augment: [{crop: [76, 76]}]`");
-    status = trajd_yaml_check_keys(yaml, node, keys, error);
-    if (!status && (child = trajd_yaml_get(node, "crop")))
-        status = read_crop(yaml, child, spec, error);
-    if (!status && (child = trajd_yaml_get(node, "resize")))
-        status = trajd_picture_read_size(yaml, child, &spec->height, &spec->width, error);
-    if (!status && (child = trajd_yaml_get(node, "fit")))
-        status = read_fit(yaml, child, &spec->fit, error);
-    if (!status && (child = trajd_yaml_get(node, "filter")))
-        status = trajd_picture_read_filter(yaml, child, &spec->filter, error);
-    if (!status && (child = trajd_yaml_get(node, "pad_value")))
-        status = trajd_yaml_double(yaml, child, 0, 65535, &spec->pad_value, error);
-    if (!status && (child = trajd_yaml_get(node, "augment")))
-        status = trajd_picture_read_augment(yaml, child, spec, error);
-    if (!status)
-        status = read_words(yaml, node, spec, error);
+    status = trajd_yaml_read_keys(&reader, node, "a mapping, for example {resize: [224, 224]}",
+                                  keys, ARRAY_LEN(keys), spec);
     if (status || spec->height)
         return status;
     if ((child = trajd_yaml_get(node, "fit")) || (child = trajd_yaml_get(node, "filter")))
@@ -198,95 +460,4 @@ enum trajd_status trajd_picture_spec_read_norm(const struct trajd_yaml *yaml,
     return status ? status
                   : read_numbers(yaml, trajd_yaml_get(node, "std"), 1e-6, &norm->count, norm->std,
                                  error);
-}
-
-/* ---- preparing ---- */
-
-bool trajd_picture_is_bgr_for_cv2(enum trajd_picture_encoding encoding,
-                                  enum trajd_picture_color color)
-{
-    const bool is_encoded = encoding == TRAJD_PICTURE_JPEG || encoding == TRAJD_PICTURE_PNG;
-
-    return is_encoded != (color == TRAJD_COLOR_BGR);
-}
-
-enum trajd_status trajd_picture_prepare(const struct trajd_picture_spec *spec,
-                                        const struct trajd_picture_source *source,
-                                        struct trajd_image_preparation *preparation,
-                                        struct trajd_error *error)
-{
-    struct trajd_image_box crop = {0, 0, source->height, source->width};
-
-    if (spec->has_crop) {
-        if (spec->crop.height > source->height || spec->crop.width > source->width)
-            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                                   "crop: %ux%u is larger than the frames, which have %ux%u",
-                                   spec->crop.height, spec->crop.width, source->height,
-                                   source->width);
-        crop = spec->crop;
-        if (spec->crop_is_centred) {
-            crop.top = (source->height - crop.height) / 2;
-            crop.left = (source->width - crop.width) / 2;
-        }
-    }
-    memset(preparation, 0, sizeof *preparation); /* compared as bytes */
-    preparation->source_height = source->height;
-    preparation->source_width = source->width;
-    preparation->channels = source->channels;
-    preparation->type = source->type;
-    preparation->crop = crop;
-    preparation->filter = spec->is_given && spec->filter >= 0
-                              ? (enum trajd_image_filter)spec->filter
-                          : source->type == TRAJD_U8 ? TRAJD_IMAGE_PILLOW_BILINEAR
-                                                     : TRAJD_IMAGE_NEAREST;
-    preparation->pad_value = spec->pad_value;
-    preparation->is_bgr =
-        source->channels == 3 && (spec->channels == TRAJD_CHANNELS_BGR ||
-                                  (spec->channels == TRAJD_CHANNELS_CV2 && source->is_bgr_for_cv2));
-    trajd_image_place(preparation, spec->fit, spec->height ? spec->height : crop.height,
-                      spec->width ? spec->width : crop.width);
-    return trajd_image_check(preparation, error);
-}
-
-/* Sets the sizes that are shares of the prepared frame's. */
-static void set_sizes(const struct trajd_picture_spec *spec,
-                      const struct trajd_image_preparation *preparation,
-                      struct trajd_augment *augment)
-{
-    for (uint32_t i = 0; i < augment->count; i++) {
-        if (!spec->shares[i])
-            continue;
-        augment->steps[i].height = (uint32_t)fmax(spec->shares[i] * preparation->height, 1);
-        augment->steps[i].width = (uint32_t)fmax(spec->shares[i] * preparation->width, 1);
-    }
-}
-
-enum trajd_status trajd_picture_finish(const struct trajd_picture_spec *spec,
-                                       const struct trajd_image_preparation *preparation,
-                                       enum trajd_dtype type, struct trajd_augment *augment,
-                                       struct trajd_image_finish *finish, struct trajd_error *error)
-{
-    const struct trajd_augment_frame frame = {preparation->height, preparation->width,
-                                              preparation->channels, preparation->type};
-    uint32_t height = frame.height, width = frame.width;
-    enum trajd_status status = TRAJD_OK;
-
-    *augment = spec->augment;
-    set_sizes(spec, preparation, augment);
-    if (augment->count)
-        status = trajd_augment_check(augment, &frame, &height, &width, error);
-    if (status)
-        return status;
-    *finish =
-        (struct trajd_image_finish){.height = height,
-                                    .width = width,
-                                    .channels = preparation->channels,
-                                    .source = preparation->type,
-                                    .type = type,
-                                    .layout = spec->is_chw ? TRAJD_IMAGE_CHW : TRAJD_IMAGE_HWC};
-    for (uint32_t c = 0; c < TRAJD_IMAGE_CHANNELS_MAX; c++)
-        finish->scale[c] = 1;
-    if (spec->has_norm)
-        status = trajd_image_finish_set_norm(finish, &spec->norm, error);
-    return status ? status : trajd_image_finish_check(finish, error);
 }

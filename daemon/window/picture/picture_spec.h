@@ -1,5 +1,5 @@
 /* What an output says about its pictures: the keys `image:`, `layout:`, and the words of `norm:`
- * for pictures. Reads them, and makes from them how a frame of a given size is prepared. */
+ * for pictures. */
 #ifndef TRAJD_WINDOW_PICTURE_SPEC_H
 #define TRAJD_WINDOW_PICTURE_SPEC_H
 
@@ -67,31 +67,5 @@ enum trajd_status trajd_picture_spec_read_norm(const struct trajd_yaml *yaml,
                                                const struct trajd_yaml_node *node,
                                                struct trajd_picture_spec *spec,
                                                struct trajd_error *error);
-
-/* The pictures of a stream. */
-struct trajd_picture_source {
-    uint32_t height, width, channels;
-    enum trajd_dtype type; /* U8; U16 and F32: depth */
-    bool is_bgr_for_cv2;   /* OpenCV reads them with blue first */
-};
-
-/* Returns whether OpenCV reads frames with blue first: it decodes to the reverse of what a standard
- * decoder gives, which is what the layout names. */
-bool trajd_picture_is_bgr_for_cv2(enum trajd_picture_encoding encoding,
-                                  enum trajd_picture_color color);
-
-/* Makes how frames of a source are prepared. TRAJD_ERR_ARGUMENT says which key does not fit. */
-enum trajd_status trajd_picture_prepare(const struct trajd_picture_spec *spec,
-                                        const struct trajd_picture_source *source,
-                                        struct trajd_image_preparation *preparation,
-                                        struct trajd_error *error);
-
-/* Makes how prepared frames are augmented, with all sizes in pixels; and how augmented frames
- * become the tensor, in `type`. TRAJD_ERR_ARGUMENT says which key does not fit. */
-enum trajd_status trajd_picture_finish(const struct trajd_picture_spec *spec,
-                                       const struct trajd_image_preparation *preparation,
-                                       enum trajd_dtype type, struct trajd_augment *augment,
-                                       struct trajd_image_finish *finish,
-                                       struct trajd_error *error);
 
 #endif

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "daemon/window/picture/picture_prepared.h"
 #include "daemon/window/picture/picture_preset.h"
 #include "proto/array_len.h"
 

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "daemon/window/picture/picture_prepared.h"
 #include "daemon/window/picture/picture_preset.h"
 
 /* What float32 may differ where a trainer divides and we multiply. */
