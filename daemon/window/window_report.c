@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "daemon/window/picture/picture_preset.h"
-#include "daemon/window/transform/preset.h"
 #include "proto/array_len.h"
 #include "proto/plural.h"
 

@@ -14,8 +14,8 @@
 #include "daemon/window/select/select.h"
 #include "kernels/resample.h"
 
-struct trajd_preset;     /* transform/preset.h */
-struct trajd_chain_spec; /* transform/chain_spec.h */
+struct trajd_preset; /* transform/chain_spec.h */
+struct trajd_chain_spec;
 struct trajd_statistics; /* statistics.h */
 
 #define TRAJD_SPEC_MAX_OUTPUTS 64

@@ -7,7 +7,6 @@
 #include "daemon/window/feed_spec/window_spec_internal.h"
 #include "daemon/window/picture/picture_preset.h"
 #include "daemon/window/transform/chain_spec.h"
-#include "daemon/window/transform/preset.h"
 #include "proto/array_len.h"
 
 #define AT(member) offsetof(struct trajd_spec_output, member)

@@ -1,25 +1,34 @@
+/* Reads the keys `rotation:`, `relative_to:` and `preset:` of an output. */
 #include "daemon/window/transform/chain_spec.h"
-#include "proto/plural.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/array_len.h"
+#include "proto/plural.h"
+
+#define AT(member) offsetof(struct trajd_chain_spec, member)
+
+static const char *const steps[] = {"anchor", "before", NULL};
+static const char *const frames[] = {"anchor", "base", NULL};
+
 /* Reads "3:6": columns 3, 4 and 5. */
-static enum trajd_status read_columns(const struct trajd_yaml *yaml,
-                                      const struct trajd_yaml_node *node, uint32_t *first,
-                                      uint32_t *end, struct trajd_error *error)
+static enum trajd_status read_range(const struct trajd_yaml_reader *r,
+                                    const struct trajd_yaml_node *node, uint32_t *first,
+                                    uint32_t *end)
 {
     const char *text;
     char *rest;
     long from, to;
-    enum trajd_status status = trajd_yaml_string(yaml, node, &text, error);
+    enum trajd_status status = trajd_yaml_string(r->yaml, node, &text, r->error);
 
     if (status)
         return status;
     from = strtol(text, &rest, 10);
     to = *rest == ':' && rest != text ? strtol(rest + 1, &rest, 10) : -1;
     if (*rest || from < 0 || to <= from || to > TRAJD_TRANSFORM_MAX_COLUMNS)
-        return trajd_yaml_error(yaml, node, error,
+        return trajd_yaml_error(r->yaml, node, r->error,
                                 "%s: expected \"FROM:TO\", columns without the end, such as "
                                 "\"3:6\" for columns 3, 4 and 5 (at most %d)",
                                 text, TRAJD_TRANSFORM_MAX_COLUMNS);
@@ -28,12 +37,28 @@ static enum trajd_status read_columns(const struct trajd_yaml *yaml,
     return TRAJD_OK;
 }
 
-static enum trajd_status read_form(const struct trajd_yaml *yaml,
-                                   const struct trajd_yaml_node *node,
-                                   enum trajd_rotation_form *form, struct trajd_error *error)
+static enum trajd_status read_columns(const struct trajd_yaml_reader *r,
+                                      const struct trajd_yaml_node *node, void *member)
 {
+    struct trajd_chain_rotation *rotation = member;
+
+    return read_range(r, node, &rotation->first, &rotation->end);
+}
+
+static enum trajd_status read_position(const struct trajd_yaml_reader *r,
+                                       const struct trajd_yaml_node *node, void *member)
+{
+    struct trajd_chain_rotation *rotation = member;
+
+    return read_range(r, node, &rotation->position_first, &rotation->position_end);
+}
+
+static enum trajd_status read_form(const struct trajd_yaml_reader *r,
+                                   const struct trajd_yaml_node *node, void *member)
+{
+    enum trajd_rotation_form *form = member;
     const char *text;
-    enum trajd_status status = trajd_yaml_string(yaml, node, &text, error);
+    enum trajd_status status = trajd_yaml_string(r->yaml, node, &text, r->error);
 
     if (status)
         return status;
@@ -41,59 +66,53 @@ static enum trajd_status read_form(const struct trajd_yaml *yaml,
     if (*form)
         return TRAJD_OK;
     if (strcmp(text, "quat") == 0 || strcmp(text, "quaternion") == 0)
-        return trajd_yaml_error(yaml, node, error,
+        return trajd_yaml_error(r->yaml, node, r->error,
                                 "a quaternion needs the order of its numbers: quat_xyzw or "
                                 "quat_wxyz");
     if (strncmp(text, "euler", 5) == 0)
         return trajd_yaml_error(
-            yaml, node, error,
+            r->yaml, node, r->error,
             "%s: Euler angles need three different axes: euler_xyz for turns about fixed axes, or "
             "euler_XYZ for axes that turn along (as in scipy), in one of the six orders",
             text);
-    return trajd_yaml_error(yaml, node, error,
+    return trajd_yaml_error(r->yaml, node, r->error,
                             "%s is not a form of rotations: expected quat_xyzw, quat_wxyz, "
                             "axis_angle, matrix, rot6d, euler_xyz, euler_XYZ, ...",
                             text);
 }
 
-static enum trajd_status read_rotation(const struct trajd_yaml *yaml,
+static enum trajd_status read_rotation(const struct trajd_yaml_reader *r,
                                        const struct trajd_yaml_node *node,
                                        enum trajd_rotation_form default_to,
-                                       struct trajd_chain_rotation *rotation,
-                                       struct trajd_error *error)
+                                       struct trajd_chain_rotation *rotation)
 {
-    static const char *const keys[] = {"from", "to", "columns", "position", NULL};
-    const struct trajd_yaml_node *from = trajd_yaml_get(node, "from"),
-                                 *to = trajd_yaml_get(node, "to"),
-                                 *columns = trajd_yaml_get(node, "columns"),
+    static const struct trajd_yaml_key keys[] = {
+        {"from", .offset = offsetof(struct trajd_chain_rotation, from), .read = read_form,
+         .is_needed = true},
+        {"to", .offset = offsetof(struct trajd_chain_rotation, to), .read = read_form},
+        {"columns", .read = read_columns},
+        {"position", .read = read_position},
+    };
+    static const char form[] = "{from: FORM, to: FORM}, for example {from: quat_xyzw, to: rot6d}, "
+                               "and optionally columns: and position:";
+    const struct trajd_yaml_node *columns = trajd_yaml_get(node, "columns"),
                                  *position = trajd_yaml_get(node, "position");
-    enum trajd_status status;
+    const enum trajd_status status =
+        trajd_yaml_read_keys(r, node, form, keys, ARRAY_LEN(keys), rotation);
 
-    if (node->kind != TRAJD_YAML_MAPPING || !from)
-        return trajd_yaml_error(yaml, node, error,
-                                "expected {from: FORM, to: FORM}, for example {from: quat_xyzw, "
-                                "to: rot6d}, and optionally columns: and position:");
-    status = trajd_yaml_check_keys(yaml, node, keys, error);
-    if (!status)
-        status = read_form(yaml, from, &rotation->from, error);
-    rotation->to = default_to ? default_to : rotation->from;
-    if (!status && to)
-        status = read_form(yaml, to, &rotation->to, error);
-    if (!status && columns)
-        status = read_columns(yaml, columns, &rotation->first, &rotation->end, error);
-    if (!status && position)
-        status =
-            read_columns(yaml, position, &rotation->position_first, &rotation->position_end, error);
-    if (!status && columns &&
-        rotation->end - rotation->first != trajd_rotation_width(rotation->from))
+    if (status)
+        return status;
+    if (!trajd_yaml_get(node, "to"))
+        rotation->to = default_to ? default_to : rotation->from;
+    if (columns && rotation->end - rotation->first != trajd_rotation_width(rotation->from))
         return trajd_yaml_error(
-            yaml, columns, error, "%u column%s, but %s has %u numbers",
+            r->yaml, columns, r->error, "%u column%s, but %s has %u numbers",
             rotation->end - rotation->first, trajd_plural(rotation->end - rotation->first),
             trajd_rotation_name(rotation->from), trajd_rotation_width(rotation->from));
-    if (!status && position && rotation->position_end - rotation->position_first != 3)
-        return trajd_yaml_error(yaml, position, error, "a position has 3 columns, not %u",
+    if (position && rotation->position_end - rotation->position_first != 3)
+        return trajd_yaml_error(r->yaml, position, r->error, "a position has 3 columns, not %u",
                                 rotation->position_end - rotation->position_first);
-    return status;
+    return TRAJD_OK;
 }
 
 enum trajd_status trajd_chain_read_rotations(const struct trajd_yaml *yaml,
@@ -101,38 +120,47 @@ enum trajd_status trajd_chain_read_rotations(const struct trajd_yaml *yaml,
                                              struct trajd_chain_spec *chain,
                                              struct trajd_error *error)
 {
+    const struct trajd_yaml_reader reader = {yaml, error, NULL};
     enum trajd_status status = TRAJD_OK;
 
     if (node->kind != TRAJD_YAML_SEQUENCE) {
         chain->rotation_count = 1;
-        return read_rotation(yaml, node, chain->default_to, &chain->rotations[0], error);
+        return read_rotation(&reader, node, chain->default_to, &chain->rotations[0]);
     }
     if (!node->child_count || node->child_count > TRAJD_CHAIN_MAX_ROTATIONS)
         return trajd_yaml_error(yaml, node, error, "expected 1 to %d rotations",
                                 TRAJD_CHAIN_MAX_ROTATIONS);
     for (const struct trajd_yaml_node *child = node->children; child && !status;
          child = child->next)
-        status = read_rotation(yaml, child, chain->default_to,
-                               &chain->rotations[chain->rotation_count++], error);
+        status = read_rotation(&reader, child, chain->default_to,
+                               &chain->rotations[chain->rotation_count++]);
     return status;
 }
 
-static enum trajd_status read_mask(const struct trajd_yaml *yaml,
-                                   const struct trajd_yaml_node *node,
-                                   struct trajd_chain_spec *chain, struct trajd_error *error)
+static enum trajd_status read_mask(const struct trajd_yaml_reader *r,
+                                   const struct trajd_yaml_node *node, void *member)
 {
+    struct trajd_chain_spec *chain = member;
     enum trajd_status status = TRAJD_OK;
 
     if (node->kind != TRAJD_YAML_SEQUENCE || !node->child_count ||
         node->child_count > TRAJD_TRANSFORM_MAX_COLUMNS)
-        return trajd_yaml_error(yaml, node, error,
+        return trajd_yaml_error(r->yaml, node, r->error,
                                 "expected a list with true or false per column (1 to %d); columns "
                                 "with false stay as recorded",
                                 TRAJD_TRANSFORM_MAX_COLUMNS);
     for (const struct trajd_yaml_node *child = node->children; child && !status;
          child = child->next)
-        status = trajd_yaml_bool(yaml, child, &chain->mask[chain->mask_count++], error);
+        status = trajd_yaml_bool(r->yaml, child, &chain->mask[chain->mask_count++], r->error);
     return status;
+}
+
+/* `from:` and `kind:` are keys of the hidden output that has the state. */
+static enum trajd_status read_streams(const struct trajd_yaml_reader *r,
+                                      const struct trajd_yaml_node *node, void *member)
+{
+    (void)r, (void)node, (void)member;
+    return TRAJD_OK;
 }
 
 enum trajd_status trajd_chain_read_relative(const struct trajd_yaml *yaml,
@@ -140,32 +168,81 @@ enum trajd_status trajd_chain_read_relative(const struct trajd_yaml *yaml,
                                             struct trajd_chain_spec *chain,
                                             struct trajd_error *error)
 {
-    static const char *const keys[] = {"from", "mask", "step", "frame", "kind", "rotation", NULL};
-    static const char *const steps[] = {"anchor", "before", NULL};
-    static const char *const frames[] = {"anchor", "base", NULL};
-    const struct trajd_yaml_node *child;
+    static const struct trajd_yaml_key keys[] = {
+        {"from", .read = read_streams},
+        {"mask", .read = read_mask},
+        {"step", TRAJD_YAML_FLAG, .offset = AT(from_step_before), .words = steps},
+        {"frame", TRAJD_YAML_CHOICE, .offset = AT(frame), .words = frames},
+        {"kind", .read = read_streams},
+        {"rotation", .offset = AT(reference_form), .read = read_form},
+    };
+    const struct trajd_yaml_reader reader = {yaml, error, NULL};
     enum trajd_status status;
-    int choice;
 
     chain->is_relative = true;
+    chain->has_kind = trajd_yaml_get(node, "kind");
     if (node->kind != TRAJD_YAML_MAPPING)
         return TRAJD_OK;
-    status = trajd_yaml_check_keys(yaml, node, keys, error);
+    status = trajd_yaml_read_keys(&reader, node, NULL, keys, ARRAY_LEN(keys), chain);
     if (!status && !trajd_yaml_get(node, "from"))
         return trajd_yaml_error(yaml, node, error,
                                 "needs `from:`, the stream or streams of the state");
-    if (!status && (child = trajd_yaml_get(node, "mask")))
-        status = read_mask(yaml, child, chain, error);
-    if (!status && (child = trajd_yaml_get(node, "step"))) {
-        status = trajd_yaml_choice(yaml, child, steps, &choice, error);
-        chain->from_step_before = !status && choice == 1;
-    }
-    if (!status && (child = trajd_yaml_get(node, "frame"))) {
-        status = trajd_yaml_choice(yaml, child, frames, &choice, error);
-        chain->frame = status ? chain->frame : (enum trajd_frame)choice;
-    }
-    if (!status && (child = trajd_yaml_get(node, "rotation")))
-        status = read_form(yaml, child, &chain->reference_form, error);
-    chain->has_kind = trajd_yaml_get(node, "kind");
     return status;
+}
+
+/* ---- presets ---- */
+
+/* Chunk lengths and norms are the defaults of the trainers' repositories. ACT's script for real
+ * robots takes actions from one step before the observation on (action[max(0, ts - 1):]). */
+static const struct trajd_preset presets[] = {
+    {"openpi", "0..49", "q01_q99", TRAJD_ROTATION_NONE, true, false},
+    {"umi", "0..15", NULL, TRAJD_ROTATION_ROT6D, true, true},
+    {"gr00t", "0..15", "{by: min_max, per: step}", TRAJD_ROTATION_ROT6D, true, false},
+    {"act", "0..99", "{by: mean_std, min_std: 0.01}", TRAJD_ROTATION_NONE, false, false},
+    {"act_real", "-1..98", "{by: mean_std, min_std: 0.01}", TRAJD_ROTATION_NONE, false, false},
+    {"diffusion_policy", "-1..14", "min_max", TRAJD_ROTATION_ROT6D, false, false},
+    {"octo", "0..3", "mean_std", TRAJD_ROTATION_NONE, false, false},
+};
+
+enum trajd_status trajd_preset_read(const struct trajd_yaml *yaml,
+                                    const struct trajd_yaml_node *node,
+                                    const struct trajd_preset **preset, struct trajd_error *error)
+{
+    int choice;
+    const enum trajd_status status = trajd_yaml_choose_row(yaml, node, presets, ARRAY_LEN(presets),
+                                                           sizeof presets[0], &choice, error);
+
+    *preset = status ? NULL : &presets[choice];
+    return status;
+}
+
+enum trajd_status trajd_preset_check(const struct trajd_preset *preset,
+                                     const struct trajd_yaml *yaml,
+                                     const struct trajd_yaml_node *output,
+                                     struct trajd_error *error)
+{
+    if (preset->needs_relative_to && !trajd_yaml_get(output, "relative_to"))
+        return trajd_yaml_error(yaml, output, error,
+                                "preset: %s predicts actions relative to a state: name its streams "
+                                "with `relative_to:`",
+                                preset->name);
+    if (preset->needs_rotation && !trajd_yaml_get(output, "rotation"))
+        return trajd_yaml_error(
+            yaml, output, error,
+            "preset: %s predicts poses: say which columns are the rotation, "
+            "with `rotation: {from: FORM, columns: \"3:6\", position: \"0:3\"}`",
+            preset->name);
+    return TRAJD_OK;
+}
+
+void trajd_preset_describe(const struct trajd_preset *preset, char *text, size_t size)
+{
+    char rotation[64] = "", norm[64] = "";
+
+    if (preset->rotation_to)
+        snprintf(rotation, sizeof rotation, ", rotation: {to: %s}",
+                 trajd_rotation_name(preset->rotation_to));
+    if (preset->norm)
+        snprintf(norm, sizeof norm, ", norm: %s", preset->norm);
+    snprintf(text, size, "at: %s%s%s", preset->at, rotation, norm);
 }

@@ -1,5 +1,6 @@
 /* The keys `rotation:` and `relative_to:` of an output: parsed and checked by their own rules.
- * chain.h resolves them on the streams of a dataset. */
+ * chain.h resolves them on the streams of a dataset. Also `preset:`: what well-known trainers do
+ * with actions, as the keys of an output. */
 #ifndef TRAJD_WINDOW_TRANSFORM_CHAIN_SPEC_H
 #define TRAJD_WINDOW_TRANSFORM_CHAIN_SPEC_H
 
@@ -39,5 +40,26 @@ enum trajd_status trajd_chain_read_relative(const struct trajd_yaml *yaml,
                                             const struct trajd_yaml_node *node,
                                             struct trajd_chain_spec *chain,
                                             struct trajd_error *error);
+
+/* Keys that an output has unless it gives them itself. */
+struct trajd_preset {
+    const char *name;
+    const char *at;
+    const char *norm;                     /* YAML; NULL: none */
+    enum trajd_rotation_form rotation_to; /* of `rotation:` without `to:`; NONE: as recorded */
+    bool needs_relative_to, needs_rotation;
+};
+
+/* Reads the name of a preset. */
+enum trajd_status trajd_preset_read(const struct trajd_yaml *yaml,
+                                    const struct trajd_yaml_node *node,
+                                    const struct trajd_preset **preset, struct trajd_error *error);
+/* Checks that the output has the keys that depend on its streams. */
+enum trajd_status trajd_preset_check(const struct trajd_preset *preset,
+                                     const struct trajd_yaml *yaml,
+                                     const struct trajd_yaml_node *output,
+                                     struct trajd_error *error);
+/* Writes the keys of a preset: "at: 0..15, rotation: {to: rot6d}". */
+void trajd_preset_describe(const struct trajd_preset *preset, char *text, size_t size);
 
 #endif
