@@ -124,6 +124,7 @@ enum trajd_yaml_type {
     TRAJD_YAML_STRING, /* const char *, a copy in the arena */
     TRAJD_YAML_CHOICE, /* an enum: the index of the word, plus `low` */
     TRAJD_YAML_FLAG,   /* bool: the second of two words is true */
+    TRAJD_YAML_LATER,  /* a known key that the caller reads */
 };
 
 /* A key of a mapping, and the member at `offset` of an object that gets its value. */

@@ -413,9 +413,11 @@ enum trajd_status trajd_yaml_read_key(const struct trajd_yaml_reader *reader,
         return trajd_yaml_keep_string(reader, node, member);
     case TRAJD_YAML_CHOICE:
     case TRAJD_YAML_FLAG:
+        return read_choice(reader, node, key, member);
+    case TRAJD_YAML_LATER:
         break;
     }
-    return read_choice(reader, node, key, member);
+    return TRAJD_OK;
 }
 
 static bool lacks_needed(const struct trajd_yaml_node *mapping, const struct trajd_yaml_key *keys,

@@ -263,6 +263,7 @@ static const struct trajd_yaml_key keys[] = {
     {"rate", TRAJD_YAML_RATE, .offset = offsetof(struct object, rate)},
     {"name", TRAJD_YAML_STRING, .offset = offsetof(struct object, name)},
     {"word", TRAJD_YAML_CHOICE, .offset = offsetof(struct object, word), .low = 5, .words = words},
+    {"later", .type = TRAJD_YAML_LATER},
     {"twice", .offset = offsetof(struct object, count), .read = read_twice},
 };
 
@@ -274,7 +275,7 @@ static void test_table_of_keys(void **state)
         {"{count: 3, seed: 9223372036854775807, gamma: 0.5, on: true, second: two, wait: 2ms, "
          "rate: 30, name: x, word: two}",
          NULL},
-        {"{count: 3, twice: 4}", NULL},
+        {"{count: 3, later: [1], twice: 4}", NULL},
         {"{count: 8}", "t.yaml:1: count: 8 is out of range (1 to 7)"},
         {"{seed: 1}", "t.yaml:1: expected {count: 1}"},
         {"[1]", "t.yaml:1: expected {count: 1}"},
