@@ -146,14 +146,6 @@ static enum trajd_status read_fan_out(const struct trajd_yaml_reader *r,
     return TRAJD_OK;
 }
 
-/* Keys that are read after all others (read_members). */
-static enum trajd_status read_later(const struct trajd_yaml_reader *r,
-                                    const struct trajd_yaml_node *node, void *member)
-{
-    (void)r, (void)node, (void)member;
-    return TRAJD_OK;
-}
-
 static const struct trajd_yaml_key feed_keys[] = {
     {"dataset", TRAJD_YAML_STRING, .offset = AT(dataset)},
     {"filter", TRAJD_YAML_STRING, .offset = AT(select.filter)},
@@ -178,8 +170,8 @@ static const struct trajd_yaml_key feed_keys[] = {
     {"statistics_from", TRAJD_YAML_STRING, .offset = AT(statistics_from)},
     {"fan_out", .read = read_fan_out},
     {"where", .offset = AT(select), .read = trajd_spec_read_where},
-    {"mix", .read = read_later},
-    {"epoch", .read = read_later},
+    {"mix", .type = TRAJD_YAML_LATER},
+    {"epoch", .type = TRAJD_YAML_LATER},
 };
 
 /* ---- the datasets: one, or a mixture with keys for each of them ---- */

@@ -242,13 +242,6 @@ static enum trajd_status read_norm(const struct trajd_yaml_reader *r,
                : trajd_spec_read_norm(r, node, output);
 }
 
-static enum trajd_status read_preset(const struct trajd_yaml_reader *r,
-                                     const struct trajd_yaml_node *node, void *preset)
-{
-    (void)r, (void)node, (void)preset; /* read before the other keys */
-    return TRAJD_OK;
-}
-
 static enum trajd_status read_range_low(const struct trajd_yaml_reader *r,
                                         const struct trajd_yaml_node *node, void *member)
 {
@@ -296,7 +289,7 @@ static const struct trajd_yaml_key output_keys[] = {
     {"return", .read = read_return},
     {"rotation", .read = read_chain},
     {"relative_to", .read = read_chain},
-    {"preset", .offset = AT(preset), .read = read_preset},
+    {"preset", .type = TRAJD_YAML_LATER}, /* before the other keys */
 };
 
 /* Sets the keys of the output's preset that the output does not have. */

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/window/order/sampler.h"
+#include "daemon/window/order/permute.h"
 #include "proto/array_len.h"
 
 /* Later versions never change what version 1 draws. */

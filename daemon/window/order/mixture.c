@@ -3,8 +3,6 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#include "daemon/window/order/permute.h"
-#include "daemon/window/order/sampler_order.h"
 #include "proto/array_len.h"
 #include "proto/plural.h"
 

@@ -3,7 +3,6 @@
 #include <math.h>
 
 #include "daemon/window/order/permute.h"
-#include "daemon/window/order/sampler.h"
 
 /* 2^64 over the golden ratio: successive multiples are far apart */
 #define GOLDEN UINT64_C(0x9e3779b97f4a7c15)

@@ -1,7 +1,5 @@
 #include "daemon/window/order/sampler.h"
 
-#include "daemon/window/order/sampler_order.h"
-
 #include <stdlib.h>
 #include <string.h>
 

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "daemon/window/order/permute.h"
 #include "proto/error.h"
 
 #define TRAJD_SAMPLER_VERSION 1
@@ -105,11 +106,18 @@ void trajd_sampler_run(const struct trajd_sampler *sampler, uint64_t epoch, uint
 void trajd_sampler_window(const struct trajd_sampler *sampler, uint64_t window_id,
                           struct trajd_window *window);
 
-/* Returns the image of a position under the keyed permutation of [0, n), n >= 1: a Feistel network
- * on Z_a x Z_b with a * b just above n, repeated until the image is below n. */
-uint64_t trajd_permute(uint64_t key, uint64_t n, uint64_t position);
+/* The order of one pass, prepared, for a mixture, which uses several samplers at once. */
+struct trajd_sampler_order {
+    uint64_t epoch;                  /* or pass */
+    struct trajd_permutation global; /* of order global */
+};
 
-/* Mixes several words into one 64-bit key. */
-uint64_t trajd_mix(const uint64_t *words, uint32_t count);
+void trajd_sampler_order_make(const struct trajd_sampler *sampler, uint64_t epoch,
+                              struct trajd_sampler_order *order);
+/* Writes the windows at some positions of that pass, each less than its length, as trajd_sampler_at
+ * does one by one, but faster. */
+void trajd_sampler_order_map(const struct trajd_sampler *sampler,
+                             const struct trajd_sampler_order *order, const uint64_t *positions,
+                             uint32_t count, struct trajd_window *windows);
 
 #endif

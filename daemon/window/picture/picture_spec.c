@@ -337,22 +337,14 @@ static enum trajd_status read_fit(const struct trajd_yaml_reader *r,
     return trajd_yaml_choice(r->yaml, node, trajd_image_fit_names(), fit, r->error);
 }
 
-/* `preset:` and `view:` are read before the other keys. */
-static enum trajd_status read_nothing(const struct trajd_yaml_reader *r,
-                                      const struct trajd_yaml_node *node, void *member)
-{
-    (void)r, (void)node, (void)member;
-    return TRAJD_OK;
-}
-
 enum trajd_status trajd_picture_spec_read(const struct trajd_yaml *yaml,
                                           const struct trajd_yaml_node *node,
                                           struct trajd_picture_spec *spec,
                                           struct trajd_error *error)
 {
     static const struct trajd_yaml_key keys[] = {
-        {"preset", .read = read_nothing},
-        {"view", .read = read_nothing},
+        {"preset", .type = TRAJD_YAML_LATER}, /* before the others */
+        {"view", .type = TRAJD_YAML_LATER},
         {"crop", .read = read_crop},
         {"resize", .read = read_resize},
         {"fit", .offset = AT(fit), .read = read_fit},

@@ -155,25 +155,17 @@ static enum trajd_status read_mask(const struct trajd_yaml_reader *r,
     return status;
 }
 
-/* `from:` and `kind:` are keys of the hidden output that has the state. */
-static enum trajd_status read_streams(const struct trajd_yaml_reader *r,
-                                      const struct trajd_yaml_node *node, void *member)
-{
-    (void)r, (void)node, (void)member;
-    return TRAJD_OK;
-}
-
 enum trajd_status trajd_chain_read_relative(const struct trajd_yaml *yaml,
                                             const struct trajd_yaml_node *node,
                                             struct trajd_chain_spec *chain,
                                             struct trajd_error *error)
 {
     static const struct trajd_yaml_key keys[] = {
-        {"from", .read = read_streams},
+        {"from", .type = TRAJD_YAML_LATER}, /* this and `kind` are keys of the hidden output */
         {"mask", .read = read_mask},
         {"step", TRAJD_YAML_FLAG, .offset = AT(from_step_before), .words = steps},
         {"frame", TRAJD_YAML_CHOICE, .offset = AT(frame), .words = frames},
-        {"kind", .read = read_streams},
+        {"kind", .type = TRAJD_YAML_LATER},
         {"rotation", .offset = AT(reference_form), .read = read_form},
     };
     const struct trajd_yaml_reader reader = {yaml, error, NULL};
