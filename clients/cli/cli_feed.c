@@ -1,3 +1,4 @@
+/* Connecting to a daemon, opening its feeds, and asking it. */
 #include "clients/cli/cli_feed.h"
 
 #include <stdio.h>
@@ -115,4 +116,77 @@ enum trajd_status cli_open(struct trajd_client *client, struct trajd_open_option
     options.mode = options.world > 0 ? TRAJD_MODE_SHARD : TRAJD_MODE_QUEUE;
     options.timeout_ms = OPEN_TIMEOUT_MS;
     return trajd_client_open(client, &options, error);
+}
+
+/* ---- queries ---- */
+
+struct trajd_yaml *cli_parse_answer(const char *text)
+{
+    struct trajd_yaml *yaml;
+    struct trajd_error error;
+
+    if (trajd_yaml_parse("answer", text, strlen(text), &yaml, &error))
+        cli_die("%s", error.message);
+    return yaml;
+}
+
+struct trajd_yaml *cli_query(struct trajd_client *client, const struct trajd_question *question,
+                             char **json)
+{
+    struct trajd_yaml *yaml;
+    struct trajd_error error;
+    char *text;
+
+    if (trajd_client_ask(client, question, 0, &text, &error))
+        cli_die("%s", error.message);
+    yaml = cli_parse_answer(text);
+    if (json)
+        *json = text;
+    else
+        free(text);
+    return yaml;
+}
+
+struct trajd_yaml *cli_query_status(struct trajd_client *client)
+{
+    struct trajd_yaml *yaml;
+    struct trajd_error error;
+    char *text;
+
+    if (trajd_client_status(client, 0, &text, &error))
+        cli_die("%s", error.message);
+    yaml = cli_parse_answer(text);
+    free(text);
+    return yaml;
+}
+
+uint32_t cli_find_feed(struct trajd_client *client, const char *name)
+{
+    struct trajd_yaml *yaml = cli_query_status(client);
+    const struct trajd_yaml_node *root = trajd_yaml_root(yaml);
+    const uint32_t feed_id =
+        (uint32_t)cli_number(cli_find_item(root, "feeds", "name", name), "feed_id");
+    char names[256] = "";
+    size_t used = 0;
+
+    if (!feed_id) {
+        for (const struct trajd_yaml_node *feed = cli_first(root, "feeds");
+             feed && used < sizeof names; feed = feed->next)
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "",
+                                     cli_text(feed, "name"));
+        cli_die("the daemon has no open feed %s (open feeds: %s)", name, used ? names : "none");
+    }
+    trajd_yaml_destroy(&yaml);
+    return feed_id;
+}
+
+bool cli_next_page(const struct trajd_yaml_node *page, uint64_t *first)
+{
+    const char *next = cli_text(page, "next");
+    const uint64_t at = strtoull(next, NULL, 10);
+
+    if (*next < '0' || *next > '9' || at <= *first)
+        return false;
+    *first = at;
+    return true;
 }

@@ -4,6 +4,7 @@
 
 #include "clients/c/trajd.h"
 #include "clients/cli/cli.h"
+#include "clients/cli/files/answer.h"
 
 struct cli_connection {
     const char *endpoint; /* NULL: $TRAJD_ENDPOINT, else the service, else a private daemon */
@@ -31,5 +32,22 @@ struct trajd_client *cli_connect(const struct cli_connection *connection);
 /* Opens the feed: in mode shard if a world is named. */
 enum trajd_status cli_open(struct trajd_client *client, struct trajd_open_options options,
                            struct trajd_error *error);
+
+/* Queries, also about a feed that is not opened, so that no job is affected. They end the program
+ * after an error. */
+
+/* Parses an answer, which the caller destroys. */
+struct trajd_yaml *cli_parse_answer(const char *text);
+/* Sends a query. Returns the parsed reply, which the caller destroys, and its text in *json, which
+ * the caller frees; json may be NULL. */
+struct trajd_yaml *cli_query(struct trajd_client *client, const struct trajd_question *question,
+                             char **json);
+/* Returns the daemon's status, which the caller destroys. */
+struct trajd_yaml *cli_query_status(struct trajd_client *client);
+/* Returns the number of a feed by its name, in the daemon's status. The error lists the feeds. */
+uint32_t cli_find_feed(struct trajd_client *client, const char *name);
+/* Sets *first to the begin of the next page. Returns false after the last page, and for an invalid
+ * value. */
+bool cli_next_page(const struct trajd_yaml_node *page, uint64_t *first);
 
 #endif

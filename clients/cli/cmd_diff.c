@@ -6,7 +6,6 @@
 
 #include "clients/cli/cli.h"
 #include "clients/cli/cli_feed.h"
-#include "clients/cli/cli_query.h"
 #include "daemon/layout/glob.h"
 #include "proto/plural.h"
 

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clients/cli/cli_query.h"
 #include "clients/cli/cli_feed.h"
 #include "proto/plural.h"
 

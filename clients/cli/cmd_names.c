@@ -8,7 +8,7 @@
 
 #include "clients/c/trajd.h"
 #include "clients/cli/cli.h"
-#include "clients/cli/cli_query.h"
+#include "clients/cli/files/answer.h"
 #include "daemon/base/paths.h"
 
 #define CONNECT_MS 300 /* short, because a user waits at the terminal */

@@ -9,7 +9,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "clients/cli/cli_query.h"
 #include "clients/cli/cli_feed.h"
 #include "clients/cli/files/private_daemons.h"
 #include "daemon/base/clock.h"

@@ -10,7 +10,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "clients/cli/cli_query.h"
 #include "clients/cli/cli_feed.h"
 #include "daemon/base/files.h"
 #include "daemon/base/progress/progress.h"

@@ -137,7 +137,7 @@ def test_a_worker_that_waits_for_the_slots_of_another(daemon, demo_file):
 def test_names_are_documented(served):
     told = set(re.findall(r"^\| `(trajd\w*)`", (ROOT / "clients/cli/metrics/README.md").read_text(), re.M))
     page = set(re.findall(r"^\.It Ic (trajd\w*)", (ROOT / "clients/cli/trajctl.1").read_text(), re.M))
-    source = (ROOT / "clients/cli/metrics/metrics_table.c").read_text() + (ROOT / "clients/cli/metrics/metrics_write.c").read_text()
+    source = (ROOT / "clients/cli/metrics/metrics.c").read_text()
     written = set(re.findall(r'"(trajd_\w+)"', source)) | {"trajd"}
     assert told == page == written
     shown = {re.sub("_(total|info|bucket|sum|count)$", "", name) for name in served[2]}

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "clients/cli/metrics/metrics_write.h"
+#include "clients/cli/metrics/metrics.h"
 
 /* Caller frees. */
 static char *text_of(const char *json)

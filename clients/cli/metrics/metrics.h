@@ -1,6 +1,6 @@
 /* Writes a status document as OpenMetrics text. */
-#ifndef TRAJD_CLI_METRICS_METRICS_WRITE_H
-#define TRAJD_CLI_METRICS_METRICS_WRITE_H
+#ifndef TRAJD_CLI_METRICS_H
+#define TRAJD_CLI_METRICS_H
 
 #include <stdio.h>
 
