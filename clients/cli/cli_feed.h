@@ -5,11 +5,7 @@
 #include "clients/c/trajd.h"
 #include "clients/cli/cli.h"
 #include "clients/cli/files/answer.h"
-
-struct cli_connection {
-    const char *endpoint; /* NULL: $TRAJD_ENDPOINT, else the service, else a private daemon */
-    const char *key_file, *server_key; /* for a tcp:// endpoint */
-};
+#include "clients/cli/files/private_daemons.h"
 
 /* The options that name a daemon, of struct cli_connection. */
 extern const struct cli_option cli_daemon_options[];
@@ -18,7 +14,6 @@ extern const struct cli_option cli_daemon_options[];
 bool cli_has_endpoint(const struct cli_connection *connection);
 /* Returns whether a daemon has, or has had, a socket at CLI_SERVICE_ENDPOINT (private_daemons.h). */
 bool cli_service_runs(void);
-struct private_daemons;
 /* Prints that no daemon runs, after private_daemons_find found none, and what starts one. Returns
  * CLI_FAILED. */
 int cli_fail_without_daemon(const struct private_daemons *found);

@@ -1,3 +1,4 @@
+/* What trajctl doctor checks of files: folders, datasets, and the feeds of a configuration. */
 #include <errno.h>
 #include <ftw.h>
 #include <stdio.h>
@@ -7,8 +8,7 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
-#include "clients/cli/doctor/doctor_checks.h"
-#include "clients/cli/doctor/doctor_process.h"
+#include "clients/cli/doctor/doctor.h"
 #include "daemon/config/config.h"
 #include "proto/array_len.h"
 #include "proto/plural.h"
@@ -65,34 +65,21 @@ static void cut_to_existing(char *path)
         *slash = '\0';
 }
 
-/* Finds the folder in which trajd.open makes those of private daemons. */
-static void find_runtime(char *path, size_t size)
+static void check_runtime(struct doctor *doctor)
 {
-    const char *given = getenv("TRAJD_RUNTIME_DIR"), *session = getenv("XDG_RUNTIME_DIR"),
-               *temporary = getenv("TMPDIR");
-    struct stat found;
+    const struct filesystem *filesystem;
+    char *path = doctor->runtime;
 
-    if (given && *given)
-        snprintf(path, size, "%s", given);
-    else if (session && !stat(session, &found) && S_ISDIR(found.st_mode) &&
-             found.st_uid == geteuid())
-        snprintf(path, size, "%s", session);
-    else
-        snprintf(path, size, "%s", temporary && *temporary ? temporary : "/tmp");
+    snprintf(path, sizeof doctor->runtime, "%s", private_daemons_parent());
     cut_to_existing(path);
-}
-
-static void check_runtime(struct doctor_report *report, const char *path)
-{
-    const struct filesystem *filesystem = find_filesystem(path);
-
+    filesystem = find_filesystem(path);
     if (access(path, W_OK | X_OK))
-        doctor_add(report, DOCTOR_FAIL, "runtime",
+        doctor_add(doctor, DOCTOR_FAIL, "runtime",
                    "%s: %s. Private daemons have their sockets there: set TRAJD_RUNTIME_DIR to "
                    "another folder.",
                    path, strerror(errno));
     else
-        doctor_add(report, filesystem->is_remote ? DOCTOR_SLOW : DOCTOR_OK, "runtime",
+        doctor_add(doctor, filesystem->is_remote ? DOCTOR_SLOW : DOCTOR_OK, "runtime",
                    "%s is on %s, %.1f GiB free%s", path, filesystem->name, free_gib(path),
                    filesystem->is_remote
                        ? ". Sockets and locks of private daemons belong on a local "
@@ -101,7 +88,7 @@ static void check_runtime(struct doctor_report *report, const char *path)
 }
 
 /* Finds the folder of indexes, or the one in which it will be made. */
-static void check_cache(struct doctor_report *report)
+static void check_cache(struct doctor *doctor)
 {
     const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     char path[DOCTOR_PATH_SIZE];
@@ -113,13 +100,19 @@ static void check_cache(struct doctor_report *report)
              base && *base ? "" : "/.cache");
     cut_to_existing(path);
     if (access(path, W_OK | X_OK))
-        doctor_add(report, DOCTOR_SLOW, "cache",
+        doctor_add(doctor, DOCTOR_SLOW, "cache",
                    "%s: %s. Each private daemon reads the structure of all files again: set "
                    "XDG_CACHE_HOME to a folder that you may write to.",
                    path, strerror(errno));
     else
-        doctor_add(report, DOCTOR_OK, "cache", "%s is on %s, %.1f GiB free", path,
+        doctor_add(doctor, DOCTOR_OK, "cache", "%s is on %s, %.1f GiB free", path,
                    find_filesystem(path)->name, free_gib(path));
+}
+
+void doctor_check_folders(struct doctor *doctor)
+{
+    check_runtime(doctor);
+    check_cache(doctor);
 }
 
 /* ---- datasets ---- */
@@ -135,7 +128,7 @@ static int add_size(const char *path, const struct stat *found, int kind, struct
 }
 
 /* Returns whether the dataset can be read. */
-static bool check_dataset(struct doctor_report *report, const struct trajd_config *config,
+static bool check_dataset(struct doctor *doctor, const struct trajd_config *config,
                           const struct trajd_config_dataset *dataset)
 {
     const struct filesystem *filesystem = find_filesystem(dataset->path);
@@ -143,11 +136,11 @@ static bool check_dataset(struct doctor_report *report, const struct trajd_confi
 
     tree_bytes = 0;
     if (access(dataset->path, R_OK) || nftw(dataset->path, add_size, FOLDERS_MAX, 0)) {
-        doctor_add(report, DOCTOR_FAIL, "data", "%s: %s: %s", dataset->name, dataset->path,
+        doctor_add(doctor, DOCTOR_FAIL, "data", "%s: %s: %s", dataset->name, dataset->path,
                    strerror(errno));
         return false;
     }
-    doctor_add(report, tree_bytes > share ? DOCTOR_SLOW : DOCTOR_OK, "data",
+    doctor_add(doctor, tree_bytes > share ? DOCTOR_SLOW : DOCTOR_OK, "data",
                "%s: %.2f GiB on %s%s%s; memory.store holds %.2f GiB of its rows%s", dataset->name,
                (double)tree_bytes / GIB, filesystem->name,
                filesystem->is_remote ? " (not a local disk: the first epoch reads over the network)"
@@ -161,48 +154,41 @@ static bool check_dataset(struct doctor_report *report, const struct trajd_confi
 }
 
 /* Plans all feeds as `trajctl check` does, and reports the error that it prints. */
-static void check_plans(struct doctor_report *report, const char *daemon, const char *config)
+static void check_plans(struct doctor *doctor)
 {
     static const char mark[] = " error: ";
     static char output[PLANS_BYTES];
-    const char *const arguments[] = {daemon,        "--config", config, "--check",
-                                     "--log-level", "error",    NULL};
+    const char *const arguments[] = {
+        doctor->daemon, "--config", doctor->config, "--check", "--log-level", "error", NULL};
 
     if (doctor_read_output(arguments, output, sizeof output)) {
-        doctor_add(report, DOCTOR_OK, "plans", "all feeds of %s can be made (trajctl check)",
-                   config);
+        doctor_add(doctor, DOCTOR_OK, "plans", "all feeds of %s can be made (trajctl check)",
+                   doctor->config);
         return;
     }
     const char *found = strstr(output, mark), *text = found ? found + strlen(mark) : output;
-    doctor_add(report, DOCTOR_FAIL, "plans", "%s: %.*s", config, (int)strcspn(text, "\n"), text);
+    doctor_add(doctor, DOCTOR_FAIL, "plans", "%s: %.*s", doctor->config, (int)strcspn(text, "\n"),
+               text);
 }
 
-static void check_config(struct doctor_report *report, const char *daemon, const char *path)
+void doctor_check_config(struct doctor *doctor)
 {
     bool has_data = true;
     struct trajd_config *config = NULL;
     struct trajd_error error;
 
-    if (trajd_config_load(path, NULL, 0, &config, &error)) {
-        doctor_add(report, DOCTOR_FAIL, "config", "%s", error.message);
+    if (!doctor->config)
+        return;
+    if (trajd_config_load(doctor->config, NULL, 0, &config, &error)) {
+        doctor_add(doctor, DOCTOR_FAIL, "config", "%s", error.message);
         return;
     }
-    doctor_add(report, DOCTOR_OK, "config", "%s: %u dataset%s, %u feed%s", path,
+    doctor_add(doctor, DOCTOR_OK, "config", "%s: %u dataset%s, %u feed%s", doctor->config,
                config->dataset_count, trajd_plural(config->dataset_count), config->feed_count,
                trajd_plural(config->feed_count));
     for (uint32_t i = 0; i < config->dataset_count; i++)
-        has_data &= check_dataset(report, config, &config->datasets[i]);
-    if (daemon && has_data)
-        check_plans(report, daemon, path);
+        has_data &= check_dataset(doctor, config, &config->datasets[i]);
+    if (*doctor->daemon && has_data)
+        check_plans(doctor);
     trajd_config_destroy(&config);
-}
-
-void doctor_check_files(struct doctor_report *report, const char *daemon, const char *config,
-                        char *runtime, size_t size)
-{
-    find_runtime(runtime, size);
-    check_runtime(report, runtime);
-    check_cache(report);
-    if (config)
-        check_config(report, daemon, config);
 }

@@ -1,6 +1,8 @@
+/* Writes the HDF5 file of the self test. It needs no libhdf5, which only the helper program links:
+ * the format of version 0 with links in the headers of groups is short enough to be written by
+ * hand. All is little-endian and begins at multiples of 8 bytes. */
 #include "clients/cli/doctor/doctor_hdf5.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -9,34 +11,60 @@
 #include <unistd.h>
 
 #include "daemon/base/files.h"
+#include "daemon/base/memory.h"
 
-enum {
-    SUPERBLOCK_SIZE = 96,
-    EOF_AT = 40,  /* where the superblock has the size of the file */
-    ROOT_AT = 64, /* and the address of the root group */
-    HEADER_PREFIX_SIZE = 16,
-    MESSAGE_PREFIX_SIZE = 8,
-    FILE_SIZE_MAX = 1 << 19,
-    LINKS_MAX = DOCTOR_EPISODES,
-    FLOAT_SIZE = 4,
-};
+#define FILE_SIZE_MAX ((size_t)1 << 19)
+#define UNDEFINED UINT64_MAX /* an address of nothing */
+#define PACKED __attribute__((packed))
 
 /* Types of the messages in an object's header. */
-enum {
-    MESSAGE_DATASPACE = 1,
-    MESSAGE_LINK_INFO = 2,
-    MESSAGE_DATATYPE = 3,
-    MESSAGE_FILL_VALUE = 5,
-    MESSAGE_LINK = 6,
-    MESSAGE_LAYOUT = 8,
-    MESSAGE_GROUP_INFO = 10,
-};
-
-#define UNDEFINED UINT64_MAX /* an address of nothing */
+enum { SPACE = 1, LINK_INFO = 2, DATATYPE = 3, FILL_VALUE = 5, LINK = 6, LAYOUT = 8, GROUP = 10 };
 
 struct image {
-    uint8_t *bytes;
-    size_t length;
+    uint8_t *bytes; /* zeroed */
+    uint64_t length;
+};
+
+struct header {
+    uint16_t version, message_count;
+    uint32_t references;
+    uint64_t size; /* of the messages */
+};
+
+struct message {
+    uint16_t type, size;
+    uint32_t flags;
+};
+
+struct PACKED superblock {
+    uint8_t signature[8], versions[5], address_sizes[3], tree[8];
+    uint64_t base, undefined, end, undefined_too, zero, root;
+};
+
+struct PACKED dataset {
+    struct header header;
+    struct message space;
+    uint8_t space_version, rank, space_rest[6];
+    uint64_t rows, width;
+    struct message datatype;
+    uint8_t f32[24];
+    struct message fill;
+    uint8_t unset[8];
+    struct message layout;
+    uint8_t layout_version, class;
+    uint64_t address, size;
+    uint8_t layout_rest[6];
+};
+
+/* A group, before its links. */
+struct PACKED group {
+    struct header header;
+    struct message link_info;
+    uint16_t info_version;
+    uint64_t heap, index; /* none: the links follow in the header */
+    uint8_t link_info_rest[6];
+    struct message group_info;
+    uint8_t defaults[8];
 };
 
 struct link {
@@ -44,149 +72,71 @@ struct link {
     uint64_t address;
 };
 
-static void put(struct image *image, const void *data, size_t size)
-{
-    memcpy(image->bytes + image->length, data, size);
-    image->length += size;
-}
-
-/* Puts the lowest `size` bytes of a number; all numbers of HDF5 are little-endian. */
-static void put_number(struct image *image, uint64_t value, size_t size)
-{
-    put(image, &value, size);
-}
-
-/* Puts zeros up to a multiple of 8 bytes. */
-static void align(struct image *image)
-{
-    while (image->length % 8)
-        put_number(image, 0, 1);
-}
-
-static void put_superblock(struct image *image)
-{
-    const uint8_t begin[] = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n', /* signature */
-                             0,    0,   0,   0,   0,                      /* versions */
-                             8,    8,   0,                                /* sizes of addresses */
-                             4,    0,   16,  0,   0,    0,    0,    0};
-
-    put(image, begin, sizeof begin);
-    put_number(image, 0, 8); /* base address */
-    put_number(image, UNDEFINED, 8);
-    put_number(image, 0, 8); /* at EOF_AT */
-    put_number(image, UNDEFINED, 8);
-    put_number(image, 0, 8);
-    put_number(image, 0, 8); /* at ROOT_AT */
-    memset(image->bytes + image->length, 0, SUPERBLOCK_SIZE - image->length);
-    image->length = SUPERBLOCK_SIZE;
-}
-
-static void set_number(struct image *image, size_t at, uint64_t value)
-{
-    memcpy(image->bytes + at, &value, sizeof value);
-}
-
-/* Begins an object's header and returns its address. end_header fills in its size. */
-static uint64_t begin_header(struct image *image, uint32_t message_count)
+/* Puts data, and zeros up to a multiple of 8 bytes. Returns the address. */
+static uint64_t put(struct image *image, const void *data, size_t size)
 {
     const uint64_t address = image->length;
 
-    put_number(image, 1, 2); /* version */
-    put_number(image, message_count, 2);
-    put_number(image, 1, 4); /* references */
-    put_number(image, 0, 8); /* size, and padding */
+    memcpy(image->bytes + address, data, size);
+    image->length += (size + 7) / 8 * 8;
     return address;
 }
 
-static void end_header(struct image *image, uint64_t address)
+static void put_link(struct image *image, const struct link *link)
 {
-    const uint32_t size = (uint32_t)(image->length - address - HEADER_PREFIX_SIZE);
+    const size_t length = strlen(link->name);
+    uint8_t body[32] = {1, 0, (uint8_t)length}; /* version 1, a hard link */
+    const struct message message = {LINK, (uint16_t)((3 + length + 8 + 7) / 8 * 8), 0};
 
-    memcpy(image->bytes + address + 8, &size, sizeof size);
+    memcpy(body + 3, link->name, length);
+    memcpy(body + 3 + length, &link->address, sizeof link->address);
+    put(image, &message, sizeof message);
+    put(image, body, message.size);
 }
 
-/* Begins a message and returns where it begins. end_message fills in its size. */
-static size_t begin_message(struct image *image, uint32_t type)
+static uint64_t put_group(struct image *image, const struct link *links, uint16_t count)
 {
-    const size_t at = image->length;
+    struct group group = {.header = {1, (uint16_t)(count + 2), 1, 0},
+                          .link_info = {LINK_INFO, 24, 0},
+                          .heap = UNDEFINED,
+                          .index = UNDEFINED,
+                          .group_info = {GROUP, 8, 0}};
+    const uint64_t address = put(image, &group, sizeof group);
 
-    put_number(image, type, 2);
-    put_number(image, 0, 6); /* size, flags */
-    return at;
-}
-
-static void end_message(struct image *image, size_t at)
-{
-    uint16_t size;
-
-    align(image);
-    size = (uint16_t)(image->length - at - MESSAGE_PREFIX_SIZE);
-    memcpy(image->bytes + at + 2, &size, sizeof size);
-}
-
-static uint64_t put_group(struct image *image, const struct link *links, uint32_t count)
-{
-    const uint64_t address = begin_header(image, count + 2);
-    size_t at = begin_message(image, MESSAGE_LINK_INFO);
-
-    put_number(image, 0, 2);         /* version, flags */
-    put_number(image, UNDEFINED, 8); /* no heap of links: they follow here */
-    put_number(image, UNDEFINED, 8);
-    end_message(image, at);
-    at = begin_message(image, MESSAGE_GROUP_INFO);
-    put_number(image, 0, 2);
-    end_message(image, at);
-    for (uint32_t i = 0; i < count; i++) {
-        at = begin_message(image, MESSAGE_LINK);
-        put_number(image, 1, 2); /* version 1; a hard link */
-        put_number(image, strlen(links[i].name), 1);
-        put(image, links[i].name, strlen(links[i].name));
-        put_number(image, links[i].address, 8);
-        end_message(image, at);
-    }
-    end_header(image, address);
-    return address;
-}
-
-static uint64_t put_rows(struct image *image, int episode, int width)
-{
-    const uint64_t address = image->length;
-
-    for (int row = 0; row < DOCTOR_ROWS; row++)
-        for (int feature = 0; feature < width; feature++) {
-            const float value = doctor_value(episode, row, feature);
-            put(image, &value, sizeof value);
-        }
-    align(image);
+    for (uint16_t i = 0; i < count; i++)
+        put_link(image, &links[i]);
+    group.header.size = image->length - address - sizeof group.header;
+    memcpy(image->bytes + address, &group.header, sizeof group.header);
     return address;
 }
 
 /* Puts a dataset (DOCTOR_ROWS, width) of f32, stored contiguously. */
 static uint64_t put_dataset(struct image *image, int episode, int width)
 {
-    static const uint8_t f32[] = {0x11, 0x20, 31, 0, FLOAT_SIZE, 0, 0, 0, /* float, its sign */
-                                  0,    0,    32, 0, 23,         8, 0, 23, 127, 0, 0, 0},
-                         unset_fill_value[] = {2, 2, 2, 0};
-    const uint64_t data = put_rows(image, episode, width), address = begin_header(image, 4);
-    size_t at = begin_message(image, MESSAGE_DATASPACE);
+    float rows[DOCTOR_ROWS * DOCTOR_ACTIONS];
+    const size_t size = (size_t)DOCTOR_ROWS * (size_t)width * sizeof *rows;
+    struct dataset dataset = {
+        .header = {1, 4, 1, sizeof dataset - sizeof dataset.header},
+        .space = {SPACE, 24, 0},
+        .space_version = 1,
+        .rank = 2,
+        .rows = DOCTOR_ROWS,
+        .width = (uint64_t)width,
+        .datatype = {DATATYPE, sizeof dataset.f32, 0},
+        .f32 = {0x11, 0x20, 31, 0, 4, 0, 0, 0, 0, 0, 32, 0, 23, 8, 0, 23, 127},
+        .fill = {FILL_VALUE, sizeof dataset.unset, 0},
+        .unset = {2, 2, 2},
+        .layout = {LAYOUT, 24, 0},
+        .layout_version = 3,
+        .class = 1, /* contiguous */
+        .size = size,
+    };
 
-    put_number(image, 1 | 2 << 8, 8); /* version 1, rank 2 */
-    put_number(image, DOCTOR_ROWS, 8);
-    put_number(image, (uint64_t)width, 8);
-    end_message(image, at);
-    at = begin_message(image, MESSAGE_DATATYPE);
-    put(image, f32, sizeof f32);
-    end_message(image, at);
-    at = begin_message(image, MESSAGE_FILL_VALUE);
-    put(image, unset_fill_value, sizeof unset_fill_value);
-    end_message(image, at);
-    at = begin_message(image, MESSAGE_LAYOUT);
-    put_number(image, 3 | 1 << 8, 2); /* version 3, contiguous */
-    put_number(image, data, 8);
-    put_number(image, (uint64_t)DOCTOR_ROWS * (uint64_t)width * FLOAT_SIZE, 8);
-    end_message(image, at);
-    end_header(image, address);
-    return address;
+    for (int row = 0; row < DOCTOR_ROWS; row++)
+        for (int feature = 0; feature < width; feature++)
+            rows[row * width + feature] = doctor_value(episode, row, feature);
+    dataset.address = put(image, rows, size);
+    return put(image, &dataset, sizeof dataset);
 }
 
 static uint64_t put_episode(struct image *image, int episode)
@@ -198,33 +148,27 @@ static uint64_t put_episode(struct image *image, int episode)
     return put_group(image, links, 2);
 }
 
-static void put_file(struct image *image)
+bool doctor_write_hdf5(const char *path)
 {
-    struct link links[LINKS_MAX], data = {"data", 0};
+    struct superblock begin = {.signature = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'},
+                               .address_sizes = {8, 8},
+                               .tree = {4, 0, 16},
+                               .undefined = UNDEFINED,
+                               .undefined_too = UNDEFINED};
+    struct image image = {.bytes = trajd_memory_or_exit(calloc(1, FILE_SIZE_MAX)), .length = 96};
+    struct link links[DOCTOR_EPISODES], data = {"data", 0};
+    const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    bool is_written;
 
-    put_superblock(image);
     for (int episode = 0; episode < DOCTOR_EPISODES; episode++) {
         snprintf(links[episode].name, sizeof links->name, "demo_%d", episode);
-        links[episode].address = put_episode(image, episode);
+        links[episode].address = put_episode(&image, episode);
     }
-    data.address = put_group(image, links, DOCTOR_EPISODES);
-    set_number(image, ROOT_AT, put_group(image, &data, 1));
-    set_number(image, EOF_AT, image->length);
-}
-
-enum trajd_status doctor_write_hdf5(const char *path, struct trajd_error *error)
-{
-    struct image image = {.bytes = malloc(FILE_SIZE_MAX)};
-    int fd = image.bytes ? open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600) : -1;
-    int failed = fd < 0;
-
-    if (!failed) {
-        put_file(&image);
-        failed = trajd_file_write_all(fd, image.bytes, image.length);
-    }
-    if (fd >= 0 && close(fd))
-        failed = -1;
+    data.address = put_group(&image, links, DOCTOR_EPISODES);
+    begin.root = put_group(&image, &data, 1);
+    begin.end = image.length;
+    memcpy(image.bytes, &begin, sizeof begin);
+    is_written = fd >= 0 && !trajd_file_write_all(fd, image.bytes, image.length);
     free(image.bytes);
-    return failed ? trajd_error_set(error, TRAJD_ERR_IO, errno, "%s: %s", path, strerror(errno))
-                  : TRAJD_OK;
+    return !(fd >= 0 && close(fd)) && is_written;
 }

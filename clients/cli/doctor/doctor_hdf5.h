@@ -1,10 +1,8 @@
-/* Writes the HDF5 file of the self test. It needs no libhdf5, which only the helper program links:
- * the format of version 0 with links in the headers of groups is short enough to be written by
- * hand. */
+/* The HDF5 file of the self test. */
 #ifndef TRAJD_CLI_DOCTOR_DOCTOR_HDF5_H
 #define TRAJD_CLI_DOCTOR_DOCTOR_HDF5_H
 
-#include "proto/error.h"
+#include <stdbool.h>
 
 enum {
     DOCTOR_EPISODES = 16,
@@ -19,8 +17,8 @@ static inline float doctor_value(int episode, int row, int feature)
     return (float)(episode * 1000 + row) + (float)feature / 8;
 }
 
-/* Writes a robomimic file with /data/demo_N/{actions,obs/position}. TRAJD_ERR_IO: the file cannot
- * be written. */
-enum trajd_status doctor_write_hdf5(const char *path, struct trajd_error *error);
+/* Writes a robomimic file with /data/demo_N/{actions,obs/position}. Returns false with errno if the
+ * file cannot be written. */
+bool doctor_write_hdf5(const char *path);
 
 #endif

@@ -12,21 +12,39 @@
 
 #include "daemon/base/yaml.h"
 
-/* Finds the folder as private_folder() of folders.py does. */
-static void find_folder(char path[PRIVATE_PATH_SIZE])
+/* Finds it as private_folder() of folders.py does. *is_own: other users have none of theirs in it. */
+static const char *find_parent(bool *is_own)
 {
     const char *given = getenv("TRAJD_RUNTIME_DIR"), *session = getenv("XDG_RUNTIME_DIR"),
                *temporary = getenv("TMPDIR");
     struct stat found;
 
+    *is_own = false;
     if (given && *given)
-        snprintf(path, PRIVATE_PATH_SIZE, "%s/trajd-%u", given, (unsigned)geteuid());
-    else if (session && !stat(session, &found) && S_ISDIR(found.st_mode) &&
-             found.st_uid == geteuid())
-        snprintf(path, PRIVATE_PATH_SIZE, "%s/trajd", session);
+        return given;
+    *is_own =
+        session && !stat(session, &found) && S_ISDIR(found.st_mode) && found.st_uid == geteuid();
+    if (*is_own)
+        return session;
+    return temporary && *temporary ? temporary : "/tmp";
+}
+
+const char *private_daemons_parent(void)
+{
+    bool is_own;
+
+    return find_parent(&is_own);
+}
+
+static void find_folder(char path[PRIVATE_PATH_SIZE])
+{
+    bool is_own;
+    const char *parent = find_parent(&is_own);
+
+    if (is_own)
+        snprintf(path, PRIVATE_PATH_SIZE, "%s/trajd", parent);
     else
-        snprintf(path, PRIVATE_PATH_SIZE, "%s/trajd-%u",
-                 temporary && *temporary ? temporary : "/tmp", (unsigned)geteuid());
+        snprintf(path, PRIVATE_PATH_SIZE, "%s/trajd-%u", parent, (unsigned)geteuid());
 }
 
 /* Returns whether the folder is one that only this user can write: in /tmp another user might make

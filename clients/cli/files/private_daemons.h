@@ -10,6 +10,12 @@
 /* Where the daemon of the system serves. */
 #define CLI_SERVICE_ENDPOINT "/run/trajd/main"
 
+/* How the command line names a daemon. */
+struct cli_connection {
+    const char *endpoint; /* NULL: $TRAJD_ENDPOINT, else the service, else a private daemon */
+    const char *key_file, *server_key; /* for a tcp:// endpoint */
+};
+
 enum {
     PRIVATE_DAEMONS_MAX = 64,
     PRIVATE_PATH_SIZE = 512,
@@ -29,6 +35,8 @@ struct private_daemons {
     struct private_daemon list[PRIVATE_DAEMONS_MAX]; /* the newest first */
 };
 
+/* Returns the folder in which their folder is made, unless it is there. */
+const char *private_daemons_parent(void);
 /* Finds the daemons that run, PRIVATE_DAEMONS_MAX at most. Waits for nothing. */
 void private_daemons_find(struct private_daemons *daemons);
 /* Returns whether all serve one job and one configuration, which then was edited meanwhile. The
