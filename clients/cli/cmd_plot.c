@@ -9,14 +9,14 @@
 
 #include "clients/cli/cli.h"
 #include "clients/cli/files/cli_files.h"
-#include "clients/cli/frames/frame_strip.h"
+#include "clients/cli/frames/frame_show.h"
 #include "clients/cli/plot/plot.h"
-#include "clients/cli/plot/plot_frames.h"
-#include "daemon/base/yaml.h"
 #include "clients/cli/resample/convert_series.h"
+#include "daemon/base/yaml.h"
+#include "daemon/cache/dataset.h"
 #include "proto/plural.h"
 
-enum { FEATURES_MAX = 16, COLUMNS_DEFAULT = 100, NAMES_MAX = 1024 };
+enum { FEATURES_MAX = 16, COLUMNS_DEFAULT = 100, NAMES_MAX = 1024, FRAMES_DEFAULT = 10 };
 
 struct plotting {
     const char *path, *stream, *layout, *episode, *output;
@@ -85,6 +85,60 @@ static void note_assumed_rate(const struct trajd_index *index, const struct traj
 
 /* ---- pictures ---- */
 
+struct plot_frame {
+    uint64_t row;    /* of the file */
+    int64_t time_ns; /* from the episode's origin */
+};
+
+static struct plot_frame frame_at(const struct trajd_episode_clock *clock, int64_t row)
+{
+    return (struct plot_frame){
+        .row = clock->kept_rows ? clock->kept_rows[row] : (uint64_t)row,
+        .time_ns = trajd_clock_row_ns(clock, row),
+    };
+}
+
+/* Chooses rows first to end - 1, evenly, with both ends. */
+static uint64_t choose_evenly(const struct trajd_episode_clock *clock, int64_t first, int64_t end,
+                              struct plot_frame *frames, uint32_t room)
+{
+    const int64_t rows = end - first, count = rows < FRAMES_DEFAULT ? rows : FRAMES_DEFAULT;
+
+    for (int64_t i = 0; i < count && i < room; i++)
+        frames[i] = frame_at(clock, first + (count > 1 ? (rows - 1) * i / (count - 1) : 0));
+    return (uint64_t)count;
+}
+
+/* Lists frames of a stream with `row_count` rows that the command line asks for. With a rate: of each
+ * time the last row that is not later; without one FRAMES_DEFAULT of them, evenly. Returns how many
+ * there are, of which the first `room` are in `frames`. */
+static uint64_t choose_frames(const struct plotting *plotting,
+                              const struct trajd_episode_clock *clock, uint64_t row_count,
+                              struct plot_frame *frames, uint32_t room)
+{
+    const int64_t rows = clock->stamps_ns ? clock->row_count : (int64_t)row_count;
+    const int64_t first = plotting->from_ns == INT64_MIN
+                              ? 0
+                              : trajd_clock_rows_until(clock, rows, plotting->from_ns - 1);
+    const int64_t end =
+        plotting->to_ns == INT64_MAX ? rows : trajd_clock_rows_until(clock, rows, plotting->to_ns);
+    int64_t begin_ns;
+    uint64_t count;
+
+    if (first >= end)
+        return 0;
+    if (!plotting->rate.num)
+        return choose_evenly(clock, first, end, frames, room);
+    begin_ns = trajd_clock_row_ns(clock, first);
+    count = 1 + (uint64_t)trajd_rate_row_at(plotting->rate,
+                                            trajd_clock_row_ns(clock, end - 1) - begin_ns);
+    for (uint64_t i = 0; i < count && i < room; i++) {
+        const int64_t at_ns = begin_ns + trajd_rate_row_ns(plotting->rate, (int64_t)i);
+        frames[i] = frame_at(clock, trajd_clock_rows_until(clock, end, at_ns) - 1);
+    }
+    return count;
+}
+
 static void list_frames(const struct plot_frame *frames, uint32_t count)
 {
     printf("rows");
@@ -101,10 +155,9 @@ static int plot_pictures(const struct plotting *plotting, const struct trajd_ind
 {
     struct plot_frame frames[FRAME_STRIP_MAX];
     uint64_t rows[FRAME_STRIP_MAX];
-    const uint64_t count = plot_choose_frames(
-        &episode->clocks[stream->clock_index],
-        trajd_array_row_count(&episode->extents[stream->array_index]), plotting->rate,
-        plotting->from_ns, plotting->to_ns, frames, FRAME_STRIP_MAX);
+    const uint64_t count = choose_frames(
+        plotting, &episode->clocks[stream->clock_index],
+        trajd_array_row_count(&episode->extents[stream->array_index]), frames, FRAME_STRIP_MAX);
     struct frame_strip_request request = {.stream = plotting->stream,
                                           .episode = episode->id,
                                           .output = plotting->output,

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/base/memory.h"
 #include "daemon/base/paths.h"
 #include "daemon/base/progress/progress.h"
 #include "daemon/decode/decoder.h"
@@ -81,9 +82,9 @@ static enum trajd_status start(struct check *check, struct trajd_error *error)
     status = trajd_decoder_create(&options, &check->decoder, error);
     if (status)
         return status;
-    check->pixels = malloc(JOB_FRAMES * trajd_decoder_frame_bytes(check->decoder));
-    return check->pixels ? TRAJD_OK
-                         : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the frames");
+    check->pixels =
+        trajd_memory_or_exit(malloc(JOB_FRAMES * trajd_decoder_frame_bytes(check->decoder)));
+    return TRAJD_OK;
 }
 
 /* Decodes `count` rows, the first of which is `row`. */

@@ -1,3 +1,4 @@
+/* Finds, reads, decodes and prepares single frames. */
 #include "clients/cli/frames/frame_read.h"
 
 #include <errno.h>
@@ -8,16 +9,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/base/memory.h"
 #include "daemon/base/paths.h"
 #include "daemon/decode/decoder.h"
 #include "daemon/index/rows/encoded.h"
 
 enum { DECODE_TIMEOUT_MS = 20000, PATH_SIZE = 4096 };
-
-static enum trajd_status no_memory(struct trajd_error *error)
-{
-    return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the frame");
-}
 
 static const struct trajd_episode *find_episode(const struct trajd_index *index, const char *id,
                                                 uint32_t array)
@@ -76,11 +73,9 @@ static enum trajd_status read_plain(struct frame *frame, int fd, struct trajd_er
     enum trajd_status status = trajd_array_reader_create(&reader, error);
 
     frame->size = trajd_array_row_bytes(frame->array);
-    frame->bytes = malloc(frame->size);
+    frame->bytes = trajd_memory_or_exit(malloc(frame->size));
     if (!status)
-        status = frame->bytes ? trajd_array_read(reader, fd, frame->array, frame->row, 1,
-                                                 frame->bytes, error)
-                              : no_memory(error);
+        status = trajd_array_read(reader, fd, frame->array, frame->row, 1, frame->bytes, error);
     trajd_array_reader_destroy(&reader);
     return status;
 }
@@ -98,11 +93,8 @@ static enum trajd_status read_encoded(struct frame *frame, int fd, uint64_t file
                                     &done, error);
     if (!status) {
         frame->size = rows->size;
-        frame->bytes = malloc(rows->size + 1);
-        if (frame->bytes)
-            memcpy(frame->bytes, rows->data, rows->size);
-        else
-            status = no_memory(error);
+        frame->bytes = trajd_memory_or_exit(malloc(rows->size + 1));
+        memcpy(frame->bytes, rows->data, rows->size);
     }
     trajd_encoded_reader_destroy(&reader);
     return status;
@@ -175,30 +167,6 @@ static double depth_of(const void *pixels, enum trajd_dtype type, uint64_t i)
     return value == value ? value : 0;
 }
 
-/* Writes the pixels as RGB: grey three times, depth from black to white. */
-static void write_rgb(const struct frame *frame, const void *pixels, struct frame_side *side)
-{
-    const uint64_t count = (uint64_t)side->height * side->width;
-    const uint8_t *bytes = pixels;
-    double furthest = 0;
-
-    if (trajd_picture_channels(frame->image.color) == 3) {
-        memcpy(side->pixels, pixels, 3 * count);
-        return;
-    }
-    for (uint64_t i = 0; frame->image.color == TRAJD_COLOR_DEPTH && i < count; i++) {
-        const double depth = depth_of(pixels, frame->stream->dtype, i);
-        furthest = depth > furthest ? depth : furthest;
-    }
-    for (uint64_t i = 0; i < count; i++) {
-        const double depth =
-            furthest > 0 ? depth_of(pixels, frame->stream->dtype, i) / furthest * 255 : 0;
-        memset(side->pixels + 3 * i,
-               frame->image.color == TRAJD_COLOR_DEPTH ? (int)(depth > 0 ? depth : 0) : bytes[i],
-               3);
-    }
-}
-
 enum trajd_status frame_decode(const struct frame *frame, uint8_t **pixels,
                                struct trajd_error *error)
 {
@@ -221,8 +189,8 @@ enum trajd_status frame_decode(const struct frame *frame, uint8_t **pixels,
     status = trajd_decoder_create(&options, &decoder, error);
     if (status)
         return status;
-    request.pixels = *pixels = malloc(trajd_decoder_frame_bytes(decoder));
-    status = request.pixels ? trajd_decoder_run(decoder, &request, 1, error) : no_memory(error);
+    request.pixels = *pixels = trajd_memory_or_exit(malloc(trajd_decoder_frame_bytes(decoder)));
+    status = trajd_decoder_run(decoder, &request, 1, error);
     if (!status && *request.reason)
         status = trajd_error_set(error, TRAJD_ERR_DATA, 0, "%s: row %" PRIu64 ": %s",
                                  frame->stream->name, frame->row, request.reason);
@@ -230,18 +198,33 @@ enum trajd_status frame_decode(const struct frame *frame, uint8_t **pixels,
     return status;
 }
 
-enum trajd_status frame_make_side(const struct frame *frame, const void *pixels, uint32_t height,
-                                  uint32_t width, struct frame_side *side,
-                                  struct trajd_error *error)
+struct frame_side frame_make_side(const struct frame *frame, const void *pixels, uint32_t height,
+                                  uint32_t width)
 {
-    *side = (struct frame_side){malloc((size_t)height * width * 3), height, width};
-    if (!side->pixels)
-        return no_memory(error);
-    write_rgb(frame, pixels, side);
-    return TRAJD_OK;
+    const uint64_t count = (uint64_t)height * width;
+    struct frame_side side = {trajd_memory_or_exit(malloc(3 * count)), height, width};
+    const bool is_depth = frame->image.color == TRAJD_COLOR_DEPTH;
+    const uint8_t *bytes = pixels;
+    double furthest = 0;
+
+    if (trajd_picture_channels(frame->image.color) == 3) {
+        memcpy(side.pixels, pixels, 3 * count);
+        return side;
+    }
+    for (uint64_t i = 0; is_depth && i < count; i++) {
+        const double depth = depth_of(pixels, frame->stream->dtype, i);
+        furthest = depth > furthest ? depth : furthest;
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        const double depth =
+            furthest > 0 ? depth_of(pixels, frame->stream->dtype, i) / furthest * 255 : 0;
+        memset(side.pixels + 3 * i, is_depth ? (int)(depth > 0 ? depth : 0) : bytes[i], 3);
+    }
+    return side;
 }
 
-enum trajd_status frame_prepare(const struct frame *frame, const void *pixels,
+enum trajd_status frame_prepare(const struct frame *frame, void *pixels,
+                                const struct trajd_layout_image *image,
                                 const struct trajd_image_preparation *preparation,
                                 struct frame_side *side, struct trajd_error *error)
 {
@@ -249,20 +232,18 @@ enum trajd_status frame_prepare(const struct frame *frame, const void *pixels,
     enum trajd_status status;
     void *prepared;
 
-    if (!preparation)
-        return frame_make_side(frame, pixels, frame->image.height, frame->image.width, side, error);
+    trajd_decode_upright(image, 8 * trajd_dtype_size(frame->stream->dtype), pixels);
+    if (!preparation) {
+        *side = frame_make_side(frame, pixels, frame->image.height, frame->image.width);
+        return TRAJD_OK;
+    }
     status = trajd_image_plan_create(preparation, &plan, error);
     if (status)
         return status;
-    prepared = malloc(trajd_image_bytes(preparation));
-    if (prepared) {
-        trajd_image_prepare(plan, pixels, prepared);
-        status =
-            frame_make_side(frame, prepared, preparation->height, preparation->width, side, error);
-    } else {
-        status = no_memory(error);
-    }
+    prepared = trajd_memory_or_exit(malloc(trajd_image_bytes(preparation)));
+    trajd_image_prepare(plan, pixels, prepared);
+    *side = frame_make_side(frame, prepared, preparation->height, preparation->width);
     trajd_image_plan_destroy(&plan);
     free(prepared);
-    return status;
+    return TRAJD_OK;
 }

@@ -46,11 +46,12 @@ enum trajd_status frame_read_resize(const struct frame_resize *request, const st
 enum trajd_status frame_decode(const struct frame *frame, uint8_t **pixels,
                                struct trajd_error *error);
 /* Makes a picture for people: grey three times, depth from black to white. */
-enum trajd_status frame_make_side(const struct frame *frame, const void *pixels, uint32_t height,
-                                  uint32_t width, struct frame_side *side,
-                                  struct trajd_error *error);
-/* The same of a prepared frame. `pixels`: upright; `preparation` NULL: none. */
-enum trajd_status frame_prepare(const struct frame *frame, const void *pixels,
+struct frame_side frame_make_side(const struct frame *frame, const void *pixels, uint32_t height,
+                                  uint32_t width);
+/* The same of the frame as a policy gets it: turns the decoded pixels upright as `image` says, and
+ * prepares them. `preparation` NULL: they keep their size. */
+enum trajd_status frame_prepare(const struct frame *frame, void *pixels,
+                                const struct trajd_layout_image *image,
                                 const struct trajd_image_preparation *preparation,
                                 struct frame_side *side, struct trajd_error *error);
 

@@ -1,15 +1,113 @@
+/* Pictures of frames for people: both sides of one frame, or a strip of many, as a PNG file. */
 #include "clients/cli/frames/frame_show.h"
 
+#include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "clients/cli/frames/frame_png.h"
+#include <libdeflate.h>
+
+#include "daemon/base/memory.h"
 #include "daemon/decode/decoder.h"
 #include "proto/plural.h"
 
-enum { GAP = 8, NAME_SIZE = 1024 };
+enum { SIDES_GAP = 8, STRIP_GAP = 4, PER_LINE = 10, WHITE = 0xff, GREY = 0x80, NAME_SIZE = 1024 };
+enum { RGB_8_BIT = 2, LEVEL = 6 }; /* of PNG */
+#define PIXELS_MAX UINT64_C(100000000)
+
+/* ---- the file ---- */
+
+static void put_be32(uint8_t *out, uint32_t value)
+{
+    for (int i = 0; i < 4; i++)
+        out[i] = (uint8_t)(value >> (24 - 8 * i));
+}
+
+/* Writes a chunk: length, kind, content, checksum. */
+static void write_chunk(FILE *out, const char *kind, const uint8_t *content, size_t size)
+{
+    uint8_t length[4], checksum[4];
+
+    put_be32(length, (uint32_t)size);
+    put_be32(checksum, libdeflate_crc32(libdeflate_crc32(0, kind, 4), content, size));
+    fwrite(length, 1, 4, out);
+    fwrite(kind, 1, 4, out);
+    fwrite(content, 1, size, out);
+    fwrite(checksum, 1, 4, out);
+}
+
+/* Returns the compressed rows, each with a filter byte 0 in front. The caller frees. */
+static uint8_t *compress(const struct frame_side *picture, size_t *size)
+{
+    const size_t row = (size_t)picture->width * 3, total = (row + 1) * picture->height;
+    struct libdeflate_compressor *compressor =
+        trajd_memory_or_exit(libdeflate_alloc_compressor(LEVEL));
+    const size_t room = libdeflate_zlib_compress_bound(compressor, total);
+    uint8_t *rows = trajd_memory_or_exit(calloc(1, total)),
+            *out = trajd_memory_or_exit(malloc(room));
+
+    for (uint32_t y = 0; y < picture->height; y++)
+        memcpy(rows + y * (row + 1) + 1, picture->pixels + y * row, row);
+    *size = libdeflate_zlib_compress(compressor, rows, total, out, room);
+    libdeflate_free_compressor(compressor);
+    free(rows);
+    return out;
+}
+
+/* Writes the picture as a new file. */
+static enum trajd_status write_png(const char *path, const struct frame_side *picture,
+                                   struct trajd_error *error)
+{
+    static const uint8_t signature[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
+    uint8_t header[13] = {[8] = 8, [9] = RGB_8_BIT};
+    size_t size;
+    uint8_t *content = compress(picture, &size);
+    FILE *out = fopen(path, "wxe");
+    bool is_bad = !out;
+
+    put_be32(header, picture->width);
+    put_be32(header + 4, picture->height);
+    if (out) {
+        fwrite(signature, 1, sizeof signature, out);
+        write_chunk(out, "IHDR", header, sizeof header);
+        write_chunk(out, "IDAT", content, size);
+        write_chunk(out, "IEND", header, 0);
+        is_bad = fflush(out) || ferror(out);
+        is_bad |= fclose(out) != 0;
+    }
+    if (is_bad)
+        trajd_error_set(error, TRAJD_ERR_IO, errno, "%s: %s", path, strerror(errno));
+    free(content);
+    return is_bad ? TRAJD_ERR_IO : TRAJD_OK;
+}
+
+/* Returns a white picture. */
+static struct frame_side make_picture(uint32_t height, uint32_t width)
+{
+    const size_t size = (size_t)height * width * 3;
+    struct frame_side picture = {trajd_memory_or_exit(malloc(size)), height, width};
+
+    memset(picture.pixels, WHITE, size);
+    return picture;
+}
+
+/* Puts a side into the picture. Without pixels it becomes a grey box. */
+static void put_side(struct frame_side *picture, uint32_t top, uint32_t left,
+                     const struct frame_side *side)
+{
+    const size_t row = (size_t)side->width * 3;
+
+    for (uint32_t y = 0; y < side->height; y++) {
+        uint8_t *to = picture->pixels + ((size_t)(top + y) * picture->width + left) * 3;
+        if (side->pixels)
+            memcpy(to, side->pixels + y * row, row);
+        else
+            memset(to, GREY, row);
+    }
+}
+
+/* ---- one frame ---- */
 
 /* Reads "STREAM:ROW" and finds both. */
 static enum trajd_status find_frame(const struct trajd_index *index,
@@ -47,38 +145,26 @@ static enum trajd_status make_sides(const struct frame *frame,
 
     if (image.color == TRAJD_COLOR_UNDECIDED)
         image.color = TRAJD_COLOR_BGR;
-
-    if (!status)
-        status =
-            frame_make_side(frame, pixels, frame->image.height, frame->image.width, left, error);
     if (!status) {
-        trajd_decode_upright(&image, 8 * trajd_dtype_size(frame->stream->dtype), pixels);
-        status = frame_prepare(frame, pixels, preparation, right, error);
+        *left = frame_make_side(frame, pixels, frame->image.height, frame->image.width);
+        status = frame_prepare(frame, pixels, &image, preparation, right, error);
     }
     free(pixels);
     return status;
 }
 
-/* Writes both sides into one picture. */
-static enum trajd_status write_picture(const char *path, const struct frame_side *left,
-                                       const struct frame_side *right, struct trajd_error *error)
+static enum trajd_status write_sides(const char *path, const struct frame_side *left,
+                                     const struct frame_side *right, struct trajd_error *error)
 {
-    const uint32_t height = left->height > right->height ? left->height : right->height;
-    const uint32_t width = left->width + GAP + right->width;
-    uint8_t *pixels = malloc((size_t)height * width * 3);
+    struct frame_side picture =
+        make_picture(left->height > right->height ? left->height : right->height,
+                     left->width + SIDES_GAP + right->width);
     enum trajd_status status;
 
-    if (!pixels)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the frame");
-    memset(pixels, 0xff, (size_t)height * width * 3);
-    for (uint32_t y = 0; y < left->height; y++)
-        memcpy(pixels + (size_t)y * width * 3, left->pixels + (size_t)y * left->width * 3,
-               (size_t)left->width * 3);
-    for (uint32_t y = 0; y < right->height; y++)
-        memcpy(pixels + ((size_t)y * width + left->width + GAP) * 3,
-               right->pixels + (size_t)y * right->width * 3, (size_t)right->width * 3);
-    status = frame_png_write(path, pixels, height, width, error);
-    free(pixels);
+    put_side(&picture, 0, 0, left);
+    put_side(&picture, 0, left->width + SIDES_GAP, right);
+    status = write_png(path, &picture, error);
+    free(picture.pixels);
     return status;
 }
 
@@ -120,11 +206,86 @@ enum trajd_status frame_show(const struct trajd_index *index, const struct frame
         status =
             make_sides(&frame, request->resize.size ? &preparation : NULL, &left, &right, error);
     if (!status)
-        status = write_picture(request->output, &left, &right, error);
+        status = write_sides(request->output, &left, &right, error);
     if (!status)
         describe(&frame, request, &right, out);
     free(frame.bytes);
     free(left.pixels);
     free(right.pixels);
+    return status;
+}
+
+/* ---- many frames ---- */
+
+/* Reads, decodes and prepares a frame. */
+static enum trajd_status make_frame(const struct trajd_index *index, struct frame *frame,
+                                    const struct trajd_image_preparation *preparation,
+                                    struct frame_side *side, struct trajd_error *error)
+{
+    uint8_t *pixels = NULL;
+    enum trajd_status status = frame_read(index, frame, error);
+
+    if (!status)
+        status = frame_decode(frame, &pixels, error);
+    if (!status)
+        status = frame_prepare(frame, pixels, &frame->image, preparation, side, error);
+    free(pixels);
+    free(frame->bytes);
+    frame->bytes = NULL;
+    return status;
+}
+
+/* Makes the picture of all frames. `box`: the size of each one, without pixels. */
+static enum trajd_status make_strip(const struct frame_strip_request *request,
+                                    const struct frame_side *box, struct frame_side *strip,
+                                    struct trajd_error *error)
+{
+    const uint32_t columns = request->count < PER_LINE ? request->count : PER_LINE,
+                   lines = (request->count + PER_LINE - 1) / PER_LINE,
+                   height = lines * (box->height + STRIP_GAP) - STRIP_GAP,
+                   width = columns * (box->width + STRIP_GAP) - STRIP_GAP;
+
+    if ((uint64_t)height * width > PIXELS_MAX)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "%u frames of %ux%u are too large for one picture: choose --resize, "
+                               "or fewer frames",
+                               request->count, box->height, box->width);
+    *strip = make_picture(height, width);
+    return TRAJD_OK;
+}
+
+enum trajd_status frame_strip(const struct trajd_index *index,
+                              const struct frame_strip_request *request, uint32_t *bad_count,
+                              struct trajd_error *reason, struct trajd_error *error)
+{
+    struct trajd_image_preparation made = {0}, *preparation = request->resize.size ? &made : NULL;
+    struct frame frame = {0};
+    struct frame_side strip = {0}, box = {0};
+    enum trajd_status status = frame_find(index, request->stream, request->episode, &frame, error);
+
+    *bad_count = 0;
+    if (!status && preparation)
+        status = frame_read_resize(&request->resize, &frame, preparation, error);
+    box.height = preparation ? made.height : frame.image.height;
+    box.width = preparation ? made.width : frame.image.width;
+    if (!status)
+        status = make_strip(request, &box, &strip, error);
+    for (uint32_t i = 0; i < request->count && !status; i++) {
+        struct frame_side side = box;
+        frame.row = request->rows[i];
+        status = make_frame(index, &frame, preparation, &side, error);
+        if (status == TRAJD_ERR_DATA) {
+            if (!(*bad_count)++)
+                *reason = *error;
+            status = TRAJD_OK;
+        }
+        if (!status)
+            put_side(&strip, i / PER_LINE * (box.height + STRIP_GAP),
+                     i % PER_LINE * (box.width + STRIP_GAP), &side);
+        free(side.pixels);
+    }
+    if (!status)
+        status = write_png(request->output, &strip, error);
+    free(strip.pixels);
     return status;
 }

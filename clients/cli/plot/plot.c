@@ -1,9 +1,11 @@
+/* Draws a series as SVG, or with characters on a terminal. */
 #include "clients/cli/plot/plot.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/base/memory.h"
 #include "proto/array_len.h"
 
 enum {
@@ -180,31 +182,25 @@ static void draw_dots(uint8_t *cells, int columns, const struct frame *frame, co
 void plot_terminal(FILE *file, const struct convert_series *series, const char *title, int columns)
 {
     const struct frame frame = frame_of(series);
-    const int width = (columns < COLUMNS_MIN   ? COLUMNS_MIN
-                       : columns > COLUMNS_MAX ? COLUMNS_MAX
-                                               : columns) -
-                      SCALE_COLUMNS;
-    uint8_t *recorded = calloc((size_t)width, TERMINAL_ROWS),
-            *made = calloc((size_t)width, TERMINAL_ROWS);
+    const int least = columns > COLUMNS_MIN ? columns : COLUMNS_MIN,
+              width = (least < COLUMNS_MAX ? least : COLUMNS_MAX) - SCALE_COLUMNS;
+    uint8_t *cells = trajd_memory_or_exit(calloc((size_t)width, TERMINAL_ROWS));
 
+    draw_dots(cells, width, &frame, series->row_times_s, series->rows, series->row_count,
+              series->feature_count);
+    draw_dots(cells, width, &frame, series->step_times_s, series->steps, series->step_count,
+              series->feature_count);
     fprintf(file, "%s\n", title);
-    if (recorded && made) {
-        draw_dots(recorded, width, &frame, series->row_times_s, series->rows, series->row_count,
-                  series->feature_count);
-        draw_dots(made, width, &frame, series->step_times_s, series->steps, series->step_count,
-                  series->feature_count);
-    }
-    for (int row = 0; row < TERMINAL_ROWS && recorded && made; row++) {
+    for (int row = 0; row < TERMINAL_ROWS; row++) {
         fprintf(file, "%*.4g ", SCALE_COLUMNS - 1,
                 frame.high - (frame.high - frame.low) * row / (TERMINAL_ROWS - 1));
         for (int column = 0; column < width; column++) {
-            const uint8_t dots = made[row * width + column] | recorded[row * width + column];
+            const uint8_t dots = cells[row * width + column];
             fprintf(file, "\xe2%c%c", 0xa0 + (dots >> 6), 0x80 + (dots & 0x3f));
         }
         fprintf(file, "\n");
     }
     fprintf(file, "%*s%-*.4g%.4g s\n", SCALE_COLUMNS, "", width - 10, frame.time_low,
             frame.time_high);
-    free(recorded);
-    free(made);
+    free(cells);
 }
