@@ -1,6 +1,6 @@
-/* Reads a command line by the table of its command, with argp of glibc. The names are looked up
- * first: argp takes beginnings of names, which would change their meaning when an option is added,
- * and its messages know no nearest name. */
+/* Reads a command line by the table of its command; argp of glibc formats --help. argp does not read
+ * it: it takes beginnings of names, which would change their meaning when an option is added, and
+ * its messages know no nearest name. */
 #include <argp.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -11,15 +11,6 @@
 #include "daemon/base/yaml.h"
 
 enum { LONG_KEY = 256, LAST_GROUP = -1 }; /* keys of argp: from 256 on where there is no letter */
-
-struct parsing {
-    struct cli_option rows[CLI_OPTIONS_MAX];
-    struct argp_option known[CLI_OPTIONS_MAX + 1]; /* the same for argp, and --help */
-    char values[CLI_OPTIONS_MAX][128];             /* their names for people */
-    char *options;                                 /* the command's struct */
-    char **argv;
-    int count; /* of operands, which are in argv[1] and on */
-};
 
 /* ---- the table ---- */
 
@@ -49,40 +40,28 @@ static bool is_optional(const struct cli_option *row)
     return row->value && *row->value == '[' && row->value[strlen(row->value) - 1] == ']';
 }
 
-static int key_of(const struct cli_option *rows, const struct cli_option *row)
+/* Prints what the command does, and a line for each option. */
+static void print_help(const struct cli_option *rows)
 {
-    return row->name[1] == '-' ? LONG_KEY + (int)(row - rows) : row->name[1];
-}
-
-/* Makes the table of argp. */
-static void list_for_argp(struct parsing *parsing)
-{
+    struct argp_option known[CLI_OPTIONS_MAX + 1] = {{0}};
+    char values[CLI_OPTIONS_MAX][128], doc[512]; /* the values' names for people */
+    const struct argp argp = {.options = known, .doc = doc};
     int count = 0;
 
-    for (; parsing->rows[count].kind; count++) {
-        const struct cli_option *row = &parsing->rows[count];
+    for (const struct cli_option *row = rows; row->kind; row++, count++) {
+        const bool is_long = row->name[1] == '-';
         const int brackets = is_optional(row);
-        char *value = parsing->values[count];
         if (row->value)
-            snprintf(value, sizeof *parsing->values, "%.*s", (int)strlen(row->value) - 2 * brackets,
+            snprintf(values[count], sizeof *values, "%.*s", (int)strlen(row->value) - 2 * brackets,
                      row->value + brackets);
-        parsing->known[count] =
-            (struct argp_option){.name = row->name[1] == '-' ? row->name + 2 : NULL,
-                                 .key = key_of(parsing->rows, row),
-                                 .arg = row->value ? value : NULL,
-                                 .flags = brackets ? OPTION_ARG_OPTIONAL : 0,
-                                 .doc = row->help};
+        known[count] = (struct argp_option){.name = is_long ? row->name + 2 : NULL,
+                                            .key = is_long ? LONG_KEY + count : row->name[1],
+                                            .arg = row->value ? values[count] : NULL,
+                                            .flags = brackets ? OPTION_ARG_OPTIONAL : 0,
+                                            .doc = row->help};
     }
-    parsing->known[count] = (struct argp_option){
+    known[count] = (struct argp_option){
         .name = "help", .key = 'h', .doc = "print this text", .group = LAST_GROUP};
-}
-
-/* Prints what the command does, and a line for each option. */
-static void print_help(const struct argp_option *known)
-{
-    char doc[512];
-    const struct argp argp = {.options = known, .doc = doc};
-
     snprintf(doc, sizeof doc, "%s\v`man trajctl` says more.", cli_running->help);
     cli_print_usage(stdout);
     argp_help(&argp, stdout, ARGP_HELP_LONG | ARGP_HELP_DOC, (char *)cli_running->name);
@@ -120,26 +99,6 @@ static void refuse_name(const struct cli_option *rows, const char *word)
     if (nearest)
         cli_refuse("unknown option: %s (did you mean %s%s?)", word, nearest, value ? value : "");
     cli_refuse("unknown option: %s", word);
-}
-
-/* Checks the options' names, and that they have values where they need one. */
-static void check_names(const struct parsing *parsing, int argc, char **argv)
-{
-    for (int i = 1; i < argc && strcmp(argv[i], "--"); i++) {
-        const char *word = argv[i];
-        if (word[0] != '-' || !word[1])
-            continue;
-        if (!strcmp(word, "--help") || !strcmp(word, "-h"))
-            print_help(parsing->known);
-        const struct cli_option *row = find_option(parsing->rows, word);
-        const bool has_value = word[name_length(word)];
-        if (!row)
-            refuse_name(parsing->rows, word);
-        if (!row->value && has_value)
-            cli_refuse("%s takes no value", row->name);
-        if (row->value && !is_optional(row) && !has_value && ++i == argc)
-            cli_refuse("%s needs a value", row->name);
-    }
 }
 
 /* ---- values ---- */
@@ -206,40 +165,61 @@ void cli_read(const struct cli_option *option, enum cli_kind kind, const char *t
 
 /* ---- the parser ---- */
 
-static error_t parse_one(int key, char *value, struct argp_state *state)
+/* Walks through the words: checks names, and that there are values where they are needed, or sets
+ * the options and moves the operands to argv[1] and on. Returns the number of operands. */
+static int walk(const struct cli_option *rows, int argc, char **argv, bool is_check, char *options)
 {
-    struct parsing *parsing = state->input;
-    const struct cli_option *row = parsing->rows;
+    bool has_ended = false; /* by "--" */
+    int count = 0;
 
-    if (key == ARGP_KEY_ARG) {
-        parsing->argv[1 + parsing->count++] = value;
-        return 0;
+    for (int i = 1; i < argc; i++) {
+        char *word = argv[i], *value;
+        if (has_ended || word[0] != '-' || !word[1]) {
+            count++;
+            if (!is_check)
+                argv[count] = word;
+            continue;
+        }
+        has_ended = !strcmp(word, "--");
+        if (has_ended)
+            continue;
+        if (!strcmp(word, "--help") || !strcmp(word, "-h"))
+            print_help(rows);
+        const struct cli_option *row = find_option(rows, word);
+        value = word + name_length(word);
+        if (!row)
+            refuse_name(rows, word);
+        if (*value && !row->value)
+            cli_refuse("%s takes no value", row->name);
+        if (*value)
+            value += word[1] == '-';
+        else if (!row->value || is_optional(row))
+            value = NULL;
+        else if (++i < argc)
+            value = argv[i];
+        else
+            cli_refuse("%s needs a value", row->name);
+        if (is_check)
+            continue;
+        if (row->kind == CLI_CALL)
+            row->set(options, row, value);
+        else
+            cli_read(row, row->kind, value, options + row->offset);
     }
-    while (row->kind && key_of(parsing->rows, row) != key)
-        row++;
-    if (!row->kind)
-        return ARGP_ERR_UNKNOWN;
-    if (row->kind == CLI_CALL)
-        row->set(parsing->options, row, value);
-    else
-        cli_read(row, row->kind, value, parsing->options + row->offset);
-    return 0;
+    return count;
 }
 
-/* ARGP_IN_ORDER: an operand that comes first does not end the options, also with POSIXLY_CORRECT. */
 int cli_parse(int argc, char **argv, void *options)
 {
-    struct parsing parsing = {.options = options, .argv = argv};
-    const struct argp argp = {.options = parsing.known, .parser = parse_one};
+    struct cli_option rows[CLI_OPTIONS_MAX];
+    int count;
 
-    cli_list_options(cli_running, parsing.rows);
-    list_for_argp(&parsing);
-    check_names(&parsing, argc, argv);
-    if (argp_parse(&argp, argc, argv, ARGP_NO_ERRS | ARGP_NO_HELP | ARGP_IN_ORDER, NULL, &parsing))
-        cli_die("no memory to read the options");
-    if (parsing.count < cli_running->least)
+    cli_list_options(cli_running, rows);
+    walk(rows, argc, argv, true, NULL);
+    count = walk(rows, argc, argv, false, options);
+    if (count < cli_running->least)
         cli_refuse("name %s", cli_running->missing);
-    if (parsing.count > cli_running->most)
+    if (count > cli_running->most)
         cli_refuse("unexpected argument: %s", argv[1 + cli_running->most]);
-    return parsing.count;
+    return count;
 }

@@ -6,9 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clients/c/trajd.h"
-#include "clients/cli/cli.h"
-#include "clients/cli/files/answer.h"
+#include "clients/cli/cli_feed.h"
 #include "daemon/base/paths.h"
 
 #define CONNECT_MS 300 /* short, because a user waits at the terminal */
@@ -48,24 +46,22 @@ static int print_feeds(const char *endpoint)
     const struct trajd_connect_options options = {
         .endpoint = endpoint, .client_name = "trajctl", .timeout_ms = CONNECT_MS};
     struct trajd_client *client = NULL;
-    struct trajd_yaml *yaml = NULL;
     struct trajd_error error;
     char *json = NULL;
-    enum trajd_status status = trajd_client_connect(&options, &client, &error);
+    const bool is_bad = trajd_client_connect(&options, &client, &error) ||
+                        trajd_client_status(client, CONNECT_MS, &json, &error);
 
-    if (!status)
-        status = trajd_client_status(client, CONNECT_MS, &json, &error);
-    if (!status)
-        status = trajd_yaml_parse("status", json, strlen(json), &yaml, &error);
-    for (const struct trajd_yaml_node *feed = status ? NULL
-                                                     : cli_first(trajd_yaml_root(yaml), "feeds");
-         feed; feed = feed->next)
+    trajd_client_close(&client);
+    if (is_bad)
+        return cli_fail("%s", error.message);
+    struct trajd_yaml *yaml = cli_parse_answer(json);
+    for (const struct trajd_yaml_node *feed = cli_first(trajd_yaml_root(yaml), "feeds"); feed;
+         feed = feed->next)
         if (!strpbrk(cli_text(feed, "name"), ":#")) /* only feeds of the configuration */
             printf("%s\n", cli_text(feed, "name"));
     trajd_yaml_destroy(&yaml);
     free(json);
-    trajd_client_close(&client);
-    return status ? cli_fail("%s", error.message) : CLI_OK;
+    return CLI_OK;
 }
 
 static int print_layouts(void)

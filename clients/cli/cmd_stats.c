@@ -3,6 +3,7 @@
  * are copied digit by digit. */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,17 +13,16 @@
 
 #include "clients/cli/cli_feed.h"
 #include "daemon/base/files.h"
+#include "daemon/base/memory.h"
 #include "daemon/base/progress/progress.h"
 #include "daemon/base/json.h"
 #include "proto/array_len.h"
 
 #define PAUSE_NS 100000000
 #define MAX_OUTPUTS 1024 /* over all datasets of a mixture */
-#define MAX_PAGES 1024
 
 enum format { FORMAT_TRAJD, FORMAT_OPENPI, FORMAT_LEROBOT, FORMAT_COUNT };
 
-static const char *const format_names[FORMAT_COUNT] = {"trajd", "openpi", "lerobot"};
 static const char *const figures[] = {"mean", "std", "min", "max", "q01",
                                       "q10",  "q50", "q90", "q99", NULL};
 static const char *const openpi_figures[] = {"mean", "std", "q01", "q99", NULL};
@@ -42,38 +42,54 @@ static const struct {
                          {"action", {"actions", "action"}}}},
 };
 
-/* The document of one output, in pages. */
+/* The document of one output. */
 struct subject {
     char *name;
     const char *written; /* its name in a file of others; NULL: openpi has none, LeRobot its own */
-    uint32_t page_count;
-    struct trajd_yaml *pages[MAX_PAGES];
+    const struct trajd_yaml_node *root;
 };
 
 struct statistics {
     uint32_t subject_count;
-    struct subject *subjects[MAX_OUTPUTS];
+    struct subject subjects[MAX_OUTPUTS];
 };
 
 /* ---- queries ---- */
 
-/* Waits for one page and returns it. */
-static struct trajd_yaml *query_page(struct trajd_client *client,
-                                     const struct trajd_question *question)
+/* Waits for one page and returns it. It stays to the end of the program. */
+static const struct trajd_yaml_node *query_page(struct trajd_client *client,
+                                                const struct trajd_question *question)
 {
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
-    struct trajd_yaml *yaml = cli_query(client, question, NULL);
 
-    while (strcmp(cli_text(trajd_yaml_root(yaml), "state"), "computing") == 0) {
-        trajd_progress_report(
-            question->name, "permille",
-            (uint64_t)(strtod(cli_text(trajd_yaml_root(yaml), "done"), NULL) * 1000), 1000);
+    while (true) {
+        struct trajd_yaml *yaml = cli_query(client, question, NULL);
+        const struct trajd_yaml_node *root = trajd_yaml_root(yaml);
+        const bool is_done = strcmp(cli_text(root, "state"), "computing") != 0;
+        const double done = is_done ? 1 : strtod(cli_text(root, "done"), NULL);
+        trajd_progress_report(question->name, "permille", (uint64_t)(done * 1000), 1000);
+        if (is_done)
+            return root;
         trajd_yaml_destroy(&yaml);
         nanosleep(&pause, NULL);
-        yaml = cli_query(client, question, NULL);
     }
-    trajd_progress_report(question->name, "permille", 1000, 1000);
-    return yaml;
+}
+
+/* Appends the lists of a page, and of its scales, to those of the first page. */
+static void append_page(const struct trajd_yaml_node *first, const struct trajd_yaml_node *page)
+{
+    for (const struct trajd_yaml_node *list = page->children; list; list = list->next) {
+        struct trajd_yaml_node *known = first->children, **end;
+        while (known && strcmp(known->key, list->key))
+            known = known->next;
+        if (known && !strcmp(list->key, "norm"))
+            append_page(known, list);
+        if (!known || list->kind != TRAJD_YAML_SEQUENCE)
+            continue;
+        for (end = &known->children; *end; end = &(*end)->next)
+            continue;
+        *end = list->children;
+    }
 }
 
 /* Queries one output. In a mixture its name becomes DATASET:NAME. */
@@ -82,17 +98,17 @@ static void add_subject(struct trajd_client *client, uint32_t feed_id, uint64_t 
 {
     struct trajd_question question = {
         .what = "statistics", .name = name, .window = dataset_index, .feed_id = feed_id};
-    struct subject *subject = calloc(1, sizeof *subject);
+    struct subject *subject = &all->subjects[all->subject_count];
+    const struct trajd_yaml_node *page;
 
-    if (!subject || all->subject_count == MAX_OUTPUTS ||
+    if (all->subject_count++ == MAX_OUTPUTS ||
         asprintf(&subject->name, "%s%s%s", dataset ? dataset : "", dataset ? ":" : "", name) < 0)
         cli_die("no memory for %s", name);
-    all->subjects[all->subject_count++] = subject;
-    do
-        subject->pages[subject->page_count++] = query_page(client, &question);
-    while (
-        subject->page_count < MAX_PAGES &&
-        cli_next_page(trajd_yaml_root(subject->pages[subject->page_count - 1]), &question.first));
+    subject->root = page = query_page(client, &question);
+    while (cli_next_page(page, &question.first)) {
+        page = query_page(client, &question);
+        append_page(subject->root, page);
+    }
 }
 
 static bool is_lacking(const struct trajd_yaml_node *output, uint64_t dataset_index)
@@ -156,8 +172,8 @@ static void name_for_others(struct statistics *all, const char *feed, enum forma
         const char *name = others[format].names[n].name;
         uint32_t count = 0;
         for (uint32_t s = 0; s < all->subject_count; s++)
-            if (is_called(format, n, all->subjects[s]->name)) {
-                all->subjects[s]->written = name;
+            if (is_called(format, n, all->subjects[s].name)) {
+                all->subjects[s].written = name;
                 count++;
             }
         if (count > 1)
@@ -173,27 +189,6 @@ static void name_for_others(struct statistics *all, const char *feed, enum forma
             "feed %s: openpi's file has the names state and actions: give the feed one dataset, "
             "and outputs that are called state (or qpos) and actions",
             feed);
-}
-
-/* Writes the list of that name from all pages: of the document, or of its member `within`. */
-static void write_list(struct trajd_json *json, const struct subject *subject, const char *within,
-                       const char *name)
-{
-    trajd_json_open_array(json, name);
-    for (uint32_t p = 0; p < subject->page_count; p++) {
-        const struct trajd_yaml_node *root = trajd_yaml_root(subject->pages[p]);
-        root = within ? trajd_yaml_get(root, within) : root;
-        for (const struct trajd_yaml_node *item = cli_first(root, name); item; item = item->next)
-            trajd_json_raw(json, NULL, item->value);
-    }
-    trajd_json_close_array(json);
-}
-
-static void write_figures(struct trajd_json *json, const struct subject *subject,
-                          const char *const *names)
-{
-    for (int f = 0; names[f]; f++)
-        write_list(json, subject, NULL, names[f]);
 }
 
 /* Copies a value of any kind. */
@@ -215,49 +210,45 @@ static void write_node(struct trajd_json *json, const char *key, const struct tr
         trajd_json_close_array(json);
 }
 
-static void write_own(struct trajd_json *json, const struct subject *subject)
+/* Copies those of the members that are there. The last name is NULL. */
+static void write_members(struct trajd_json *json, const struct trajd_yaml_node *mapping,
+                          const char *const *names)
 {
-    static const char *const numbers[] = {"windows",     "rows",     "steps",
-                                          "valid_steps", "features", "norm_steps"},
-                             *const lists[] = {"count", "nan", "infinite"};
-    const struct trajd_yaml_node *root = trajd_yaml_root(subject->pages[0]),
-                                 *norm = trajd_yaml_get(root, "norm");
+    for (; *names; names++)
+        if (trajd_yaml_get(mapping, *names))
+            write_node(json, *names, trajd_yaml_get(mapping, *names));
+}
 
-    trajd_json_string(json, "source", cli_text(root, "source"));
-    trajd_json_string(json, "fingerprint", cli_text(root, "fingerprint"));
-    for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
-        if (trajd_yaml_get(root, numbers[i]))
-            trajd_json_raw(json, numbers[i], cli_text(root, numbers[i]));
-    for (size_t i = 0; i < ARRAY_LEN(lists); i++)
-        write_list(json, subject, NULL, lists[i]);
-    write_figures(json, subject, figures);
-    if (trajd_yaml_get(root, "chain"))
-        write_node(json, "chain", trajd_yaml_get(root, "chain"));
-    if (!norm)
+static void write_own(struct trajd_json *json, const struct trajd_yaml_node *root)
+{
+    static const char *const
+        facts[] = {"source",   "fingerprint", "windows", "rows", "steps",    "valid_steps",
+                   "features", "norm_steps",  "count",   "nan",  "infinite", NULL},
+        *const chain[] = {"chain", NULL}, *const norms[] = {"by",    "over",   "min_std", "from",
+                                                            "scale", "offset", NULL};
+
+    write_members(json, root, facts);
+    write_members(json, root, figures);
+    write_members(json, root, chain);
+    if (!trajd_yaml_get(root, "norm"))
         return;
     trajd_json_open_object(json, "norm");
-    trajd_json_string(json, "by", cli_text(norm, "by"));
-    if (trajd_yaml_get(norm, "over"))
-        trajd_json_string(json, "over", cli_text(norm, "over"));
-    if (trajd_yaml_get(norm, "min_std"))
-        trajd_json_raw(json, "min_std", cli_text(norm, "min_std"));
-    trajd_json_string(json, "from", cli_text(norm, "from"));
-    write_list(json, subject, "norm", "scale");
-    write_list(json, subject, "norm", "offset");
+    write_members(json, trajd_yaml_get(root, "norm"), norms);
     trajd_json_close_object(json);
 }
 
 static void write_subject(struct trajd_json *json, const struct subject *subject,
                           enum format format)
 {
-    const struct trajd_yaml_node *count = cli_first(trajd_yaml_root(subject->pages[0]), "count");
+    const struct trajd_yaml_node *count = cli_first(subject->root, "count");
 
     trajd_json_open_object(json, subject->written ? subject->written : subject->name);
-    if (format == FORMAT_TRAJD)
-        write_own(json, subject);
-    else
-        write_figures(json, subject, format == FORMAT_OPENPI ? openpi_figures : figures);
-    if (format == FORMAT_LEROBOT) {
+    if (format == FORMAT_TRAJD) {
+        write_own(json, subject->root);
+    } else if (format == FORMAT_OPENPI) {
+        write_members(json, subject->root, openpi_figures);
+    } else {
+        write_members(json, subject->root, figures);
         trajd_json_open_array(json, "count");
         trajd_json_raw(json, NULL, count ? count->value : "0");
         trajd_json_close_array(json);
@@ -274,16 +265,13 @@ static void write_document(FILE *out, const char *feed, const struct statistics 
     if (format == FORMAT_TRAJD) {
         trajd_json_u64(&json, "trajd_statistics", 1);
         trajd_json_string(&json, "feed", feed);
-        trajd_json_string(&json, "norm_digest",
-                          all->subject_count
-                              ? cli_text(trajd_yaml_root(all->subjects[0]->pages[0]), "norm_digest")
-                              : "");
+        trajd_json_string(&json, "norm_digest", cli_text(all->subjects[0].root, "norm_digest"));
     }
     if (format != FORMAT_LEROBOT)
         trajd_json_open_object(&json, format == FORMAT_OPENPI ? "norm_stats" : "outputs");
     for (uint32_t s = 0; s < all->subject_count; s++)
-        if (all->subjects[s]->written || format != FORMAT_OPENPI)
-            write_subject(&json, all->subjects[s], format);
+        if (all->subjects[s].written || format != FORMAT_OPENPI)
+            write_subject(&json, &all->subjects[s], format);
     if (format != FORMAT_LEROBOT)
         trajd_json_close_object(&json);
     trajd_json_close_object(&json);
@@ -322,12 +310,11 @@ static void write_file(const char *name, const char *feed, const struct statisti
     char *text = NULL, path[PATH_MAX];
     size_t length = 0;
     struct stat there;
-    FILE *out = open_memstream(&text, &length);
+    FILE *out = trajd_memory_or_exit(open_memstream(&text, &length));
     const bool is_special = stat(name, &there) == 0 && !S_ISREG(there.st_mode);
 
-    if (out)
-        write_document(out, feed, all, format);
-    if (!out || fclose(out))
+    write_document(out, feed, all, format);
+    if (fclose(out))
         cli_die("%s: no memory for the document", name);
     if (!realpath(name, path) && (size_t)snprintf(path, sizeof path, "%s", name) >= sizeof path)
         cli_die("%s: the path is too long", name);
@@ -336,36 +323,29 @@ static void write_file(const char *name, const char *feed, const struct statisti
     free(text);
 }
 
-static void print_table(const struct statistics *all)
+static void print_table(const struct subject *subject)
 {
-    for (uint32_t s = 0; s < all->subject_count; s++) {
-        const struct subject *subject = all->subjects[s];
-        const struct trajd_yaml_node *head = trajd_yaml_root(subject->pages[0]),
-                                     *norm = trajd_yaml_get(head, "norm");
-        const bool rows = trajd_yaml_get(head, "rows") != NULL;
-        printf("%s%s: %s of %s %s%s%s\n%8s %12s", s ? "\n" : "", subject->name,
-               cli_text(head, "valid_steps"), cli_text(head, "steps"),
-               rows ? "rows" : "steps are valid", norm ? ", norm " : "",
-               norm ? cli_text(norm, "by") : "", "feature", "count");
-        for (int f = 0; figures[f]; f++)
-            printf(" %11s", figures[f]);
+    const struct trajd_yaml_node *root = subject->root, *columns[ARRAY_LEN(figures)];
+    const char *by = cli_text(root, "norm.by");
+    int64_t feature = cli_number(root, "first");
+
+    printf("%s: %s of %s %s%s%s\n%8s %12s", subject->name, cli_text(root, "valid_steps"),
+           cli_text(root, "steps"), cli_find(root, "rows") ? "rows" : "steps are valid",
+           *by ? ", norm " : "", by, "feature", "count");
+    columns[0] = cli_first(root, "count");
+    for (int f = 0; figures[f]; f++) {
+        printf(" %11s", figures[f]);
+        columns[f + 1] = cli_first(root, figures[f]);
+    }
+    putchar('\n');
+    for (; columns[0]; feature++) {
+        printf("%8" PRId64 " %12s", feature, columns[0]->value);
+        for (size_t c = 1; c < ARRAY_LEN(columns) && columns[c]; c++)
+            printf(" %11.5g",
+                   strcmp(columns[c]->value, "null") ? strtod(columns[c]->value, NULL) : 0.0 / 0.0);
         putchar('\n');
-        for (uint32_t p = 0; p < subject->page_count; p++) {
-            const struct trajd_yaml_node *root = trajd_yaml_root(subject->pages[p]), *columns[10];
-            long long feature = cli_number(root, "first");
-            for (int f = 0; f < 10; f++)
-                columns[f] = cli_first(root, f ? figures[f - 1] : "count");
-            for (; columns[0]; feature++) {
-                printf("%8lld %12s", feature, columns[0]->value);
-                for (int f = 1; f < 10 && columns[f]; f++)
-                    printf(" %11.5g", strcmp(columns[f]->value, "null")
-                                          ? strtod(columns[f]->value, NULL)
-                                          : 0.0 / 0.0);
-                putchar('\n');
-                for (int f = 0; f < 10; f++)
-                    columns[f] = columns[f] ? columns[f]->next : NULL;
-            }
-        }
+        for (size_t c = 0; c < ARRAY_LEN(columns); c++)
+            columns[c] = columns[c] ? columns[c]->next : NULL;
     }
 }
 
@@ -384,16 +364,15 @@ static bool is_plain(const struct trajd_yaml_node *chain)
 static void check_format(const struct statistics *all, enum format format)
 {
     for (uint32_t s = 0; s < all->subject_count && format != FORMAT_TRAJD; s++) {
-        const struct subject *subject = all->subjects[s];
-        const struct trajd_yaml_node *root = trajd_yaml_root(subject->pages[0]),
-                                     *chain = trajd_yaml_get(root, "chain");
+        const struct subject *subject = &all->subjects[s];
+        const struct trajd_yaml_node *chain = trajd_yaml_get(subject->root, "chain");
         if (format == FORMAT_OPENPI && !subject->written)
             continue;
-        if (!trajd_yaml_get(root, "norm_steps") && (!chain || is_plain(chain)))
+        if (!trajd_yaml_get(subject->root, "norm_steps") && (!chain || is_plain(chain)))
             continue;
         cli_die("--format %s: it cannot say how %s is made of the recording (rotation, "
                 "relative_to, norm.per): use --format trajd, or select outputs with --output",
-                format_names[format], subject->name);
+                format == FORMAT_OPENPI ? "openpi" : "lerobot", subject->name);
     }
 }
 
@@ -431,7 +410,12 @@ int cli_stats(int argc, char **argv)
         write_file(asking.file, argv[1], &all, asking.format);
     if (asking.json || (!asking.file && asking.format != FORMAT_TRAJD))
         write_document(stdout, argv[1], &all, asking.format);
-    else if (!asking.file)
-        print_table(&all);
+    for (uint32_t s = 0;
+         s < all.subject_count && !asking.file && !asking.json && asking.format == FORMAT_TRAJD;
+         s++) {
+        if (s)
+            putchar('\n');
+        print_table(&all.subjects[s]);
+    }
     return CLI_OK;
 }
