@@ -16,76 +16,64 @@
 #include "clients/cli/cli.h"
 #include "proto/key_file.h"
 
-static int make_directory(const char *path)
+enum { PATH_SIZE = 4224 };
+
+static void make_directory(const char *path)
 {
     if (mkdir(path, 0700) != 0 && errno != EEXIST)
-        return cli_fail("%s: %s", path, strerror(errno));
-    return CLI_OK;
+        cli_die("%s: %m", path);
 }
 
-static int make_pair(const char *name, struct trajd_key_file *keys)
+/* Makes a pair of keys and writes both files; server_key may be "". Writes the secret file first: a
+ * public key without its secret would be useless, and would make the next attempt fail. Returns the
+ * public key. */
+static struct trajd_key_file make_pair(const char *name, const char *server_key,
+                                       const char *secret_path, const char *public_path)
 {
-    *keys = (struct trajd_key_file){.name = ""};
-    snprintf(keys->name, sizeof keys->name, "%s", name);
-    if (zmq_curve_keypair(keys->public_key, keys->secret_key) != 0)
-        return cli_fail("keygen: this libzmq was built without CURVE (libsodium)");
-    return CLI_OK;
-}
-
-/* Writes the secret file first. A public key without its secret would be useless, and would make
- * the next attempt fail. */
-static int write_pair(const char *secret_path, const char *public_path,
-                      const struct trajd_key_file *pair)
-{
-    struct trajd_key_file shown = {.name = ""};
+    struct trajd_key_file pair = {.name = ""}, shown = {.name = ""};
     struct trajd_error error;
 
-    memcpy(shown.name, pair->name, sizeof shown.name);
-    memcpy(shown.public_key, pair->public_key, sizeof shown.public_key);
-    if (trajd_key_write(secret_path, pair, &error))
-        return cli_fail("%s", error.message);
+    if (zmq_curve_keypair(pair.public_key, pair.secret_key) != 0)
+        cli_die("keygen: this libzmq was built without CURVE (libsodium)");
+    snprintf(pair.name, sizeof pair.name, "%s", name);
+    snprintf(pair.server_key, sizeof pair.server_key, "%s", server_key);
+    memcpy(shown.name, pair.name, sizeof shown.name);
+    memcpy(shown.public_key, pair.public_key, sizeof shown.public_key);
+    if (trajd_key_write(secret_path, &pair, &error))
+        cli_die("%s", error.message);
     if (trajd_key_write(public_path, &shown, &error)) {
         remove(secret_path);
-        return cli_fail("%s", error.message);
+        cli_die("%s", error.message);
     }
-    return CLI_OK;
+    return shown;
 }
 
-static int make_server(const char *directory)
+static void make_server(const char *directory)
 {
-    char secret_path[4224], public_path[4224];
-    struct trajd_key_file pair;
+    char secret_path[PATH_SIZE], public_path[PATH_SIZE];
 
     snprintf(secret_path, sizeof secret_path, "%s/server.key_secret", directory);
     snprintf(public_path, sizeof public_path, "%s/server.key", directory);
-    if (make_pair("server", &pair) != CLI_OK ||
-        write_pair(secret_path, public_path, &pair) != CLI_OK)
-        return CLI_FAILED;
+    const struct trajd_key_file shown = make_pair("server", "", secret_path, public_path);
     printf("%s: the daemon's key pair, keep it on this machine\n%s: its public key %s\n",
-           secret_path, public_path, pair.public_key);
-    return CLI_OK;
+           secret_path, public_path, shown.public_key);
 }
 
-static int make_client(const char *directory, const char *clients, const char *name)
+static void make_client(const char *directory, const char *clients, const char *name)
 {
-    char secret_path[4224], public_path[4224], server_path[4224];
-    struct trajd_key_file pair, server;
+    char secret_path[PATH_SIZE], public_path[PATH_SIZE], server_path[PATH_SIZE];
+    struct trajd_key_file server;
     struct trajd_error error;
 
     snprintf(secret_path, sizeof secret_path, "%s/%s.key_secret", directory, name);
     snprintf(public_path, sizeof public_path, "%s/%s.key", clients, name);
     snprintf(server_path, sizeof server_path, "%s/server.key", directory);
     if (trajd_key_read(server_path, &server, &error))
-        return cli_fail("%s (the server's public key is needed: `trajctl keygen %s` makes one)",
-                        error.message, directory);
-    if (make_pair(name, &pair) != CLI_OK)
-        return CLI_FAILED;
-    memcpy(pair.server_key, server.public_key, sizeof pair.server_key);
-    if (write_pair(secret_path, public_path, &pair) != CLI_OK)
-        return CLI_FAILED;
+        cli_die("%s (the server's public key is needed: `trajctl keygen %s` makes one)",
+                error.message, directory);
+    make_pair(name, server.public_key, secret_path, public_path);
     printf("%s: copy it to the worker's machine only\n%s: lets the worker connect\n", secret_path,
            public_path);
-    return CLI_OK;
 }
 
 static void set_client(void *place, const struct cli_option *option, char *value)
@@ -112,7 +100,11 @@ int cli_keygen(int argc, char **argv)
     if (strlen(directory) > sizeof clients - 128)
         cli_refuse("%s: the path is too long", directory);
     snprintf(clients, sizeof clients, "%s/clients", directory);
-    if (make_directory(directory) != CLI_OK || make_directory(clients) != CLI_OK)
-        return CLI_FAILED;
-    return name ? make_client(directory, clients, name) : make_server(directory);
+    make_directory(directory);
+    make_directory(clients);
+    if (name)
+        make_client(directory, clients, name);
+    else
+        make_server(directory);
+    return CLI_OK;
 }

@@ -14,7 +14,6 @@
 
 #include "clients/c/trajd.h"
 #include "clients/cli/doctor/doctor.h"
-#include "clients/cli/doctor/doctor_hdf5.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/files.h"
 #include "daemon/base/memory.h"

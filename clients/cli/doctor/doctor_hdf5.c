@@ -1,7 +1,7 @@
 /* Writes the HDF5 file of the self test. It needs no libhdf5, which only the helper program links:
  * the format of version 0 with links in the headers of groups is short enough to be written by
  * hand. All is little-endian and begins at multiples of 8 bytes. */
-#include "clients/cli/doctor/doctor_hdf5.h"
+#include "clients/cli/doctor/doctor.h"
 
 #include <fcntl.h>
 #include <stdint.h>
