@@ -167,9 +167,6 @@ static enum trajd_status write_file(struct conversion *r, struct output_file *fi
     convert_report_progress(r, TRAJD_CONVERT_CLOSING);
     if (!status)
         status = convert_check_inputs(r);
-    if (!status && fsync(file->fd))
-        status = trajd_error_set(r->error, TRAJD_ERR_IO, errno, "%s: %s", file->partial,
-                                 strerror(errno));
     if (!status)
         status = output_file_check_name(file, r->error);
     if (!status)

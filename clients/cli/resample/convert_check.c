@@ -8,7 +8,7 @@
 #include "clients/cli/resample/convert_rows_internal.h"
 #include "daemon/base/memory.h"
 
-enum { FILE_TIMEOUT_MS = 600000 };
+enum { FILE_TIMEOUT_MS = 600000, EPISODES_OF_ONE_CHILD = 64 };
 
 enum trajd_status convert_check_inputs(const struct conversion *r)
 {
@@ -68,9 +68,12 @@ static enum trajd_status open_finished(const struct conversion *r, const char *p
                                        struct trajd_index **index)
 {
     const struct trajd_index *first = r->options->indexes[0];
+    /* a child takes longer to start than to list some episodes */
+    const bool is_short = r->plan.episode_count <= EPISODES_OF_ONE_CHILD;
     const struct trajd_index_options options = {.path = path,
                                                 .helper_path = r->options->helper_path,
-                                                .child_count = r->backend.thread_count,
+                                                .child_count =
+                                                    is_short ? 1 : r->backend.thread_count,
                                                 .file_timeout_ms = FILE_TIMEOUT_MS};
     struct trajd_layout *layout;
     enum trajd_status status = trajd_layout_parse(first->layout->name, first->layout->text,

@@ -262,7 +262,8 @@ static bool is_of_one_file(const struct convert_plan *plan, uint32_t left, uint3
 }
 
 /* Sends the episodes in order, in batches: a frame for each would cost as much as the work itself.
- * An input is sent before its first episode. */
+ * No episode is sent ahead of its rows, because libhdf5 is slower with many open datasets. An input
+ * is sent before its first episode. */
 enum trajd_status convert_structure_reach(struct convert_structure *s, uint32_t episode)
 {
     const struct convert_plan *plan = s->plan;
@@ -276,8 +277,9 @@ enum trajd_status convert_structure_reach(struct convert_structure *s, uint32_t 
             status = send_input(s, index, episode_of(plan, first)->file_index, first == 0);
         if (status)
             return status;
-        for (s->sent++; s->sent - first < BATCH_MAX && steps < BATCH_STEPS_MAX &&
-                        s->sent < plan->episode_count && is_of_one_file(plan, first, s->sent);
+        for (s->sent++;
+             s->sent <= episode && s->sent - first < BATCH_MAX && steps < BATCH_STEPS_MAX &&
+             s->sent < plan->episode_count && is_of_one_file(plan, first, s->sent);
              s->sent++)
             steps += plan->episodes[s->sent].step_count;
         convert_writer_begin(s->writer);
@@ -307,7 +309,7 @@ enum trajd_status convert_structure_begin(struct convert_structure *s, int fd)
         status = send_datasets(s);
     if (!status)
         status = convert_structure_reach(s, 0);
-    return status ? status : convert_writer_wait(s->writer);
+    return status;
 }
 
 /* ---- what the file states about all episodes ---- */
@@ -540,6 +542,8 @@ enum trajd_status convert_structure_end(struct convert_structure *s)
 {
     enum trajd_status status = convert_structure_reach(s, s->plan->episode_count - 1);
 
+    if (!status)
+        status = convert_writer_wait(s->writer); /* its notes come before those of the summary */
     if (!status)
         status = send_masks(s);
     if (!status)

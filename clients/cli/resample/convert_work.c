@@ -147,7 +147,11 @@ static enum trajd_status wait_for_event(struct work *w, bool is_busy)
         return TRAJD_OK;
     if (polled[1].revents)
         eventfd_read(w->wake, &count);
-    return polled[0].revents ? convert_writer_receive(&w->writer) : TRAJD_OK;
+    if (!polled[0].revents)
+        return TRAJD_OK;
+    /* lets the disk begin, so that the last sync does not wait for all rows */
+    sync_file_range(w->fd, 0, 0, SYNC_FILE_RANGE_WRITE);
+    return convert_writer_receive(&w->writer);
 }
 
 /* Exchanges blocks between the helper and the threads. *block: one to send, or NULL. Returns
@@ -194,10 +198,32 @@ static enum trajd_status supervise(struct work *w)
             continue;
         progress_ns = trajd_now_ns();
         convert_report_progress(w->r, TRAJD_CONVERT_RUNNING);
-        /* lets the disk begin, so that the last sync does not wait for all rows */
-        sync_file_range(w->fd, 0, 0, SYNC_FILE_RANGE_WRITE);
     }
     return status;
+}
+
+/* Allocates the blocks of rows that are not compressed, so that a disk that is too small is an
+ * error at the begin. The helper starts and empties the file while threads make the first rows. */
+static enum trajd_status reserve_disk(struct work *w)
+{
+    const struct convert_plan *plan = &w->r->plan;
+    enum trajd_status status = convert_writer_wait_ready(&w->writer);
+    uint64_t bytes = 0;
+
+    if (status)
+        return status;
+    for (uint32_t e = 0; e < plan->episode_count; e++)
+        for (uint32_t a = 0; a < plan->episodes[e].array_count; a++) {
+            const struct convert_dataset *dataset =
+                &plan->datasets[plan->episodes[e].arrays[a].dataset];
+            if (!dataset->is_compressed)
+                bytes += dataset->row_bytes * plan->episodes[e].step_count;
+        }
+    if (!bytes || !fallocate(w->fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes) ||
+        (errno != ENOSPC && errno != EDQUOT && errno != EFBIG))
+        return TRAJD_OK;
+    return trajd_error_set(w->r->error, TRAJD_ERR_IO, errno, "%s: %s", w->writer.output,
+                           strerror(errno));
 }
 
 static enum trajd_status run_threads(struct work *w)
@@ -221,7 +247,9 @@ static enum trajd_status run_threads(struct work *w)
     if (!count)
         return trajd_error_set(r->error, TRAJD_ERR_SYSTEM, code, "cannot start a thread: %s",
                                strerror(code));
-    status = supervise(w);
+    status = reserve_disk(w);
+    if (!status)
+        status = supervise(w);
     pthread_mutex_lock(&w->lock);
     w->stop = true;
     pthread_cond_broadcast(&w->changed);
@@ -254,30 +282,17 @@ static enum trajd_status share_memory(struct work *w)
     return convert_writer_share(&w->writer, bytes, least, count ? (uint32_t)count : 1);
 }
 
-/* Allocates the blocks of rows that are not compressed, so that a disk that is too small is an
- * error before the work. */
-static enum trajd_status reserve_disk(const struct work *w)
-{
-    const struct convert_plan *plan = &w->r->plan;
-    uint64_t bytes = 0;
-
-    for (uint32_t e = 0; e < plan->episode_count; e++)
-        for (uint32_t a = 0; a < plan->episodes[e].array_count; a++) {
-            const struct convert_dataset *dataset =
-                &plan->datasets[plan->episodes[e].arrays[a].dataset];
-            if (!dataset->is_compressed)
-                bytes += dataset->row_bytes * plan->episodes[e].step_count;
-        }
-    if (!bytes || !fallocate(w->fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes) ||
-        (errno != ENOSPC && errno != EDQUOT && errno != EFBIG))
-        return TRAJD_OK;
-    return trajd_error_set(w->r->error, TRAJD_ERR_IO, errno, "%s: %s", w->writer.output,
-                           strerror(errno));
-}
-
 static void note_from_helper(void *context, const char *text)
 {
     convert_note(context, "%s", text);
+}
+
+/* After an error nothing of the output is left, so nothing counts, however far the threads came. */
+static void count_nothing(struct conversion *r)
+{
+    r->counts = (struct convert_counts){0};
+    r->episodes_done = r->backend.segments = r->backend.segments_here = 0;
+    memset(r->nan_steps, 0, r->plan.stream_count * sizeof *r->nan_steps);
 }
 
 enum trajd_status convert_write_file(struct conversion *r, int fd)
@@ -305,13 +320,17 @@ enum trajd_status convert_write_file(struct conversion *r, int fd)
     pthread_cond_init(&w.changed, NULL);
     status = convert_structure_begin(&w.structure, fd);
     if (!status)
-        status = reserve_disk(&w);
-    if (!status)
         status = share_memory(&w);
     if (!status)
         status = run_threads(&w);
     if (!status)
         status = convert_structure_end(&w.structure);
+    convert_writer_kill(&w.writer); /* it ends while the disk works */
+    if (!status && fsync(fd))
+        status = trajd_error_set(r->error, TRAJD_ERR_IO, errno, "%s: %s", r->options->output,
+                                 strerror(errno));
+    if (status)
+        count_nothing(r);
     convert_writer_end(&w.writer);
     pthread_cond_destroy(&w.changed);
     pthread_mutex_destroy(&w.lock);

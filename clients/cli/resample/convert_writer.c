@@ -23,11 +23,17 @@ enum { ANSWER_TIMEOUT_S = 600, SLICE_MS = 100, END_SLICES = 100, TEXT_SIZE = 204
 
 /* ---- the process ---- */
 
+void convert_writer_kill(const struct convert_writer *writer)
+{
+    if (writer->pid)
+        kill(writer->pid, SIGKILL);
+}
+
 static int kill_helper(struct convert_writer *writer)
 {
     int status = 0;
 
-    kill(writer->pid, SIGKILL);
+    convert_writer_kill(writer);
     while (waitpid(writer->pid, &status, 0) < 0 && errno == EINTR)
         ;
     return status;
@@ -40,22 +46,17 @@ enum trajd_status convert_writer_start(struct convert_writer *writer, int fd, bo
 
     convert_writer_begin(writer);
     convert_writer_put_u8(writer, is_small);
-    if (!status)
-        status = convert_writer_send(writer, TRAJD_WRITER_OUTPUT, fd);
-    if (!status)
-        status = convert_writer_wait(writer);
-    writer->is_ready = !status;
-    return status;
+    return status ? status : convert_writer_send(writer, TRAJD_WRITER_OUTPUT, fd);
 }
 
 void convert_writer_end(struct convert_writer *writer)
 {
     if (writer->socket >= 0)
         close(writer->socket);
-    if (writer->pid)
-        kill_helper(writer);
     if (writer->memory)
         munmap(writer->memory, writer->memory_bytes);
+    if (writer->pid)
+        kill_helper(writer);
     free(writer->blocks);
     trajd_bytes_free(&writer->frame);
 }
@@ -217,6 +218,7 @@ static void take_answer(struct convert_writer *writer)
 
     writer->first_pending = (writer->first_pending + 1) % CONVERT_PENDING_MAX;
     writer->pending_count--;
+    writer->is_ready = true;
     if (!block)
         return;
     block->used = block->count = 0;
@@ -249,6 +251,15 @@ enum trajd_status convert_writer_receive(struct convert_writer *writer)
         return trajd_error_set(writer->error, TRAJD_ERR_DATA, 0,
                                "the process that writes the output sent an unexpected answer");
     return TRAJD_OK;
+}
+
+enum trajd_status convert_writer_wait_ready(struct convert_writer *writer)
+{
+    enum trajd_status status = TRAJD_OK;
+
+    while (!writer->is_ready && !status)
+        status = convert_writer_receive(writer);
+    return status;
 }
 
 enum trajd_status convert_writer_wait(struct convert_writer *writer)

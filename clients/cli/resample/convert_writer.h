@@ -51,10 +51,11 @@ struct convert_writer {
     int64_t heard_ns; /* when the helper answered last, or got work after it had none */
 };
 
-/* Starts the helper with the output's descriptor, and waits until it is ready. TRAJD_ERR_SYSTEM: it
- * cannot be started. */
+/* Starts the helper with the output's descriptor. TRAJD_ERR_SYSTEM: it cannot be started. */
 enum trajd_status convert_writer_start(struct convert_writer *writer, int fd, bool is_small);
-/* Kills the helper if it runs, and frees everything. */
+/* Kills the helper if it runs, without waiting for its end. */
+void convert_writer_kill(const struct convert_writer *writer);
+/* The same, waits for the end, and frees everything. */
 void convert_writer_end(struct convert_writer *writer);
 
 /* Shares `block_count` blocks with the helper; fewer, of least_bytes, where files may not be so
@@ -78,6 +79,8 @@ enum trajd_status convert_writer_send_block(struct convert_writer *writer,
  * input is damaged, or the helper has not answered for ten minutes. TRAJD_ERR_SYSTEM: it was killed
  * from outside. */
 enum trajd_status convert_writer_receive(struct convert_writer *writer);
+/* Receives until the output has begun: the helper has emptied it, and space can be reserved. */
+enum trajd_status convert_writer_wait_ready(struct convert_writer *writer);
 /* Receives until all frames are answered. */
 enum trajd_status convert_writer_wait(struct convert_writer *writer);
 /* Returns an empty block, after an answer if none is free now. NULL after an error. */

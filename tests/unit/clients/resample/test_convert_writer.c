@@ -350,6 +350,7 @@ static void frames_arrive_with_their_descriptor(void **state)
 static enum trajd_status start_script(struct convert_writer *writer, const bool *cancel,
                                       char path[32], const char *body)
 {
+    enum trajd_status status;
     FILE *file;
     int fd;
 
@@ -363,7 +364,8 @@ static enum trajd_status start_script(struct convert_writer *writer, const bool 
     writer->output = "out.hdf5";
     writer->helper_path = path;
     writer->cancel = cancel;
-    return convert_writer_start(writer, STDIN_FILENO, true);
+    status = convert_writer_start(writer, STDIN_FILENO, true);
+    return status ? status : convert_writer_wait_ready(writer);
 }
 
 /* The helper ends with the conversion, whatever it does. */
