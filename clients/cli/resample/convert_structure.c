@@ -8,7 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "clients/cli/resample/plan/convert_picks.h"
 #include "daemon/base/json.h"
 #include "daemon/base/memory.h"
 #include "daemon/window/window_report.h"

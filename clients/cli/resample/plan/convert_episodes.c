@@ -1,14 +1,116 @@
-/* The grids of the episodes, and the split of episodes at gaps. */
-
-#include "clients/cli/resample/plan/convert_plan_internal.h"
-
+/* The episodes of the output: which ones the options choose, their grids, and their parts. An
+ * episode is cut where two rows of a stream are further apart than its max_gap. A span between such
+ * gaps begins with the row after one gap and ends with the row before the next, so that no value is
+ * interpolated across a gap. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "clients/cli/resample/plan/convert_plan_internal.h"
+#include "daemon/base/json.h"
+#include "daemon/base/yaml.h"
 #include "proto/plural.h"
 
+enum { KEYS_MAX = 256 };
+
 static const uint64_t steps_max = UINT64_C(1) << 40; /* of one episode */
+
+/* ---- the chosen episodes ---- */
+
+/* Reads the number at the end of the id: demo_12 -> 12. */
+static bool last_number(const char *id, uint64_t *number)
+{
+    size_t end = strlen(id), begin = end;
+
+    while (begin > 0 && id[begin - 1] >= '0' && id[begin - 1] <= '9')
+        begin--;
+    if (begin == end || end - begin > 18)
+        return false;
+    *number = strtoull(id + begin, NULL, 10);
+    return true;
+}
+
+/* Reads "7" or "0..9". */
+static bool parse_range(const char *text, uint64_t *first, uint64_t *last)
+{
+    int used = 0;
+
+    if (strspn(text, "0123456789.") != strlen(text))
+        return false;
+    if (sscanf(text, "%18" SCNu64 "..%18" SCNu64 "%n", first, last, &used) == 2 && !text[used])
+        return *first <= *last;
+    used = 0;
+    *last = 0;
+    if (sscanf(text, "%18" SCNu64 "%n", first, &used) != 1 || text[used])
+        return false;
+    *last = *first;
+    return true;
+}
+
+static bool names_episode(const char *item, const char *id)
+{
+    uint64_t first, last, number;
+
+    if (trajd_layout_match(item, id, NULL, 0))
+        return true;
+    return parse_range(item, &first, &last) && last_number(id, &number) && number >= first &&
+           number <= last;
+}
+
+static bool has_key(const struct trajd_episode *episode, const char *key)
+{
+    for (const char *const *own = episode->filter_keys; own && *own; own++)
+        if (!strcmp(*own, key))
+            return true;
+    return false;
+}
+
+static bool is_chosen(const struct trajd_convert_options *options,
+                      const struct trajd_episode *episode)
+{
+    bool named = !options->episode_count;
+
+    if (options->filter && !has_key(episode, options->filter))
+        return false;
+    for (uint32_t i = 0; i < options->episode_count && !named; i++)
+        named = names_episode(options->episodes[i], episode->id);
+    return named;
+}
+
+/* Checks that each item of --episodes and the filter match an episode. */
+static enum trajd_status check_selection(const struct trajd_convert_options *options,
+                                         struct trajd_error *error)
+{
+    const char *keys[KEYS_MAX], *near;
+    size_t key_count = 0;
+    bool any = !options->filter;
+
+    for (uint32_t i = 0; i < options->episode_count; i++) {
+        bool found = false;
+        for (uint32_t k = 0; k < options->index_count && !found; k++)
+            for (uint32_t e = 0; e < options->indexes[k]->episode_count && !found; e++)
+                found = names_episode(options->episodes[i], options->indexes[k]->episodes[e].id);
+        if (!found)
+            return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
+                                   "--episodes: there is no episode %s (the first one is %s)",
+                                   options->episodes[i], options->indexes[0]->episodes[0].id);
+    }
+    for (uint32_t k = 0; k < options->index_count && options->filter; k++)
+        for (uint32_t e = 0; e < options->indexes[k]->episode_count; e++)
+            for (const char *const *own = options->indexes[k]->episodes[e].filter_keys; own && *own;
+                 own++) {
+                any = any || !strcmp(*own, options->filter);
+                if (key_count < KEYS_MAX && (!key_count || strcmp(keys[key_count - 1], *own)))
+                    keys[key_count++] = *own;
+            }
+    near = any ? NULL : trajd_yaml_nearest(options->filter, keys, key_count);
+    return any ? TRAJD_OK
+               : trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
+                                 "--filter: no episode has the mask key \"%s\"%s%s%s",
+                                 options->filter, near ? " (did you mean " : "", near ? near : "",
+                                 near ? "?)" : "");
+}
 
 /* ---- one episode ---- */
 
@@ -52,6 +154,103 @@ bool convert_add_sizes(struct convert_plan *plan, const struct convert_episode *
     return true;
 }
 
+/* Returns how many rows of the dataset its clock counts. A clock that drops rows counts the kept ones. A clock that no stream of the episode uses counts
+ * no rows, even if its stamps exist. */
+static int64_t row_count(const struct trajd_episode_clock *clock, const struct trajd_array *array)
+{
+    const uint64_t rows = array->storage == TRAJD_STORAGE_ABSENT || !array->size_bytes
+                              ? 0
+                              : trajd_array_row_count(array);
+
+    if (clock->stamps_ns)
+        return rows ? clock->row_count : 0;
+    return clock->rate.num > 0 ? (int64_t)rows : 0;
+}
+
+/* ---- gaps ---- */
+
+static const struct trajd_episode_clock *clock_of(const struct convert_cutter *cutter, uint32_t a)
+{
+    return &cutter->episode->clocks[cutter->plan->datasets[cutter->arrays[a].dataset].clock];
+}
+
+/* Moves the first row of all arrays on the clock, which have the same rows. */
+static void begin_after(struct convert_cutter *cutter, const struct trajd_episode_clock *clock,
+                        int64_t row)
+{
+    for (uint32_t a = 0; a < cutter->array_count; a++)
+        if (clock_of(cutter, a) == clock && cutter->arrays[a].first_row < row)
+            cutter->arrays[a].first_row = row;
+}
+
+/* Adds the gap in front of a row, if it is longer than the array's limit. */
+static bool add_gap(struct convert_cutter *cutter, uint32_t a, int64_t row)
+{
+    const struct trajd_episode_clock *clock = clock_of(cutter, a);
+    const struct convert_gap gap = {clock, row, convert_row_ns(clock, row - 1),
+                                    convert_row_ns(clock, row)};
+
+    if (gap.to_ns - gap.from_ns <= cutter->plan->datasets[cutter->arrays[a].dataset].max_gap_ns)
+        return false;
+    if (cutter->gap_count == cutter->gap_capacity) {
+        cutter->gap_capacity = 2 * cutter->gap_capacity + 16;
+        cutter->gaps = trajd_memory_or_exit(
+            realloc(cutter->gaps, cutter->gap_capacity * sizeof *cutter->gaps));
+    }
+    cutter->gaps[cutter->gap_count++] = gap;
+    return true;
+}
+
+static int compare_gaps(const void *a, const void *b)
+{
+    const struct convert_gap *left = a, *right = b;
+
+    return (left->from_ns > right->from_ns) - (left->from_ns < right->from_ns);
+}
+
+/* Lists the last gap before the begin and all gaps up to the end. Rows before the grid count,
+ * because kind mean may average them into its first steps. */
+void convert_cutter_begin(struct convert_cutter *cutter, int64_t begin_ns, int64_t end_ns)
+{
+    cutter->next_ns = begin_ns;
+    cutter->end_ns = end_ns;
+    cutter->is_over = begin_ns > end_ns;
+    for (uint32_t a = 0; a < cutter->array_count; a++) {
+        const struct convert_array *array = &cutter->arrays[a];
+        const struct trajd_episode_clock *clock = clock_of(cutter, a);
+        const int64_t first = convert_row_at(clock, array->rows, begin_ns);
+        if (cutter->plan->datasets[array->dataset].max_gap_ns <= 0)
+            continue;
+        for (int64_t row = first; row > 0 && !add_gap(cutter, a, row); row--)
+            ;
+        for (int64_t row = first < 0 ? 0 : first;
+             row + 1 < array->rows && convert_row_ns(clock, row) < end_ns; row++)
+            add_gap(cutter, a, row + 1);
+    }
+    if (cutter->gap_count)
+        qsort(cutter->gaps, cutter->gap_count, sizeof *cutter->gaps, compare_gaps);
+}
+
+bool convert_cutter_next(struct convert_cutter *cutter, int64_t *begin_ns, int64_t *end_ns)
+{
+    while (!cutter->is_over) {
+        const struct convert_gap *gap;
+        for (; cutter->passed < cutter->gap_count &&
+               cutter->gaps[cutter->passed].to_ns <= cutter->next_ns;
+             cutter->passed++)
+            begin_after(cutter, cutter->gaps[cutter->passed].clock,
+                        cutter->gaps[cutter->passed].row);
+        gap = cutter->passed < cutter->gap_count ? &cutter->gaps[cutter->passed] : NULL;
+        *begin_ns = cutter->next_ns;
+        *end_ns = gap ? gap->from_ns : cutter->end_ns;
+        cutter->is_over = !gap || gap->to_ns > cutter->end_ns;
+        cutter->next_ns = gap ? gap->to_ns : cutter->next_ns;
+        if (*begin_ns <= *end_ns)
+            return true;
+    }
+    return false;
+}
+
 /* ---- parts of an episode ---- */
 
 static struct convert_episode *next_episode(struct convert_plan *plan)
@@ -69,8 +268,8 @@ static struct convert_episode *next_episode(struct convert_plan *plan)
 
 /* Adds one episode of the output, with a grid from begin to end. */
 static enum trajd_status add_episode(struct convert_plan *plan, const struct convert_episode *uncut,
-                                     const struct gap_splitter *splitter, int64_t begin,
-                                     int64_t end, uint64_t steps, struct trajd_error *error)
+                                     int64_t begin, int64_t end, uint64_t steps,
+                                     struct trajd_error *error)
 {
     struct convert_episode *made = next_episode(plan);
     const size_t size = uncut->array_count * sizeof *uncut->arrays;
@@ -84,8 +283,6 @@ static enum trajd_status add_episode(struct convert_plan *plan, const struct con
         made->arrays = convert_alloc(plan, size);
         memcpy(made->arrays, uncut->arrays, size);
     }
-    for (uint32_t a = 0; a < made->array_count; a++)
-        made->arrays[a].first_row = splitter->gaps[a].first_row;
     if (steps > steps_max || !convert_add_sizes(plan, made))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "%s: %.3g s at this rate are %" PRIu64 " rows, which is too many",
@@ -99,23 +296,25 @@ static enum trajd_status leave_out_for_gap(struct convert_plan *plan,
 {
     const struct trajd_index *index = plan->options->indexes[uncut->source];
     const struct trajd_episode *episode = &index->episodes[uncut->episode];
-    struct convert_gap gap;
     char why[400] = "";
 
     for (uint32_t a = 0; a < uncut->array_count && !*why; a++) {
-        struct gap_splitter splitter = {.plan = plan,
-                                        .episode = episode,
-                                        .arrays = &uncut->arrays[a],
-                                        .array_count = 1,
-                                        .gaps = &gap};
-        const struct convert_dataset *dataset = &plan->datasets[uncut->arrays[a].dataset];
-        gap_splitter_begin(&splitter, uncut->begin_ns, uncut->end_ns);
-        if (gap.row >= 0)
+        struct convert_array array = uncut->arrays[a];
+        struct convert_cutter cutter = {
+            .plan = plan, .episode = episode, .arrays = &array, .array_count = 1};
+        const struct convert_dataset *dataset = &plan->datasets[array.dataset];
+        const struct convert_gap *gap;
+        convert_cutter_begin(&cutter, uncut->begin_ns, uncut->end_ns);
+        gap = cutter.gaps;
+        while (gap && gap < cutter.gaps + cutter.gap_count && gap->to_ns <= uncut->begin_ns)
+            gap++;
+        if (gap && gap < cutter.gaps + cutter.gap_count)
             snprintf(why, sizeof why,
                      "%.200s: a gap of %.6g ms after row %" PRId64
                      " (max_gap %.6g ms), and no two steps between gaps",
-                     dataset->path, (double)(gap.to_ns - gap.from_ns) * 1e-6, gap.row,
+                     dataset->path, (double)(gap->to_ns - gap->from_ns) * 1e-6, gap->row - 1,
                      (double)dataset->max_gap_ns * 1e-6);
+        free(cutter.gaps);
     }
     return leave_out(plan, index, episode, why);
 }
@@ -140,28 +339,30 @@ static enum trajd_status add_parts(struct convert_plan *plan, const struct conve
                                    struct trajd_error *error)
 {
     const struct trajd_index *index = plan->options->indexes[uncut->source];
-    struct gap_splitter splitter = {.plan = plan,
+    struct convert_cutter cutter = {.plan = plan,
                                     .episode = &index->episodes[uncut->episode],
                                     .arrays = uncut->arrays,
                                     .array_count = uncut->array_count};
     const uint32_t first = plan->episode_count;
     uint32_t dropped = 0, count;
     int64_t begin, end;
+    bool is_whole = false;
     enum trajd_status status = TRAJD_OK;
 
-    splitter.gaps = convert_alloc(plan, uncut->array_count * sizeof *splitter.gaps);
-    gap_splitter_begin(&splitter, uncut->begin_ns, uncut->end_ns);
-    while (!status && gap_splitter_next(&splitter, &begin, &end)) {
+    convert_cutter_begin(&cutter, uncut->begin_ns, uncut->end_ns);
+    while (!status && convert_cutter_next(&cutter, &begin, &end)) {
         const uint64_t steps = (uint64_t)trajd_rate_row_at(plan->options->rate, end - begin) + 1;
-        if (begin == uncut->begin_ns && end == uncut->end_ns)
-            return add_episode(plan, uncut, &splitter, begin, end, steps, error);
-        if (steps < 2)
+        is_whole = begin == uncut->begin_ns && end == uncut->end_ns;
+        if (steps < 2 && !is_whole)
             dropped++;
         else
-            status = add_episode(plan, uncut, &splitter, begin, end, steps, error);
+            status = add_episode(plan, uncut, begin, end, steps, error);
+        if (is_whole)
+            break;
     }
+    free(cutter.gaps);
     count = plan->episode_count - first;
-    if (status)
+    if (status || is_whole)
         return status;
     if (!count)
         return leave_out_for_gap(plan, uncut);
@@ -190,8 +391,7 @@ static enum trajd_status make_episode(struct convert_plan *plan, uint32_t source
     for (uint32_t d = 0; d < plan->dataset_count; d++) {
         const uint32_t mapped = plan->source_datasets[source][d];
         const struct trajd_episode_clock *clock = &episode->clocks[plan->datasets[d].clock];
-        const int64_t rows =
-            mapped == UINT32_MAX ? 0 : convert_row_count(clock, &episode->extents[mapped]);
+        const int64_t rows = mapped == UINT32_MAX ? 0 : row_count(clock, &episode->extents[mapped]);
         if (rows <= 0)
             continue;
         if (!has_its_rows(&plan->datasets[d], &episode->extents[mapped])) {
@@ -240,7 +440,7 @@ static const char *reason_against(const struct trajd_index *index,
 enum trajd_status convert_make_episodes(struct convert_plan *plan, struct trajd_error *error)
 {
     const struct trajd_convert_options *options = plan->options;
-    enum trajd_status status = convert_check_selection(options, error);
+    enum trajd_status status = check_selection(options, error);
     size_t count = 1;
 
     for (uint32_t k = 0; k < options->index_count; k++)
@@ -251,7 +451,7 @@ enum trajd_status convert_make_episodes(struct convert_plan *plan, struct trajd_
         for (uint32_t e = 0; e < options->indexes[k]->episode_count && !status; e++) {
             const struct trajd_episode *episode = &options->indexes[k]->episodes[e];
             const char *why = reason_against(options->indexes[k], episode);
-            if (!convert_chooses_episode(options, episode))
+            if (!is_chosen(options, episode))
                 continue;
             if (why) {
                 plan->left_out++;
@@ -265,4 +465,55 @@ enum trajd_status convert_make_episodes(struct convert_plan *plan, struct trajd_
             error, TRAJD_ERR_DATA, 0,
             "all %" PRIu64 " episodes were left out (the notes give the reasons)", plan->left_out);
     return status;
+}
+
+/* ---- what a part states ---- */
+
+/* Returns whether an earlier array has the same clock, which is then listed already. */
+static bool is_listed(const struct convert_plan *plan, const struct convert_episode *made,
+                      uint32_t a)
+{
+    for (uint32_t before = 0; before < a; before++)
+        if (plan->datasets[made->arrays[before].dataset].clock ==
+            plan->datasets[made->arrays[a].dataset].clock)
+            return true;
+    return false;
+}
+
+static void write_pair(struct trajd_json *json, const char *key, int64_t first, int64_t second)
+{
+    trajd_json_open_array(json, key);
+    trajd_json_i64(json, NULL, first);
+    trajd_json_i64(json, NULL, second);
+    trajd_json_close_array(json);
+}
+
+char *convert_part_json(const struct convert_plan *plan, const struct convert_episode *made)
+{
+    const struct trajd_index *index = plan->options->indexes[made->source];
+    const struct trajd_episode *episode = &index->episodes[made->episode];
+    char *text = NULL;
+    size_t size = 0;
+    struct trajd_json json = {0};
+
+    if (!made->part_count)
+        return trajd_memory_or_exit(strdup(""));
+    json.out = trajd_memory_or_exit(open_memstream(&text, &size));
+    trajd_json_open_object(&json, NULL);
+    trajd_json_string(&json, "episode", episode->id);
+    trajd_json_u64(&json, "part", made->part);
+    trajd_json_u64(&json, "parts", made->part_count);
+    write_pair(&json, "ns", episode->origin_ns + made->begin_ns, episode->origin_ns + made->end_ns);
+    trajd_json_open_object(&json, "rows");
+    for (uint32_t a = 0; a < made->array_count; a++) {
+        const uint32_t k = plan->datasets[made->arrays[a].dataset].clock;
+        const struct trajd_episode_clock *clock = &episode->clocks[k];
+        if (!is_listed(plan, made, a))
+            write_pair(&json, index->layout->clocks[k].name,
+                       convert_row_at(clock, made->arrays[a].rows, made->begin_ns - 1) + 1,
+                       convert_row_at(clock, made->arrays[a].rows, made->end_ns) + 1);
+    }
+    trajd_json_close_object(&json);
+    trajd_json_close_object(&json);
+    return trajd_memory_or_exit(fclose(json.out) ? NULL : text);
 }

@@ -1,11 +1,9 @@
-/* Notes, and the names of backends and kinds. */
-
-#include "clients/cli/resample/plan/convert_options.h"
-
+/* Notes, the names of backends and kinds, and the row of a clock at a time. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "clients/cli/resample/plan/convert_plan.h"
 #include "daemon/base/yaml.h"
 #include "daemon/window/window_report.h"
 #include "proto/array_len.h"
@@ -55,4 +53,14 @@ enum trajd_kind trajd_convert_kind_parse(const char *word, struct trajd_error *e
                     "(or slerp_xyzw, slerp_wxyz), angle, mean",
                     word, near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
     return TRAJD_CONVERT_NO_KIND;
+}
+
+int64_t convert_row_at(const struct trajd_episode_clock *clock, int64_t rows, int64_t x)
+{
+    if (!clock->stamps_ns) {
+        const int64_t row =
+            x < clock->start_ns ? -1 : trajd_rate_row_at(clock->rate, x - clock->start_ns);
+        return row < rows ? row : rows - 1;
+    }
+    return trajd_stamps_until(clock->stamps_ns, rows, x) - 1;
 }

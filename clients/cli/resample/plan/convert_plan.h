@@ -8,6 +8,7 @@
 #include "clients/cli/resample/plan/convert_options.h"
 
 #define CONVERT_NO_COLUMN UINT64_MAX
+#define CONVERT_PICKS_MAX 256
 
 /* Columns of a dataset that are resampled in the same way: one stream, or columns that no stream of
  * the layout names (held). */
@@ -120,30 +121,53 @@ static inline int64_t convert_row_ns(const struct trajd_episode_clock *clock, in
 /* Returns the last of `rows` rows at or before x, or -1. */
 int64_t convert_row_at(const struct trajd_episode_clock *clock, int64_t rows, int64_t x);
 
-/* ---- convert_gaps.c ---- */
+/* ---- rows of the steps ---- */
+
+/* One way in which steps take rows. Datasets that no stream names, but that have an entry for each
+ * row, are copied by these rows: lengths of encoded pictures, for example. */
+struct convert_pick {
+    uint64_t row_count; /* of the datasets in the file */
+    uint32_t clock;
+    enum trajd_kind kind; /* previous or nearest */
+    int64_t rows;         /* as the clock counts them */
+};
+
+/* Finds the ways in which the episode's streams pick rows. Returns their number. */
+uint32_t convert_picks_find(const struct convert_plan *plan, const struct convert_episode *made,
+                            struct convert_pick picks[CONVERT_PICKS_MAX]);
+/* Returns which of the `count` picks has the rows of an episode's array of uint8; `count`: none. */
+uint32_t convert_picks_of(const struct convert_plan *plan, const struct convert_episode *made,
+                          uint32_t array, const struct convert_pick *picks, uint32_t count);
+/* Returns the row in the file that a step takes. */
+uint64_t convert_pick_row(const struct convert_plan *plan, const struct convert_episode *made,
+                          const struct convert_pick *pick, uint64_t step);
+
+/* ---- cuts at gaps ---- */
 
 /* A gap between two rows that is longer than the dataset's max_gap. */
 struct convert_gap {
-    int64_t row; /* the row before the gap; < 0: there are no more gaps */
+    const struct trajd_episode_clock *clock;
+    int64_t row; /* the row after the gap */
     int64_t from_ns, to_ns;
-    int64_t first_row; /* the row after the last gap that was passed */
 };
 
-struct gap_splitter {
+/* The caller sets the members up to array_count, zeroes the others, and frees `gaps`. */
+struct convert_cutter {
     const struct convert_plan *plan;
     const struct trajd_episode *episode;
-    const struct convert_array *arrays;
+    struct convert_array *arrays;
     uint32_t array_count;
     int64_t next_ns, end_ns;
     bool is_over;
-    struct convert_gap *gaps; /* [array_count], owned by the caller */
+    uint32_t gap_count, gap_capacity, passed;
+    struct convert_gap *gaps; /* in the order of their begins */
 };
 
-/* Begins to split the episode's arrays between begin and end, both included. */
-void gap_splitter_begin(struct gap_splitter *splitter, int64_t begin_ns, int64_t end_ns);
-/* Returns the next span, both ends included. gaps[a].first_row becomes the first row of array a
+/* Begins to cut the episode's arrays between begin and end, both included. */
+void convert_cutter_begin(struct convert_cutter *cutter, int64_t begin_ns, int64_t end_ns);
+/* Returns the next span, both ends included. arrays[a].first_row becomes the first row of array a
  * that the span uses. Returns false after the last span. */
-bool gap_splitter_next(struct gap_splitter *splitter, int64_t *begin_ns, int64_t *end_ns);
+bool convert_cutter_next(struct convert_cutter *cutter, int64_t *begin_ns, int64_t *end_ns);
 /* Describes a part as JSON: its episode, its number, and the rows of each clock. The caller frees
  * the text. It is "" for an episode that is not split. */
 char *convert_part_json(const struct convert_plan *plan, const struct convert_episode *made);

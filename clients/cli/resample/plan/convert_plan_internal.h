@@ -25,20 +25,6 @@ static inline bool convert_is_slerp(enum trajd_kind kind)
     return kind == TRAJD_KIND_SLERP_XYZW || kind == TRAJD_KIND_SLERP_WXYZ;
 }
 
-/* ---- convert_clock.c ---- */
-
-/* Returns how many rows of the dataset its clock counts. */
-int64_t convert_row_count(const struct trajd_episode_clock *clock, const struct trajd_array *array);
-
-/* ---- convert_selection.c ---- */
-
-/* Returns whether the options choose the episode. */
-bool convert_chooses_episode(const struct trajd_convert_options *options,
-                             const struct trajd_episode *episode);
-/* Checks that every chosen id and the filter match an episode. TRAJD_ERR_NOT_FOUND. */
-enum trajd_status convert_check_selection(const struct trajd_convert_options *options,
-                                          struct trajd_error *error);
-
 /* ---- convert_datasets.c ---- */
 
 /* Returns the first array of the dataset that has rows, or NULL. */
@@ -51,7 +37,7 @@ void convert_map_datasets(struct convert_plan *plan);
 /* Chooses the chunk shapes of the compressed datasets. */
 void convert_choose_chunks(struct convert_plan *plan);
 
-/* ---- convert_choose.c ---- */
+/* ---- convert_streams.c ---- */
 
 /* Makes the plan's streams, datasets and lanes from the first index, and compares the other indexes
  * with it. */

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <stdlib.h>
 
 #include "clients/cli/resample/plan/convert_plan.h"
 #include "proto/array_len.h"
@@ -22,24 +23,24 @@ static void check(const struct trajd_episode_clock *clocks, const uint32_t clock
     struct convert_dataset datasets[2] = {{.clock = clock_of[0], .max_gap_ns = max_gap[0]},
                                           {.clock = clock_of[1], .max_gap_ns = max_gap[1]}};
     const struct convert_plan plan = {.dataset_count = 2, .datasets = datasets};
-    const struct convert_array arrays[2] = {{.dataset = 0, .rows = rows[0]},
-                                            {.dataset = 1, .rows = rows[1]}};
+    struct convert_array arrays[2] = {{.dataset = 0, .rows = rows[0]},
+                                      {.dataset = 1, .rows = rows[1]}};
     const struct trajd_episode episode = {.clocks = clocks};
-    struct convert_gap gaps[2];
-    struct gap_splitter splitter = {
-        .plan = &plan, .episode = &episode, .arrays = arrays, .array_count = 2, .gaps = gaps};
+    struct convert_cutter cutter = {
+        .plan = &plan, .episode = &episode, .arrays = arrays, .array_count = 2};
     int64_t from, to;
 
-    gap_splitter_begin(&splitter, begin, end);
+    convert_cutter_begin(&cutter, begin, end);
     for (size_t i = 0; i < count; i++) {
-        assert_true(gap_splitter_next(&splitter, &from, &to));
+        assert_true(convert_cutter_next(&cutter, &from, &to));
         assert_int_equal(from, expected[i].begin);
         assert_int_equal(to, expected[i].end);
         for (int a = 0; a < 2; a++)
-            assert_int_equal(gaps[a].first_row, expected[i].first_row[a]);
+            assert_int_equal(arrays[a].first_row, expected[i].first_row[a]);
     }
-    assert_false(gap_splitter_next(&splitter, &from, &to));
-    assert_false(gap_splitter_next(&splitter, &from, &to));
+    assert_false(convert_cutter_next(&cutter, &from, &to));
+    assert_false(convert_cutter_next(&cutter, &from, &to));
+    free(cutter.gaps);
 }
 
 static void gaps_of_all_streams_count(void **state)

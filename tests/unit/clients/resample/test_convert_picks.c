@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "clients/cli/resample/plan/convert_picks.h"
+#include "clients/cli/resample/plan/convert_plan.h"
 #include "proto/array_len.h"
 
 #define MS INT64_C(1000000)

@@ -1,4 +1,4 @@
-/* Chooses the streams of a conversion, and the kind and element type of each. */
+/* The streams of a conversion: which ones the options choose, and the kind and element type of each. */
 
 #include "clients/cli/resample/plan/convert_plan_internal.h"
 
