@@ -10,7 +10,7 @@
  *                              (stats/stats_service.h)
  *   resample service thread    rows that other programs send
  *                              (resample/resample_service.h)
- *   closing thread             closes files that they send (resample/descriptor_closer.h)
+ *   closing thread             closes files that they send (resample/descriptor_closer.c)
  *   reader threads             rows (cache/cache.h)
  *   pool threads               resampling (kernels/pool.h)
  *

@@ -1,5 +1,8 @@
-#include "daemon/control/resample/descriptor_closer.h"
-
+/* Closes descriptors that other programs have sent, on a thread of its own: close(2) waits as long
+ * as it likes for a filesystem in user space that does not answer, or for a socket that lingers.
+ *
+ * The queue is bounded, and each user has a share of it. Where a close never returns, the thread
+ * waits with it until the process ends. Used by one thread, that of resample_service.c. */
 #include <assert.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -10,6 +13,7 @@
 #include <unistd.h>
 
 #include "daemon/base/heartbeat.h"
+#include "daemon/control/resample/resample_internal.h"
 
 enum { CAPACITY = 512, END_S = 1 };
 

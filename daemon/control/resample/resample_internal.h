@@ -1,9 +1,7 @@
 /* What the files of the resample service share. Each calls only files below it:
  *
- *     resample_service.c     starts and stops the service; its thread
- *     resample_clients.c     accepts and closes connections, and divides them among users
- *     resample_messages.c    receives, handles and answers one message
- *     resample_backend.c     resamples one block
+ *     resample_service.c     the thread: accepts connections, and divides them among users
+ *     resample_messages.c    receives, handles and answers one message; resamples one block
  *     descriptor_closer.c    closes descriptors that other programs have sent
  */
 #ifndef TRAJD_CONTROL_RESAMPLE_INTERNAL_H
@@ -14,11 +12,22 @@
 
 #include "daemon/base/heartbeat.h"
 #include "daemon/base/unix_socket.h"
-#include "daemon/control/resample/descriptor_closer.h"
-#include "daemon/control/resample/resample_backend.h"
 #include "daemon/control/resample/resample_service.h"
+#include "kernels/pool.h"
+#include "proto/error.h"
 
-#define TRAJD_RESAMPLE_LISTENER UINT32_MAX /* in epoll's data, instead of a connection's index */
+struct trajd_closer;
+struct trajd_runner;
+
+/* What resamples blocks: on the GPU, or on the CPU. */
+struct trajd_resample_backend {
+    struct trajd_resample_service_options options;
+    /* made when first needed, destroyed by trajd_resample_backend_release */
+    struct trajd_runner *on_cpu, *on_gpu;
+    struct trajd_pool *pool;     /* of on_cpu */
+    struct trajd_device *device; /* of on_gpu */
+    int64_t gpu_again_ns;        /* until then the GPU is not tried, after it had no room */
+};
 
 struct trajd_resample_service {
     struct trajd_resample_service_options options;
@@ -38,32 +47,31 @@ struct trajd_resample_service {
     struct trajd_resample_service_stats stats;
 };
 
-/* ---- resample_clients.c: called by the service's thread ---- */
-
-/* Accepts one connection, or refuses it. */
-void trajd_resample_accept(struct trajd_resample_service *resample_service);
-/* Handles one message of the connection, unless it was closed meanwhile. */
-void trajd_resample_serve(struct trajd_resample_service *resample_service, uint32_t index);
-/* Closes connections that have sent no message for some time. */
-void trajd_resample_close_silent(struct trajd_resample_service *resample_service);
-/* Accepts connections only while the closer has room for one more, since each may have to be closed
- * there. */
-void trajd_resample_set_accepting(struct trajd_resample_service *resample_service);
-/* Closes a connection. Messages that still wait on it may carry descriptors, which the system
- * closes with it. */
-void trajd_resample_drop(struct trajd_resample_service *resample_service, int connection,
-                         uid_t uid);
-/* Adds a descriptor to the events of the thread. Returns false where the system refuses. */
-bool trajd_resample_watch(struct trajd_resample_service *resample_service, int fd, uint32_t index);
-/* Returns a descriptor that can be closed to have one, or -1. */
-int trajd_resample_open_reserve(void);
-
 /* ---- resample_messages.c: called by the service's thread ---- */
 
 /* Receives and handles a message, if there is one. Returns false where the connection has ended. */
-bool trajd_resample_receive(struct trajd_resample_service *resample_service, uint32_t index);
+bool trajd_resample_receive(struct trajd_resample_service *service, uint32_t index);
 /* Sends ERROR. Returns false where the client does not read its answers. */
-bool trajd_resample_refuse(struct trajd_resample_service *resample_service, int connection,
-                           uint64_t request, const struct trajd_error *error);
+bool trajd_resample_refuse(struct trajd_resample_service *service, int connection, uint64_t request,
+                           const struct trajd_error *error);
+/* Frees threads, buffers and GPU memory. The backend may be used again. */
+void trajd_resample_backend_release(struct trajd_resample_backend *backend);
+
+/* ---- descriptor_closer.c ---- */
+
+#define TRAJD_CLOSER_SHARE 64u /* a user with more descriptors in the queue may send no more */
+
+/* Starts the thread. */
+enum trajd_status trajd_closer_create(struct trajd_closer **closer, struct trajd_error *error);
+/* Waits up to a second for the queue to get empty, and clears the pointer. A thread that hangs
+ * stays, with the descriptors behind it, until the process ends. NULL is fine. */
+void trajd_closer_destroy(struct trajd_closer **closer);
+/* Returns true if the queue has room for `count` more descriptors. */
+bool trajd_closer_has_room(struct trajd_closer *closer, uint32_t count);
+/* Returns true if the user has more than TRAJD_CLOSER_SHARE descriptors in the queue. */
+bool trajd_closer_is_over_share(struct trajd_closer *closer, uid_t uid);
+/* Closes the descriptor, now or later. The queue must have room for it. A memory file is closed at
+ * once, because that cannot wait. */
+void trajd_closer_close(struct trajd_closer *closer, int fd, uid_t uid);
 
 #endif

@@ -43,15 +43,14 @@ struct trajd_resample_service_stats {
 /* Binds the socket and starts the thread. The caller destroys. */
 enum trajd_status
 trajd_resample_service_create(const struct trajd_resample_service_options *options,
-                              struct trajd_resample_service **resample_service,
-                              struct trajd_error *error);
+                              struct trajd_resample_service **service, struct trajd_error *error);
 /* Stops and joins the thread, which first finishes its current segment. Closes all connections.
  * NULL is fine. */
-void trajd_resample_service_destroy(struct trajd_resample_service **resample_service);
+void trajd_resample_service_destroy(struct trajd_resample_service **service);
 /* Thread-safe. */
-void trajd_resample_service_get_stats(const struct trajd_resample_service *resample_service,
+void trajd_resample_service_get_stats(const struct trajd_resample_service *service,
                                       struct trajd_resample_service_stats *stats);
 const struct trajd_heartbeat *
-trajd_resample_service_heartbeat(const struct trajd_resample_service *resample_service);
+trajd_resample_service_heartbeat(const struct trajd_resample_service *service);
 
 #endif
