@@ -6,8 +6,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "clients/cli/preprocess/prep_place.h"
 #include "daemon/base/files.h"
+#include "daemon/base/memory.h"
 
 #define SECOND INT64_C(1000000000)
 #define MAX_TEXT_BYTES (1 << 20)
@@ -294,9 +294,9 @@ static char *resolve(const char *folder, const char *name)
 {
     char *path;
 
-    return asprintf(&path, "%s%s%s", *name == '/' ? "" : folder, *name == '/' ? "" : "/", name) < 0
-               ? NULL
-               : path;
+    if (asprintf(&path, "%s%s%s", *name == '/' ? "" : folder, *name == '/' ? "" : "/", name) < 0)
+        trajd_memory_or_exit(NULL);
+    return path;
 }
 
 /* Makes the folder if it is missing. The mode of the inbox lets the group write to it. */
@@ -331,8 +331,7 @@ static enum trajd_status find_folders(struct prep_config *config, const char *fo
 
     for (int f = 0; f < 3; f++) {
         char *path = resolve(folder, *names[f]);
-        enum trajd_status status = path ? make_folder(path, modes[f], error)
-                                        : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory");
+        enum trajd_status status = make_folder(path, modes[f], error);
         config->folders[f] = status ? NULL : realpath(path, NULL);
         if (!status && !config->folders[f])
             status =
@@ -363,10 +362,10 @@ static enum trajd_status digest_layout(struct prep_config *config, const char *f
     prep_digest_bytes("", 0, digest);
     if (!config->layout)
         return TRAJD_OK;
-    if (strchr(config->layout, '/')
-            ? !(path = resolve(folder, config->layout))
-            : asprintf(&path, "%s/%s.yaml", files->layouts, config->layout) < 0)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory");
+    if (strchr(config->layout, '/'))
+        path = resolve(folder, config->layout);
+    else if (asprintf(&path, "%s/%s.yaml", files->layouts, config->layout) < 0)
+        trajd_memory_or_exit(NULL);
     if (strlen(path) >= sizeof config->layout_path
             ? trajd_error_set(&unreadable, TRAJD_ERR_ARGUMENT, ENAMETOOLONG, "%s: %s", path,
                               strerror(ENAMETOOLONG))
@@ -392,10 +391,8 @@ static void make_recipe(struct prep_config *config, const char *layout_digest)
 {
     char *text = NULL;
     size_t size = 0;
-    FILE *out = open_memstream(&text, &size);
+    FILE *out = trajd_memory_or_exit(open_memstream(&text, &size));
 
-    if (!out)
-        return;
     fprintf(out, "1 %s %lld/%lld %s %d %u", layout_digest, (long long)config->rate.num,
             (long long)config->rate.den, config->filter ? config->filter : "", config->compress,
             config->compress_level);
@@ -417,8 +414,9 @@ static void make_recipe(struct prep_config *config, const char *layout_digest)
     if (config->accepts_assumed_rates)
         fprintf(out, "\nassume %lld/%lld", (long long)config->assumed_rate.num,
                 (long long)config->assumed_rate.den);
-    if (fclose(out) == 0)
-        prep_digest_bytes(text, size, config->recipe);
+    if (fclose(out))
+        trajd_memory_or_exit(NULL);
+    prep_digest_bytes(text, size, config->recipe);
     free(text);
 }
 
@@ -446,8 +444,6 @@ enum trajd_status prep_config_load(const char *path, const struct cli_files *fil
         status = find_folders(config, real, error);
     if (!status)
         make_recipe(config, layout_digest);
-    if (!status && !*config->recipe)
-        status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory");
     free(real);
     return status;
 }

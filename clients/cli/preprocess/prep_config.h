@@ -5,7 +5,7 @@
 
 #include "clients/cli/files/cli_files.h"
 #include "clients/cli/files/examine.h"
-#include "clients/cli/preprocess/prep_digest.h"
+#include "clients/cli/preprocess/prep_place.h"
 #include "daemon/base/yaml.h"
 #include "clients/cli/resample/convert.h"
 

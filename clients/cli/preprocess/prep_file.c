@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/base/memory.h"
 #include "daemon/base/progress/progress.h"
 
 /* ---- earlier results ---- */
@@ -350,22 +351,16 @@ static enum trajd_status run_job(struct prep_job *p, enum prep_outcome *outcome)
 enum trajd_status prep_file_do(const struct prep_run *run, const char *name,
                                enum prep_outcome *outcome, struct trajd_error *error)
 {
-    struct prep_job *p = calloc(1, sizeof *p);
+    struct prep_job *p = trajd_memory_or_exit(calloc(1, sizeof *p));
     enum trajd_status status;
 
     *outcome = PREP_KNOWN;
-    if (!p)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "%s: no memory", name);
     *p = (struct prep_job){.run = run, .name = name, .fd = -1, .lock_fd = -1, .error = error};
-    p->findings.out = open_memstream(&p->findings_text, &p->findings_size);
-    p->notes.out = open_memstream(&p->notes_text, &p->notes_size);
-    status = p->findings.out && p->notes.out
-                 ? run_job(p, outcome)
-                 : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "%s: no memory", name);
-    if (p->findings.out)
-        fclose(p->findings.out);
-    if (p->notes.out)
-        fclose(p->notes.out);
+    p->findings.out = trajd_memory_or_exit(open_memstream(&p->findings_text, &p->findings_size));
+    p->notes.out = trajd_memory_or_exit(open_memstream(&p->notes_text, &p->notes_size));
+    status = run_job(p, outcome);
+    fclose(p->findings.out);
+    fclose(p->notes.out);
     free(p->findings_text);
     free(p->notes_text);
     if (p->lock_fd >= 0)

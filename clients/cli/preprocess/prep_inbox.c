@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "clients/cli/preprocess/prep_place.h"
 #include "daemon/base/clock.h"
+#include "daemon/base/memory.h"
 #include "daemon/layout/glob.h"
 
 /* delay before a file that is open for writing is checked again */
@@ -76,8 +76,7 @@ enum trajd_status prep_inbox_look(struct prep_inbox *inbox, const struct prep_co
     uint32_t at = 0;
     enum trajd_status status = trajd_file_list_find(config->inbox, config->files, &list, error);
 
-    if (!status && !(next.arrivals = calloc((size_t)list.count + 1, sizeof *next.arrivals)))
-        status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for %u files", list.count);
+    next.arrivals = trajd_memory_or_exit(calloc((size_t)list.count + 1, sizeof *next.arrivals));
     for (uint32_t f = 0; f < list.count && !status; f++) {
         struct prep_arrival arrival = {.name = list.relative_paths[f]};
         if (is_unfinished_name(arrival.name) || prep_shard(arrival.name, shard_count) != shard ||

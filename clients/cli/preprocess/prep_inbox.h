@@ -30,7 +30,7 @@ uint32_t prep_shard(const char *name, uint32_t shard_count);
 
 /* Reads the inbox again. Removes files that are gone from the list, and marks new and changed files
  * as unfinished. Ignores names that begin with a dot or end with .partial, .part, .tmp or ~, and
- * everything but regular files. TRAJD_ERR_IO, TRAJD_ERR_MEMORY. */
+ * everything but regular files. TRAJD_ERR_IO. */
 enum trajd_status prep_inbox_look(struct prep_inbox *inbox, const struct prep_config *config,
                                   uint32_t shard, uint32_t shard_count, struct trajd_error *error);
 /* Returns 0 for a settled file, else the ns until it can be settled. */

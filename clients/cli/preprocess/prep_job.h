@@ -1,5 +1,4 @@
-/* One file of the inbox while it is processed. Shared by prep_file.c, prep_publish.c and
- * prep_quarantine.c. */
+/* One file of the inbox while it is processed. Shared by prep_file.c and prep_publish.c. */
 #ifndef TRAJD_CLI_PREPROCESS_PREP_JOB_H
 #define TRAJD_CLI_PREPROCESS_PREP_JOB_H
 
@@ -49,17 +48,12 @@ static inline int64_t prep_mtime_ns(const struct stat *stat)
 
 /* Adds a line to the notes of the record. `context` is the struct prep_job. */
 void prep_note(void *context, const char *text);
-/* Writes the record of the job to `path`. */
-enum trajd_status prep_write_job_record(struct prep_job *p, const char *path);
 /* Checks that the output's place is free, or holds a file that was published here. TRAJD_ERR_IO with
  * EEXIST: it holds a file of unknown origin. */
 enum trajd_status prep_check_place(struct prep_job *p);
 /* Writes the checksums, moves the staged files to the outbox, removes those that an earlier run
  * published for this source under other names, and writes the manifest. */
 enum trajd_status prep_publish_job(struct prep_job *p);
-
-/* ---- prep_quarantine.c ---- */
-
 /* Moves the source to the quarantine. */
 enum trajd_status prep_put_aside(struct prep_job *p, enum prep_outcome *outcome);
 /* Writes the report with p->reason, and moves the source to the quarantine. */

@@ -1,14 +1,20 @@
+/* Paths, digests, and renames that survive a crash. */
 #include "clients/cli/preprocess/prep_place.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sodium.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "daemon/base/files.h"
+#include "daemon/base/memory.h"
+
+enum { BLOCK_BYTES = 1 << 20 };
 
 static enum trajd_status io_error(const char *path, struct trajd_error *error)
 {
@@ -84,25 +90,14 @@ static enum trajd_status sync_file(const char *path, struct trajd_error *error)
     return failed ? io_error(path, error) : TRAJD_OK;
 }
 
-enum trajd_status prep_publish(const char *from, const char *to, struct trajd_error *error)
+enum trajd_status prep_publish(const char *from, const char *to, bool *is_sure,
+                               struct trajd_error *error)
 {
     enum trajd_status status = prep_make_parents(to, error);
 
     if (!status)
         status = sync_file(from, error);
-    if (!status && rename(from, to))
-        status = io_error(to, error);
-    return status ? status : sync_folder(to, error);
-}
-
-enum trajd_status prep_publish_new(const char *from, const char *to, bool *is_sure,
-                                   struct trajd_error *error)
-{
-    enum trajd_status status = prep_make_parents(to, error);
-
-    if (!status)
-        status = sync_file(from, error);
-    if (!status && trajd_file_rename_new(from, to, is_sure))
+    if (!status && (is_sure ? trajd_file_rename_new(from, to, is_sure) : rename(from, to)))
         status = io_error(to, error);
     return status ? status : sync_folder(to, error);
 }
@@ -179,4 +174,44 @@ enum trajd_status prep_move(const char *from, const char *to, struct trajd_error
     if (!status && unlink(from))
         return refuse_move(from, error);
     return status;
+}
+
+/* ---- digests ---- */
+
+static void finish(crypto_hash_sha256_state *state, char digest[PREP_DIGEST_SIZE])
+{
+    unsigned char bytes[crypto_hash_sha256_BYTES];
+
+    crypto_hash_sha256_final(state, bytes);
+    sodium_bin2hex(digest, PREP_DIGEST_SIZE, bytes, sizeof bytes);
+}
+
+void prep_digest_bytes(const void *bytes, size_t size, char digest[PREP_DIGEST_SIZE])
+{
+    crypto_hash_sha256_state state;
+
+    crypto_hash_sha256_init(&state);
+    crypto_hash_sha256_update(&state, bytes, size);
+    finish(&state, digest);
+}
+
+enum trajd_status prep_digest_file(int fd, const char *name, char digest[PREP_DIGEST_SIZE],
+                                   struct trajd_error *error)
+{
+    unsigned char *block = trajd_memory_or_exit(malloc(BLOCK_BYTES));
+    crypto_hash_sha256_state state;
+    ssize_t got = 1;
+
+    crypto_hash_sha256_init(&state);
+    for (off_t at = 0; got; at += got) {
+        got = pread(fd, block, BLOCK_BYTES, at);
+        if (got < 0) {
+            free(block);
+            return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s: %s", name, strerror(errno));
+        }
+        crypto_hash_sha256_update(&state, block, (unsigned long long)got);
+    }
+    free(block);
+    finish(&state, digest);
+    return TRAJD_OK;
 }

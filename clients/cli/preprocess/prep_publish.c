@@ -1,4 +1,5 @@
-/* Publishes the output and writes the documents beside it. */
+/* Publishes the output with the documents beside it, or moves a refused file to the quarantine with
+ * its report. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -8,6 +9,7 @@
 
 #include "clients/cli/preprocess/prep_job.h"
 #include "clients/cli/resample/convert.h"
+#include "daemon/base/memory.h"
 #include "proto/plural.h"
 
 void prep_note(void *context, const char *text)
@@ -23,25 +25,22 @@ void prep_note(void *context, const char *text)
 static char *document(struct prep_job *p, size_t *size)
 {
     char *text = NULL;
-    FILE *out;
+    FILE *out = trajd_memory_or_exit(open_memstream(&text, size));
 
     if (fflush(p->findings.out) || fflush(p->notes.out) || ferror(p->findings.out) ||
         ferror(p->notes.out))
-        return NULL;
+        trajd_memory_or_exit(NULL);
     p->record.findings = p->findings_text;
     p->record.notes = p->notes_text;
-    if (!(out = open_memstream(&text, size)))
-        return NULL;
     prep_record_write(&p->record, out);
-    return fclose(out) == 0 ? text : NULL;
+    return trajd_memory_or_exit(fclose(out) ? NULL : text);
 }
 
-enum trajd_status prep_write_job_record(struct prep_job *p, const char *path)
+static enum trajd_status write_record(struct prep_job *p, const char *path)
 {
     size_t size = 0;
     char *text = document(p, &size);
-    enum trajd_status status = text ? prep_write(path, text, size, p->error)
-                                    : trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory");
+    enum trajd_status status = prep_write(path, text, size, p->error);
 
     free(text);
     return status;
@@ -168,15 +167,12 @@ static enum trajd_status publish_file(struct prep_job *p, const struct publicati
     bool is_sure = true;
     enum trajd_status status;
 
-    output->name = strdup(file->name);
-    if (!output->name)
-        return trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "%s: no memory", p->name);
+    output->name = trajd_memory_or_exit(strdup(file->name));
     status = identify(p, file->staged, &output->identity);
     if (!status)
         status = write_checksum(p, output);
     if (!status)
-        status = file->is_new ? prep_publish_new(file->staged, file->path, &is_sure, p->error)
-                              : prep_publish(file->staged, file->path, p->error);
+        status = prep_publish(file->staged, file->path, file->is_new ? &is_sure : NULL, p->error);
     if (!status && !is_sure)
         prep_note(p, "the filesystem of the outbox can neither rename without replacing nor link: "
                      "a file of that name that appeared at that moment was replaced");
@@ -208,12 +204,10 @@ static void remove_earlier(const struct prep_job *p)
 static enum trajd_status publish_files(struct prep_job *p)
 {
     const uint32_t count = p->part_count ? p->part_count : 1;
-    struct publication *files = calloc(count, sizeof *files);
+    struct publication *files = trajd_memory_or_exit(calloc(count, sizeof *files));
     enum trajd_status status = TRAJD_OK;
 
-    p->record.outputs = calloc(count, sizeof *p->record.outputs);
-    if (!files || !p->record.outputs)
-        status = trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "%s: no memory", p->name);
+    p->record.outputs = trajd_memory_or_exit(calloc(count, sizeof *p->record.outputs));
     for (uint32_t i = 0; i < count && !status; i++) {
         status = name_publication(p, i, &files[i]);
         if (!status)
@@ -232,7 +226,7 @@ enum trajd_status prep_publish_job(struct prep_job *p)
 
     if (!status) {
         remove_earlier(p);
-        status = prep_write_job_record(p, p->manifest);
+        status = write_record(p, p->manifest);
     }
     if (!status)
         LOG(p->run->log, INFO,
@@ -243,4 +237,62 @@ enum trajd_status prep_publish_job(struct prep_job *p)
             trajd_index_rates_text(&p->record.rates, rates));
     prep_record_clear(&p->record);
     return status;
+}
+
+/* ---- the quarantine ---- */
+
+enum trajd_status prep_put_aside(struct prep_job *p, enum prep_outcome *outcome)
+{
+    enum trajd_status status = prep_move(p->source, p->aside, p->error);
+
+    *outcome = PREP_QUARANTINED;
+    if (status != TRAJD_ERR_UNSUPPORTED)
+        return status;
+    *outcome = PREP_KNOWN;
+    LOG(p->run->log, WARNING, "%s: the file stays in the inbox and is ignored until it changes",
+        p->error->message);
+    return TRAJD_OK;
+}
+
+/* Renames an earlier file of that name in the quarantine, and its report, to NAME.1, NAME.2, ... */
+static enum trajd_status make_way(const struct prep_job *p)
+{
+    char path[PREP_PATH_SIZE], suffix[64];
+    struct stat stat;
+    enum trajd_status status = TRAJD_OK;
+
+    if (lstat(p->aside, &stat))
+        return TRAJD_OK;
+    for (unsigned int number = 1; !status; number++) {
+        snprintf(suffix, sizeof suffix, ".%u", number);
+        status = prep_path(path, p->run->config->quarantine, p->name, suffix, p->error);
+        if (!status && lstat(path, &stat))
+            break;
+    }
+    if (!status && rename(p->aside, path))
+        status =
+            trajd_error_set(p->error, TRAJD_ERR_IO, errno, "%s: %s", p->aside, strerror(errno));
+    strcat(suffix, PREP_REPORT_SUFFIX);
+    if (!status)
+        status = prep_path(path, p->run->config->quarantine, p->name, suffix, p->error);
+    if (!status && rename(p->report, path) && errno != ENOENT)
+        status =
+            trajd_error_set(p->error, TRAJD_ERR_IO, errno, "%s: %s", p->report, strerror(errno));
+    return status;
+}
+
+/* The report is written first, so that a file in the quarantine always has one. */
+enum trajd_status prep_quarantine(struct prep_job *p, enum prep_outcome *outcome)
+{
+    enum trajd_status status;
+
+    p->record.is_refused = true;
+    p->record.reason = p->reason;
+    status = make_way(p);
+    if (!status)
+        status = write_record(p, p->report);
+    if (status)
+        return status;
+    LOG(p->run->log, WARNING, "%s: quarantined: %s", p->name, p->reason);
+    return prep_put_aside(p, outcome);
 }

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clients/cli/preprocess/prep_place.h"
 #include "daemon/base/files.h"
 #include "daemon/base/json.h"
+#include "daemon/base/memory.h"
 #include "daemon/base/yaml.h"
 
 #define MAX_RECORD_BYTES (1 << 20) /* as in trajd_yaml_load */
@@ -121,8 +121,8 @@ static enum trajd_status read_output(const struct trajd_yaml *yaml,
     if (!name)
         return trajd_yaml_error(yaml, node, error, "no name");
     status = trajd_yaml_string(yaml, name, &text, error);
-    if (!status && !(output->name = strdup(text)))
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a record");
+    if (!status)
+        output->name = trajd_memory_or_exit(strdup(text));
     return status;
 }
 
@@ -135,9 +135,8 @@ static enum trajd_status read_outputs(const struct trajd_yaml *yaml, struct prep
     const bool has_parts = parts && parts->kind == TRAJD_YAML_SEQUENCE && parts->child_count;
     enum trajd_status status = TRAJD_OK;
 
-    record->outputs = calloc(has_parts ? parts->child_count : 1, sizeof *record->outputs);
-    if (!record->outputs)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a record");
+    record->outputs =
+        trajd_memory_or_exit(calloc(has_parts ? parts->child_count : 1, sizeof *record->outputs));
     for (node = has_parts ? parts->children : trajd_yaml_get(root, "output");
          !status && (node || !record->output_count); node = has_parts ? node->next : NULL)
         status = read_output(yaml, node, &record->outputs[record->output_count++], error);
@@ -218,7 +217,7 @@ static char *retimed(const char *text, const struct prep_identity *before,
     sscanf(end, " , \"ctime_ns\" : %*d%n", &length);
     if (asprintf(&changed, "%.*s%" PRId64 ",\"ctime_ns\":%" PRId64 "%s", (int)(number - text), text,
                  after->mtime_ns, after->ctime_ns, end + length) < 0)
-        return NULL;
+        trajd_memory_or_exit(NULL);
     return changed;
 }
 

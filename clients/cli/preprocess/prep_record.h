@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "clients/cli/preprocess/prep_digest.h"
+#include "clients/cli/preprocess/prep_place.h"
 #include "daemon/index/index.h"
 #include "proto/error.h"
 
