@@ -258,49 +258,46 @@ static enum trajd_status run_here(const struct trajd_resample_request *request,
     return status;
 }
 
-static enum trajd_status run_on_gpu(struct convert_engine *engine,
-                                    const struct trajd_resample_request *request,
-                                    const struct trajd_block_memory *memory, uint64_t size_bytes,
-                                    struct trajd_error *error)
+/* Returns room for a block: of the GPU, or shared with the daemon. Opens either when it is first
+ * needed. */
+static enum trajd_status make_room(struct convert_engine *engine, bool is_remote,
+                                   uint64_t size_bytes, void **room, struct trajd_error *error)
 {
-    uint64_t answer_at, answer_bytes;
-    void *room;
-    enum trajd_status status =
-        engine->runner ? TRAJD_OK
-                       : trajd_runner_create(engine->backend->device, NULL, &engine->runner, error);
-
-    if (!status)
-        status = trajd_runner_room(engine->runner, size_bytes, &room, error);
-    if (status)
-        return status;
-    trajd_block_write(request, memory, room);
-    status = trajd_runner_run(engine->runner, size_bytes, &answer_at, &answer_bytes, error);
-    if (!status)
-        trajd_block_read_answer(request, room, memory);
-    return status;
-}
-
-static enum trajd_status run_by_daemon(struct convert_engine *engine,
-                                       const struct trajd_resample_request *request,
-                                       const struct trajd_block_memory *memory, uint64_t size_bytes,
-                                       struct trajd_error *error)
-{
+    struct convert_backend *backend = engine->backend;
     char device[TRAJD_DEVICE_NAME_SIZE];
-    void *room;
     enum trajd_status status = TRAJD_OK;
 
-    if (!engine->remote)
-        status = convert_remote_create(engine->backend->directory, engine->backend->cancel, device,
-                                       sizeof device, &engine->remote, error);
-    if (status == TRAJD_ERR_NOT_FOUND) /* it was there when the backend was chosen */
+    if (is_remote && !engine->remote)
+        status = convert_remote_create(backend->directory, backend->cancel, device, sizeof device,
+                                       &engine->remote, error);
+    else if (!is_remote && !engine->runner)
+        status = trajd_runner_create(backend->device, NULL, &engine->runner, error);
+    if (is_remote && status == TRAJD_ERR_NOT_FOUND) /* it was there when it was chosen */
         return trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "the daemon at %s has ended",
-                               engine->backend->directory);
+                               backend->directory);
+    if (status)
+        return status;
+    return is_remote ? convert_remote_room(engine->remote, size_bytes, room, error)
+                     : trajd_runner_room(engine->runner, size_bytes, room, error);
+}
+
+static enum trajd_status run_there(struct convert_engine *engine, bool is_remote,
+                                   const struct trajd_resample_request *request,
+                                   const struct trajd_block_memory *memory,
+                                   struct trajd_error *error)
+{
+    uint64_t size_bytes, answer_at, answer_bytes;
+    void *room;
+    enum trajd_status status = trajd_block_measure(request, memory, &size_bytes, error);
+
     if (!status)
-        status = convert_remote_room(engine->remote, size_bytes, &room, error);
+        status = make_room(engine, is_remote, size_bytes, &room, error);
     if (status)
         return status;
     trajd_block_write(request, memory, room);
-    status = convert_remote_run(engine->remote, size_bytes, error);
+    status = is_remote
+                 ? convert_remote_run(engine->remote, size_bytes, error)
+                 : trajd_runner_run(engine->runner, size_bytes, &answer_at, &answer_bytes, error);
     if (!status)
         trajd_block_read_answer(request, room, memory);
     return status;
@@ -328,18 +325,13 @@ enum trajd_status convert_engine_run(struct convert_engine *engine,
     /* Relaxed: an old value only sends one more segment to the failed backend. */
     const enum trajd_convert_backend kind =
         backend ? __atomic_load_n(&backend->kind, __ATOMIC_RELAXED) : TRAJD_CONVERT_CPU;
-    uint64_t size_bytes;
     enum trajd_status status;
 
     if (backend)
         __atomic_fetch_add(&backend->segments, 1, __ATOMIC_RELAXED); /* relaxed: a counter */
     if (kind == TRAJD_CONVERT_CPU)
         return run_here(request, error);
-    status = trajd_block_measure(request, memory, &size_bytes, error);
-    if (!status)
-        status = kind == TRAJD_CONVERT_CUDA
-                     ? run_on_gpu(engine, request, memory, size_bytes, error)
-                     : run_by_daemon(engine, request, memory, size_bytes, error);
+    status = run_there(engine, kind == TRAJD_CONVERT_DAEMON, request, memory, error);
     if (!status)
         return TRAJD_OK;
     if (status == TRAJD_ERR_UNSUPPORTED)

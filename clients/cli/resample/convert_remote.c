@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "daemon/base/clock.h"
+#include "daemon/base/memory.h"
 #include "daemon/base/unix_socket.h"
 #include "clients/cli/resample/convert_backend.h"
 #include "proto/wire.h"
@@ -128,13 +129,10 @@ enum trajd_status convert_remote_create(const char *directory, const bool *cance
                                         size_t device_size, struct convert_remote **out,
                                         struct trajd_error *error)
 {
-    struct convert_remote *remote = calloc(1, sizeof *remote);
+    struct convert_remote *remote = *out = trajd_memory_or_exit(calloc(1, sizeof *remote));
     bool is_cancelled;
     enum trajd_status status;
 
-    *out = remote;
-    if (!remote)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a connection");
     *remote = (struct convert_remote){.cancel = cancel, .connection = -1, .memory_fd = -1};
     snprintf(remote->path, sizeof remote->path, "%.400s/resample.sock", directory);
     status = connect_to(remote, error);
