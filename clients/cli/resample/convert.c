@@ -134,16 +134,9 @@ static void fill_report(struct conversion *r)
 {
     struct trajd_convert_report *report = r->report;
 
-    report->rows_read = r->counts.rows_read;
-    report->rows_written = r->counts.rows_written;
-    report->bytes_read = r->counts.bytes_read;
-    report->bytes_written = r->counts.bytes_written;
-    report->episodes_written = r->episodes_done;
     report->segments = r->backend.segments;
     report->segments_here = r->backend.segments_here;
     report->fell_back = r->backend.has_failed;
-    for (uint32_t s = 0; s < report->stream_count; s++)
-        r->plan.streams[s].nan_steps = r->nan_steps[s];
 }
 
 void trajd_convert_report_clear(struct trajd_convert_report *report)
@@ -222,7 +215,6 @@ static enum trajd_status run(struct conversion *r, uint32_t count)
 
     for (uint32_t i = 0; i < count; i++)
         files[i].fd = -1;
-    r->nan_steps = trajd_memory_or_exit(calloc(r->plan.stream_count + 1, sizeof *r->nan_steps));
     if (!r->options->dry_run || r->options->output)
         status = name_files(r, files, count);
     if (!status)
@@ -241,7 +233,6 @@ static enum trajd_status run(struct conversion *r, uint32_t count)
     for (uint32_t i = 0; i < count; i++)
         output_file_close(&files[i]);
     free(files);
-    free(r->nan_steps);
     convert_backend_clear(&r->backend);
     return status;
 }

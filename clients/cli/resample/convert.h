@@ -36,7 +36,8 @@ struct trajd_convert_report {
     uint32_t stream_count;
     const struct trajd_convert_stream *streams;
     uint64_t episode_count, byte_count; /* of the output, as planned */
-    uint64_t episodes_written, episodes_left_out;
+    uint64_t episodes_written;          /* all of their rows are made */
+    uint64_t episodes_left_out;
     uint64_t episodes_cut; /* episodes of the inputs that were split into parts */
     uint32_t part_count;   /* files, if the parts of an episode are files of their own; else 0 */
     uint64_t rows_read, rows_written; /* rows of datasets */

@@ -16,9 +16,6 @@ struct conversion {
     uint32_t group_count;
     struct convert_backend backend;
     bool noted_backend_failure; /* the note about the failure was sent */
-    struct convert_counts counts;
-    uint64_t *nan_steps;
-    uint64_t episodes_done; /* atomic: all of their rows are made */
 };
 
 /* ---- convert_work.c ---- */

@@ -149,8 +149,8 @@ enum trajd_status convert_members_read(struct convert_worker *worker,
             trajd_error_prefix(error, "%s: %s: %s", index->files[episode->file_index].path,
                                episode->id, member->dataset->path);
         at = convert_align(at + rows * member->dataset->source_bytes);
-        __atomic_fetch_add(&worker->counts->rows_read, rows, __ATOMIC_RELAXED);
-        __atomic_fetch_add(&worker->counts->bytes_read, rows * member->dataset->source_bytes,
+        __atomic_fetch_add(&worker->report->rows_read, rows, __ATOMIC_RELAXED);
+        __atomic_fetch_add(&worker->report->bytes_read, rows * member->dataset->source_bytes,
                            __ATOMIC_RELAXED);
     }
     worker->source_used = at;

@@ -25,9 +25,9 @@ static void *zeroed(size_t count, size_t size)
 enum trajd_status convert_worker_create(const struct convert_plan *plan,
                                         const struct convert_group *groups,
                                         const struct convert_sink *sink,
-                                        struct convert_backend *backend, uint64_t *nan_steps,
-                                        struct convert_counts *counts, struct convert_worker **out,
-                                        struct trajd_error *error)
+                                        struct convert_backend *backend,
+                                        struct trajd_convert_report *report,
+                                        struct convert_worker **out, struct trajd_error *error)
 {
     struct convert_worker *worker = *out = zeroed(1, sizeof *worker);
     const uint32_t level = plan->options->compress_level;
@@ -41,8 +41,7 @@ enum trajd_status convert_worker_create(const struct convert_plan *plan,
     worker->plan = plan;
     worker->groups = groups;
     worker->sink = sink;
-    worker->nan_steps = nan_steps;
-    worker->counts = counts;
+    worker->report = report;
     worker->source_fd = -1;
     worker->engine = convert_engine_create(backend);
     worker->members = zeroed(plan->dataset_count + 1, sizeof *worker->members);
@@ -147,7 +146,7 @@ static void count_nan(struct convert_worker *worker, uint32_t stream_count, uint
         for (uint64_t t = 0; t < steps; t++)
             nan_steps += worker->streams[s].mask[t] == TRAJD_MASK_NAN;
         if (nan_steps && worker->stream_lanes[s] != UINT32_MAX)
-            __atomic_fetch_add(&worker->nan_steps[worker->stream_lanes[s]], nan_steps,
+            __atomic_fetch_add(&worker->plan->streams[worker->stream_lanes[s]].nan_steps, nan_steps,
                                __ATOMIC_RELAXED);
     }
 }
@@ -285,8 +284,8 @@ static enum trajd_status put_rows(struct convert_worker *worker,
 
     if (member->dataset->stamps_column != CONVERT_NO_COLUMN)
         write_stamps(worker, made, member, steps);
-    __atomic_fetch_add(&worker->counts->rows_written, steps, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&worker->counts->bytes_written, bytes, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&worker->report->rows_written, steps, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&worker->report->bytes_written, bytes, __ATOMIC_RELAXED);
     if (member->dataset->is_compressed)
         return convert_compress_rows(worker, segment, member, error);
     convert_worker_add(worker, &rows, worker->output + member->output_at, bytes);

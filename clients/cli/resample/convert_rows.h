@@ -3,13 +3,10 @@
 #ifndef TRAJD_CLI_RESAMPLE_CONVERT_ROWS_H
 #define TRAJD_CLI_RESAMPLE_CONVERT_ROWS_H
 
+#include "clients/cli/resample/convert.h"
 #include "clients/cli/resample/convert_backend.h"
 #include "clients/cli/resample/convert_writer.h"
 #include "clients/cli/resample/plan/convert_segments.h"
-
-struct convert_counts {
-    uint64_t rows_read, rows_written, bytes_read, bytes_written;
-};
 
 /* Where rows go. */
 struct convert_sink {
@@ -21,12 +18,13 @@ struct convert_sink {
 struct convert_worker;
 
 /* Creates the state of one thread. `backend` may be NULL for the CPU. All arguments are borrowed.
- * The worker adds to nan_steps[stream_count] and *counts atomically. */
+ * The worker adds to the rows and bytes of *report, and to nan_steps of the plan's streams,
+ * atomically. */
 enum trajd_status convert_worker_create(const struct convert_plan *plan,
                                         const struct convert_group *groups,
                                         const struct convert_sink *sink,
-                                        struct convert_backend *backend, uint64_t *nan_steps,
-                                        struct convert_counts *counts,
+                                        struct convert_backend *backend,
+                                        struct trajd_convert_report *report,
                                         struct convert_worker **worker, struct trajd_error *error);
 void convert_worker_destroy(struct convert_worker **worker);
 /* Makes the rows of a segment. TRAJD_ERR_CLOSED: the sink stopped, or the run is cancelled. */

@@ -25,8 +25,7 @@ struct convert_worker {
     const struct convert_plan *plan;
     const struct convert_group *groups;
     const struct convert_sink *sink;
-    uint64_t *nan_steps;
-    struct convert_counts *counts;
+    struct trajd_convert_report *report;
     struct trajd_array_reader *reader;
     struct libdeflate_compressor *compressor; /* NULL: nothing is compressed */
     struct convert_engine *engine;

@@ -165,11 +165,10 @@ static enum trajd_status run_segments(struct making *m, const struct convert_gro
                                       uint32_t group)
 {
     const struct convert_sink sink = {.exchange = keep_rows, .context = m};
-    struct convert_counts counts = {0};
+    struct trajd_convert_report unwanted = {0};
     struct convert_worker *worker = NULL;
-    uint64_t *nan = trajd_memory_or_exit(calloc(m->plan.stream_count + 1, sizeof *nan));
     enum trajd_status status =
-        convert_worker_create(&m->plan, groups, &sink, NULL, nan, &counts, &worker, m->error);
+        convert_worker_create(&m->plan, groups, &sink, NULL, &unwanted, &worker, m->error);
 
     for (uint64_t step = m->step_begin; step < m->step_end && !status; step += UINT16_MAX) {
         const uint64_t end = m->step_end - step < UINT16_MAX ? m->step_end : step + UINT16_MAX;
@@ -179,7 +178,6 @@ static enum trajd_status run_segments(struct making *m, const struct convert_gro
     if (!status)
         keep_rows(m, convert_worker_release(worker));
     convert_worker_destroy(&worker);
-    free(nan);
     return status;
 }
 

@@ -318,24 +318,16 @@ static int compare_keys(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static bool lists(const struct trajd_episode *episode, const char *key)
-{
-    for (const char *const *own = episode->filter_keys; own && *own; own++)
-        if (!strcmp(*own, key))
-            return true;
-    return false;
-}
-
 static void put_mask(struct convert_structure *s, const char *key)
 {
     uint32_t count = 0;
 
     trajd_bytes_add_text(&s->writer->frame, key);
     for (uint32_t e = 0; e < s->plan->episode_count; e++)
-        count += lists(episode_of(s->plan, e), key);
+        count += convert_has_key(episode_of(s->plan, e), key);
     trajd_bytes_add_u32(&s->writer->frame, count);
     for (uint32_t e = 0; e < s->plan->episode_count; e++)
-        if (lists(episode_of(s->plan, e), key))
+        if (convert_has_key(episode_of(s->plan, e), key))
             trajd_bytes_add_text(&s->writer->frame, s->plan->episodes[e].id);
 }
 

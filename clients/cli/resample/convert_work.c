@@ -56,8 +56,8 @@ void convert_report_progress(struct conversion *r, enum trajd_convert_phase phas
         .phase = phase,
         .episode_count = r->report->episode_count,
         .byte_count = r->report->byte_count,
-        .episodes_done = __atomic_load_n(&r->episodes_done, __ATOMIC_RELAXED),
-        .bytes_done = __atomic_load_n(&r->counts.bytes_written, __ATOMIC_RELAXED)};
+        .episodes_done = __atomic_load_n(&r->report->episodes_written, __ATOMIC_RELAXED),
+        .bytes_done = __atomic_load_n(&r->report->bytes_written, __ATOMIC_RELAXED)};
 
     note_backend_failure(r);
     if (r->options->on_progress)
@@ -96,7 +96,7 @@ static void *make_rows(void *context)
     struct convert_segment segment;
     struct trajd_error error;
     enum trajd_status status = convert_worker_create(&r->plan, r->groups, &w->sink, &r->backend,
-                                                     r->nan_steps, &r->counts, &worker, &error);
+                                                     r->report, &worker, &error);
 
     pthread_mutex_lock(&w->lock);
     while (!status && !w->stop && convert_cursor_next(&w->cursor, &segment)) {
@@ -104,7 +104,7 @@ static void *make_rows(void *context)
         status = convert_worker_run(worker, &segment, &error);
         pthread_mutex_lock(&w->lock);
         if (!status && --w->remaining[segment.episode] == 0)
-            __atomic_fetch_add(&r->episodes_done, 1, __ATOMIC_RELAXED);
+            __atomic_fetch_add(&r->report->episodes_written, 1, __ATOMIC_RELAXED);
     }
     last = convert_worker_release(worker);
     if (last)
@@ -290,9 +290,12 @@ static void note_from_helper(void *context, const char *text)
 /* After an error nothing of the output is left, so nothing counts, however far the threads came. */
 static void count_nothing(struct conversion *r)
 {
-    r->counts = (struct convert_counts){0};
-    r->episodes_done = r->backend.segments = r->backend.segments_here = 0;
-    memset(r->nan_steps, 0, r->plan.stream_count * sizeof *r->nan_steps);
+    struct trajd_convert_report *report = r->report;
+
+    report->rows_read = report->rows_written = report->bytes_read = report->bytes_written = 0;
+    report->episodes_written = r->backend.segments = r->backend.segments_here = 0;
+    for (uint32_t s = 0; s < r->plan.stream_count; s++)
+        r->plan.streams[s].nan_steps = 0;
 }
 
 enum trajd_status convert_write_file(struct conversion *r, int fd)

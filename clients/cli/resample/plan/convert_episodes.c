@@ -58,7 +58,7 @@ static bool names_episode(const char *item, const char *id)
            number <= last;
 }
 
-static bool has_key(const struct trajd_episode *episode, const char *key)
+bool convert_has_key(const struct trajd_episode *episode, const char *key)
 {
     for (const char *const *own = episode->filter_keys; own && *own; own++)
         if (!strcmp(*own, key))
@@ -71,7 +71,7 @@ static bool is_chosen(const struct trajd_convert_options *options,
 {
     bool named = !options->episode_count;
 
-    if (options->filter && !has_key(episode, options->filter))
+    if (options->filter && !convert_has_key(episode, options->filter))
         return false;
     for (uint32_t i = 0; i < options->episode_count && !named; i++)
         named = names_episode(options->episodes[i], episode->id);

@@ -96,6 +96,8 @@ void convert_plan_clear(struct convert_plan *plan);
 /* Returns whether the layout has one episode per file. Several episodes of a plan are then the parts
  * of one that was split, and each gets a file of its own. */
 bool convert_plan_is_of_files(const struct convert_plan *plan);
+/* Returns whether a mask of the input lists the episode. */
+bool convert_has_key(const struct trajd_episode *episode, const char *key);
 /* Reduces the plan to one of its episodes. */
 void convert_plan_select(struct convert_plan *plan, uint32_t episode);
 
