@@ -1,6 +1,5 @@
 /* The connection to a daemon: one message a block, and the blocks in a sealed memfd. */
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +13,7 @@
 #include "daemon/base/memory.h"
 #include "daemon/base/unix_socket.h"
 #include "clients/cli/resample/convert_backend.h"
+#include "clients/cli/resample/convert_writer.h"
 #include "proto/wire.h"
 
 enum { SLICE_MS = 100, FRAME_ROOM = 2048 };
@@ -170,24 +170,6 @@ void convert_remote_destroy(struct convert_remote **out)
     free(remote);
 }
 
-/* Allocates all pages at once, and seals the size. */
-static bool make_room(struct convert_remote *remote, uint64_t bytes)
-{
-    void *room;
-
-    remote->memory_fd = memfd_create("trajd-rows", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (remote->memory_fd < 0 || ftruncate(remote->memory_fd, (off_t)bytes) ||
-        fallocate(remote->memory_fd, 0, 0, (off_t)bytes) ||
-        fcntl(remote->memory_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
-        return false;
-    room = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, remote->memory_fd, 0);
-    if (room == MAP_FAILED)
-        return false;
-    remote->room = room;
-    remote->room_bytes = bytes;
-    return true;
-}
-
 enum trajd_status convert_remote_room(struct convert_remote *remote, uint64_t size_bytes,
                                       void **room, struct trajd_error *error)
 {
@@ -195,13 +177,12 @@ enum trajd_status convert_remote_room(struct convert_remote *remote, uint64_t si
 
     if (size_bytes > remote->room_bytes) {
         drop_room(remote);
-        if (!make_room(remote, bytes)) {
-            const int code = errno;
-            drop_room(remote);
-            return trajd_error_set(error, TRAJD_ERR_MEMORY, code,
+        remote->room = convert_memory_map(bytes, true, &remote->memory_fd);
+        if (!remote->room)
+            return trajd_error_set(error, TRAJD_ERR_MEMORY, errno,
                                    "no memory to share with the daemon (%llu bytes): %s",
-                                   (unsigned long long)bytes, strerror(code));
-        }
+                                   (unsigned long long)bytes, strerror(errno));
+        remote->room_bytes = bytes;
     }
     *room = remote->room;
     return TRAJD_OK;

@@ -260,12 +260,23 @@ static bool is_of_one_file(const struct convert_plan *plan, uint32_t left, uint3
            index->episodes[a->episode].file_index == index->episodes[b->episode].file_index;
 }
 
+/* Returns the last episode that may be sent with this one. None is sent ahead of its rows, because
+ * libhdf5 is slower with many open datasets. With compressed chunks, whose room is only found when
+ * they are written, all are: else the file's layout would depend on the threads' speed. */
+static uint32_t last_ahead(const struct convert_plan *plan, uint32_t episode)
+{
+    for (uint32_t d = 0; d < plan->dataset_count; d++)
+        if (plan->datasets[d].is_compressed)
+            return plan->episode_count - 1;
+    return episode;
+}
+
 /* Sends the episodes in order, in batches: a frame for each would cost as much as the work itself.
- * No episode is sent ahead of its rows, because libhdf5 is slower with many open datasets. An input
- * is sent before its first episode. */
+ * An input is sent before its first episode. */
 enum trajd_status convert_structure_reach(struct convert_structure *s, uint32_t episode)
 {
     const struct convert_plan *plan = s->plan;
+    const uint32_t last = last_ahead(plan, episode);
     enum trajd_status status = TRAJD_OK;
 
     while (s->sent <= episode && !status) {
@@ -276,9 +287,8 @@ enum trajd_status convert_structure_reach(struct convert_structure *s, uint32_t 
             status = send_input(s, index, episode_of(plan, first)->file_index, first == 0);
         if (status)
             return status;
-        for (s->sent++;
-             s->sent <= episode && s->sent - first < BATCH_MAX && steps < BATCH_STEPS_MAX &&
-             s->sent < plan->episode_count && is_of_one_file(plan, first, s->sent);
+        for (s->sent++; s->sent <= last && s->sent - first < BATCH_MAX && steps < BATCH_STEPS_MAX &&
+                        is_of_one_file(plan, first, s->sent);
              s->sent++)
             steps += plan->episodes[s->sent].step_count;
         convert_writer_begin(s->writer);

@@ -105,17 +105,24 @@ static enum trajd_status lost(struct convert_writer *writer)
 
 /* ---- the memory ---- */
 
-/* Makes a memory file that neither side can shrink, so that no access to it can fail. */
-static int make_memory(uint64_t bytes)
+void *convert_memory_map(uint64_t bytes, bool is_filled, int *fd)
 {
-    const int fd = memfd_create("trajd-rows", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    void *memory = MAP_FAILED;
+    int code;
 
-    if (fd >= 0 && !ftruncate(fd, (off_t)bytes) &&
-        !fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
-        return fd;
-    if (fd >= 0)
-        close(fd);
-    return -1;
+    *fd = memfd_create("trajd-rows", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (*fd >= 0 && !ftruncate(*fd, (off_t)bytes) &&
+        (!is_filled || !fallocate(*fd, 0, 0, (off_t)bytes)) &&
+        !fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+        memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
+    if (memory != MAP_FAILED)
+        return memory;
+    code = errno;
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+    errno = code;
+    return NULL;
 }
 
 enum trajd_status convert_writer_share(struct convert_writer *writer, uint64_t block_bytes,
@@ -131,19 +138,11 @@ enum trajd_status convert_writer_share(struct convert_writer *writer, uint64_t b
     if (block_count > limit.rlim_cur / block_bytes)
         block_count = limit.rlim_cur < block_bytes ? 1 : (uint32_t)(limit.rlim_cur / block_bytes);
     writer->memory_bytes = block_bytes * block_count;
-    fd = make_memory(writer->memory_bytes);
-    if (fd >= 0)
-        writer->memory =
-            mmap(NULL, writer->memory_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (fd < 0 || writer->memory == MAP_FAILED) {
-        const int code = errno;
-        writer->memory = NULL;
-        if (fd >= 0)
-            close(fd);
-        return trajd_error_set(writer->error, code == EFBIG ? TRAJD_ERR_IO : TRAJD_ERR_MEMORY, code,
-                               "%s: no memory for %" PRIu64 " bytes of rows: %s", writer->output,
-                               writer->memory_bytes, strerror(code));
-    }
+    writer->memory = convert_memory_map(writer->memory_bytes, false, &fd);
+    if (!writer->memory)
+        return trajd_error_set(writer->error, errno == EFBIG ? TRAJD_ERR_IO : TRAJD_ERR_MEMORY,
+                               errno, "%s: no memory for %" PRIu64 " bytes of rows: %s",
+                               writer->output, writer->memory_bytes, strerror(errno));
     writer->block_count = writer->free_count = block_count;
     writer->blocks = trajd_memory_or_exit(calloc(block_count, sizeof *writer->blocks));
     for (uint32_t b = 0; b < block_count; b++) {

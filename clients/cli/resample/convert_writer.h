@@ -58,6 +58,10 @@ void convert_writer_kill(const struct convert_writer *writer);
 /* The same, waits for the end, and frees everything. */
 void convert_writer_end(struct convert_writer *writer);
 
+/* Maps a new memory file that no side can shrink, so that no access to it can fail. `is_filled`: with
+ * all of its pages. NULL with errno where there is no memory; the caller closes *fd otherwise. */
+void *convert_memory_map(uint64_t bytes, bool is_filled, int *fd);
+
 /* Shares `block_count` blocks with the helper; fewer, of least_bytes, where files may not be so
  * large. */
 enum trajd_status convert_writer_share(struct convert_writer *writer, uint64_t block_bytes,
