@@ -348,8 +348,8 @@ def test_a_daemon_that_dies_under_a_feed_is_started_again_and_nothing_repeats_or
 def test_a_daemon_that_is_killed_while_it_starts_is_started_again(node):
     status, out, err = node.run(f"""
         import trajd
-        from trajd import daemon_watcher
-        daemon_watcher.CHECK_INTERVAL_S = 0.05
+        from trajd import launch
+        launch.CHECK_INTERVAL_S = 0.05
         feed = trajd.open({str(node.config)!r}, feed="train", timeout=60)
         epoch = feed.epoch(0)
         next(epoch)
@@ -496,8 +496,8 @@ def test_a_start_in_a_folder_that_is_removed_meanwhile(node):
 
 COPIES = """
     import trajd
-    from trajd import daemon_watcher
-    daemon_watcher.CHECK_INTERVAL_S = daemon_watcher.COPIES_INTERVAL_S = 0.05
+    from trajd import launch
+    launch.CHECK_INTERVAL_S = launch.COPIES_INTERVAL_S = 0.05
     feed = trajd.open({!r})
     print("open", flush=True)
     sys.stdin.readline()"""
@@ -550,8 +550,8 @@ def test_copies_are_told_once_for_all_feeds_and_datasets(node):
     node.config.write_text(node.config.read_text().replace("global_batch: 8", "global_batch: 16"))
     code = f"""
         import trajd
-        from trajd import daemon_watcher
-        daemon_watcher.CHECK_INTERVAL_S = daemon_watcher.COPIES_INTERVAL_S = 0.05
+        from trajd import launch
+        launch.CHECK_INTERVAL_S = launch.COPIES_INTERVAL_S = 0.05
         looked, report = set(), launch.Private.report_copies
         def count(private):
             report(private)

@@ -3,6 +3,7 @@ import json
 import re
 import runpy
 import threading
+import types
 import warnings
 
 import h5py
@@ -900,8 +901,9 @@ def test_descriptions_that_were_edited_by_hand(tmp_path):
 @pytest.mark.parametrize("name", ["\U0001f916", "a\x7fb", "a\x85\u2028b", "ä\u4e2d", 'a"b\\'])
 def test_names_of_any_characters_pass(tmp_path, name):
     """The text of a description is JSON and YAML."""
-    pages = {"statistics": json.dumps({"datasets": ["d"]}), "live": json.dumps({**DOCUMENT, "outputs": [{**OUTPUT, "name": name}]})}
-    text = trajd.live.description.fetch(lambda topic, **place: pages[topic], None)
+    answers = {"statistics": {"datasets": ["d"]}, "live": {**DOCUMENT, "outputs": [{**OUTPUT, "name": name}]}}
+    connection = types.SimpleNamespace(ask=answers.get, pages=lambda topic, **place: [answers[topic]])
+    text = trajd.live.description.fetch(connection, None)
     (tmp_path / "a.live").write_text(text, encoding="utf-8")
     live = trajd.Live(tmp_path / "a.live")
     both(live, 0, 1)

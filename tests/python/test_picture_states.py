@@ -200,7 +200,7 @@ def test_a_daemon_that_has_no_time_to_answer_is_asked_again(runs, monkeypatch):
             raise trajd.Busy("too many questions")
 
         monkeypatch.setattr("trajd.feed._ASK_AGAIN_S", 0)
-        monkeypatch.setattr("trajd.feed.fetch_pictures", refuse)
+        monkeypatch.setattr("trajd.connection.Connection.pictures", refuse)
         while not asked:
             next(batches)
         monkeypatch.undo()

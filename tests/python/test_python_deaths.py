@@ -1,5 +1,4 @@
 """A daemon that dies at random moments while the program saves the state at each batch, as the loop of README.md does."""
-import dataclasses
 import itertools
 import os
 import pathlib
@@ -151,8 +150,8 @@ def private(demo_file, monkeypatch):
 def test_a_private_daemon_that_is_killed_at_random_moments(private, monkeypatch):
     """The package looks for its daemon once a second, and waits longer where it dies often. Here it does neither."""
     config, folder = private
-    monkeypatch.setattr("trajd.daemon_watcher.CHECK_INTERVAL_S", 0.02)
-    monkeypatch.setattr("trajd.daemon_watcher.STABLE_AFTER_S", 0.0)
+    monkeypatch.setattr("trajd.launch.CHECK_INTERVAL_S", 0.02)
+    monkeypatch.setattr("trajd.launch.STABLE_AFTER_S", 0.0)
     with trajd.open(config, feed="train") as feed:
         owner = Owner(folder)
         check(train(feed, Killer(owner, 9, KILLS)), owner.endpoint, 9)
@@ -215,7 +214,7 @@ def test_a_request_that_dies_with_its_daemon_is_sent_again(reading, name):
 @pytest.mark.parametrize("name", REQUESTS)
 def test_what_a_timeout_has_waited_for(reading, name):
     one, feed = reading(timeout=60)
-    feed._settings = dataclasses.replace(feed._settings, timeout=0.2)
+    feed._connection._timeout = 0.2
     one.kill()
     with pytest.raises(trajd.Timeout, match=rf"the daemon at {one.endpoint} is gone and did not return within 200 ms"):
         REQUESTS[name](feed)
@@ -232,8 +231,8 @@ def test_nothing_is_waited_for_without_reconnect(reading, name):
 @pytest.mark.parametrize("name", REQUESTS)
 def test_without_a_timeout_a_request_waits_as_a_batch_does(reading, name, monkeypatch, caplog):
     one, feed = reading()
-    monkeypatch.setattr(trajd.feed, "_ANSWER_MS", (20, trajd.feed._FOR_EVER_MS))
-    monkeypatch.setattr(trajd.feed, "_OPEN_MS", (20, 20))
+    monkeypatch.setattr(trajd.connection, "ANSWER_MS", (20, trajd.connection._FOR_EVER_MS))
+    monkeypatch.setattr(trajd.feed, "OPEN_MS", (20, 20))
     one.kill()
     answers = []
     thread = threading.Thread(target=lambda: answers.append(REQUESTS[name](feed)), daemon=True)

@@ -209,11 +209,11 @@ class Distributed:
 def test_which_ranks_are_on_one_gpu(monkeypatch):
     gpus = ["GPU-a", "GPU-b", "GPU-a", None]
     for rank, wanted in enumerate([(0, 2), (1,), (0, 2), (3,)]):
-        monkeypatch.setattr(trajd.job, "_distributed", lambda rank=rank: Distributed(rank, gpus))
-        assert trajd.job.ranks_beside(gpus[rank], trajd.topology.Topology(rank, 4)) == wanted
-    assert trajd.job.ranks_beside("GPU-a", trajd.topology.Topology(1, 2)) == (1,)  # of another world than torch's
-    monkeypatch.setattr(trajd.job, "_distributed", lambda: None)
-    assert trajd.job.ranks_beside("GPU-a", trajd.topology.Topology(1, 2)) == (1,)
+        monkeypatch.setattr(trajd.topology, "_distributed", lambda rank=rank: Distributed(rank, gpus))
+        assert trajd.topology.ranks_beside(gpus[rank], trajd.topology.Topology(rank, 4)) == wanted
+    assert trajd.topology.ranks_beside("GPU-a", trajd.topology.Topology(1, 2)) == (1,)  # of another world than torch's
+    monkeypatch.setattr(trajd.topology, "_distributed", lambda: None)
+    assert trajd.topology.ranks_beside("GPU-a", trajd.topology.Topology(1, 2)) == (1,)
     with pytest.raises(trajd.ArgumentError, match="own rank 1"):
         trajd.connect("nowhere", feed="train", rank=1, world_size=2, gpu_ranks=[0])
 

@@ -108,7 +108,7 @@ def test_no_daemon(tmp_path, caplog):
 
 
 def test_a_daemon_that_comes_late(producer, tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr("trajd.feed._CONNECT_WARNING_AFTER_S", 0.1)
+    monkeypatch.setattr("trajd.connection._CONNECT_WARNING_AFTER_S", 0.1)
     begun = []
     thread = threading.Thread(target=lambda: (wait_for(lambda: caplog.records), begun.append(producer())))
     thread.start()

@@ -48,11 +48,7 @@ def make(schema, field, codes=None):
             data[:, 0], data[:, -1] = 1, 2
             data = codes(shape) if codes else data
         parts.append(data)
-    for step in field.steps:
-        if step == "stack":
-            return arrays.stack(parts)
-        parts = [arrays.STEPS[step](part) for part in parts]
-    return parts[0]
+    return arrays.convert(parts, field.steps)
 
 
 EXPECTED = {

@@ -5,13 +5,14 @@
         loss = policy(batch["obs"], batch["actions"], batch["actions_is_pad"])
 """
 from ._core import version as __version__
-from .batch import Batch, Explanation
+from .batch import Batch
 from .connect import connect, open
-from .epoch import Epoch
+from .connection import Explanation
 from .errors import (ArgumentError, Busy, Closed, DataError, DataWarning, DeviceError, Error, ForkError, LaunchError,
                      MemoryLimit, MissingFile, NotFound, ProtocolError, StateError, StorageError, SystemFailure,
                      Timeout, Unsupported)
-from .feed import Feed, FeedInfo
+from .feed import Epoch, Feed
+from .feed_info import FeedInfo
 from .live import Live, Observation
 from .resampling import resample, resample_many
 from .stats import Stats

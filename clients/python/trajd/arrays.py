@@ -12,9 +12,11 @@ from .errors import ArgumentError
 
 _VALID, _BEFORE_START, _AFTER_END = 0, 1, 2  # mask codes of kernels/resample.h
 
-TORCH_NAMES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "i8": "int8", "i16": "int16",
-               "i32": "int32", "i64": "int64", "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",
-               "bool": "bool"}
+# trajd's names of element types, and numpy's, which has no bf16
+NUMPY = {"f16": np.float16, "f32": np.float32, "f64": np.float64, "i8": np.int8, "i16": np.int16, "i32": np.int32,
+         "i64": np.int64, "u8": np.uint8, "u16": np.uint16, "u32": np.uint32, "u64": np.uint64, "bool": np.bool_,
+         "bf16": np.uint16}
+TORCH_NAMES = {**{name: np.dtype(kind).name for name, kind in NUMPY.items()}, "bf16": "bfloat16"}
 
 
 def import_torch() -> Any:
@@ -155,14 +157,25 @@ STEPS: Dict[str, Callable[[Any], Any]] = {
 }
 
 
-def stack(parts: List[Any]) -> Any:
+def convert(parts: List[Any], steps: Sequence[str]) -> Any:
+    """Applies the steps of a key to the tensors that it is made from."""
+    for place, step in enumerate(steps):
+        if steps[place:] == ("unit_range", "stack"):
+            return _stack_unit_range(parts)
+        if step == "stack":
+            return _stack(parts)
+        parts = [STEPS[step](part) for part in parts]
+    return parts[0]
+
+
+def _stack(parts: List[Any]) -> Any:
     """Returns [B, K, ...] for K arrays of [B, ...]."""
     if isinstance(parts[0], np.ndarray):
         return np.stack(parts, axis=1)
     return import_torch().stack(parts, dim=1)
 
 
-def stack_unit_range(parts: List[Any]) -> Any:
+def _stack_unit_range(parts: List[Any]) -> Any:
     """Returns [B, K, ...] as float32 from 0 to 1 for K arrays of u8, in one new buffer."""
     shape = (parts[0].shape[0], len(parts), *parts[0].shape[1:])
     if isinstance(parts[0], np.ndarray):

@@ -1,18 +1,19 @@
 """Batch: a dict from names to arrays, with this worker's rows of one global batch."""
 from __future__ import annotations
 
+import warnings
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional
+from typing import Any, Callable, Dict, List, Optional
+
+import numpy as np
 
 from . import arrays
-from .errors import Closed, NotFound, names_there_are
+from .connection import Connection, Explanation
+from .errors import Closed, DataWarning, NotFound, level_of_caller, names_there_are
 from .group import Group
 from .styles import Field, Plan, Tensor
 
-if TYPE_CHECKING:
-    from .feed import Feed
-
-IDS = ("window_id", "dataset_index", "episode_index", "anchor_ns")
+_BAD_FRAME = 8  # mask code of kernels/resample.h
 
 
 class Layout:
@@ -35,40 +36,31 @@ class Layout:
         return self.masks[name]
 
 
-class Explanation(Dict[str, Any]):
-    """The origin of one window: source file, rows, stamps, weights, and the reason for each masked step.
-
-    A dict with the daemon's JSON document; print it for a readable form."""
-
-    def __repr__(self) -> str:
-        head = (f"window {self['window_id']}: {self['dataset']}, {self['file']}, episode {self['episode']}, "
-                f"anchor {self['anchor']} at {self['anchor_ns'] / 1e9:.6f} s")
-        lines = [head]
-        for output in self["outputs"]:
-            for item in output["items"]:
-                lines.append(f"  {output['name']}[{item['step']}] at {item['ns'] / 1e9:.6f} s: "
-                             f"{self._describe(output, item)}")
-        return "\n".join(lines)
-
-    @staticmethod
-    def _describe(output: Mapping[str, Any], item: Mapping[str, Any]) -> str:
-        sources = []
-        for source, part in zip(output["sources"], item["sources"]):
-            between = " + ... + " if part.get("added", 0) > 2 else " + "
-            rows = between.join(f"{weight:.6g} * row {row}" for row, _, weight in part["rows"]) or output["edge"]
-            reason = f" ({part['reason']})" if part.get("reason") else ""
-            sources.append(f"{source['stream']} {source['kind']} = {rows}{reason}")
-        return "; ".join(sources)
+def report_bad_frames(core: Any, layout: Layout, feed: str) -> bool:
+    """Issues a DataWarning if a batch in host memory has steps with a bad frame. Returns whether it did."""
+    found = []
+    for tensor in layout.schema:
+        if len(tensor.shape) == 4 and tensor.name in layout.masks:
+            mask = np.asarray(core.tensor(layout.masks[tensor.name]))
+            count = int(np.count_nonzero(mask == _BAD_FRAME))
+            if count:
+                found.append(f"output {tensor.name}: {count} of {mask.size} steps")
+    if found:
+        warnings.warn(f"feed {feed}, the batch at position {core.position}: bad frames (they cannot be decoded, or "
+                      f"are zeros that the layout masks), delivered as pad_value: {'; '.join(found)}. batch.mask(OUTPUT) == "
+                      f"{_BAD_FRAME} is True there, is_pad is not; feed.metrics() counts bad frames. Further ones give no "
+                      "warning", DataWarning, stacklevel=level_of_caller())
+    return bool(found)
 
 
 class Arrays:
     """Makes the arrays of one batch, each once. Keeps the batch's memory."""
 
-    __slots__ = ("core", "layout", "view", "_feed", "_made", "__weakref__")
+    __slots__ = ("core", "layout", "view", "_connection", "_made", "__weakref__")
 
-    def __init__(self, core: Any, layout: Layout, view: Callable[[int], Any], feed: "Feed") -> None:
+    def __init__(self, core: Any, layout: Layout, view: Callable[[int], Any], connection: Connection) -> None:
         self.core, self.layout, self.view = core, layout, view
-        self._feed = weakref.ref(feed)  # a batch that is kept must not keep its feed, and so the batches ahead
+        self._connection = weakref.ref(connection)  # a batch that is kept must not keep its feed, and so the batches ahead
         self._made: Dict[int, Any] = {}
 
     def tensor(self, index: int) -> Any:
@@ -88,23 +80,16 @@ class Arrays:
                 return self.texts(field.meta)
             except NotFound:  # the datasets have no such texts
                 return [None] * int(self.core.row_count)
-        parts = [self.tensor(source) for source in field.sources]
-        for place, step in enumerate(field.steps):
-            if field.steps[place:] == ("unit_range", "stack"):
-                return arrays.stack_unit_range(parts)
-            if step == "stack":
-                return arrays.stack(parts)
-            parts = [arrays.STEPS[step](part) for part in parts]
-        return parts[0]
+        return arrays.convert([self.tensor(source) for source in field.sources], field.steps)
 
-    def feed(self) -> "Feed":
-        feed = self._feed()
-        if feed is None:
+    def connection(self) -> Connection:
+        connection = self._connection()
+        if connection is None:
             raise Closed("only the feed of this batch can answer this, and it no longer exists: keep a reference to the feed")
-        return feed
+        return connection
 
     def texts(self, name: str) -> List[Optional[str]]:
-        texts = self.feed()._texts_of(name)
+        texts = self.connection().texts(name)
         places = zip(self.named("dataset_index").tolist(), self.named("episode_index").tolist())
         return [texts[place] for place in places]
 
@@ -219,10 +204,10 @@ class Batch(Group):
 
     def explain(self, row: int) -> Explanation:
         """Returns the origin of row `row`: print it. Raises Closed if the feed is gone."""
-        feed, number = self._arrays.feed(), 0
+        connection, number = self._arrays.connection(), 0
         if any(tensor.role == "goal" for tensor in self._arrays.layout.schema):
-            number = feed._pass_of(self.epoch, self.position + self.row_begin + row)
-        return feed.explain(int(self.window_id[row]), pass_number=number)
+            number = connection.pass_of(self.epoch, self.position + self.row_begin + row)
+        return connection.explain(int(self.window_id[row]), None, number)
 
     # ---- its end ----
 

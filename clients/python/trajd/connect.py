@@ -6,7 +6,6 @@ import uuid
 from typing import TYPE_CHECKING, Any, Mapping, Optional, Union
 
 from . import launch
-from .daemon_watcher import DaemonWatcher
 from .feed import Feed
 from .progress import check as check_progress
 from .settings import Config, Options, check_options, make
@@ -97,7 +96,7 @@ def open(config: Config, *, feed: Optional[str] = None, overrides: Optional[Mapp
     if not {"job", "mode", "rank", "world_size", "resume"} & set(options) and ranks.world_size == 1:
         # so that two runs in one terminal never divide an epoch between them by accident
         options["job"] = f"pid {os.getpid()} {uuid.uuid4().hex[:8]}"
-    with DaemonWatcher(target.private, ranks.rank == min(ranks.local_ranks or (0,))) as watcher:
+    with launch.DaemonWatcher(target.private, ranks.rank == min(ranks.local_ranks or (0,))) as watcher:
         opened: Feed = watcher.watch(
             connect(target.endpoint, feed=target.feed, spec=target.spec, timeout=timeout, **options))
         return opened

@@ -23,7 +23,7 @@ import numpy as np
 
 from . import _core, arrays
 from .batch import Layout
-from .errors import ArgumentError, Busy, DataError, DeviceError, Timeout
+from .errors import Busy, DataError, DeviceError, Timeout
 
 log = logging.getLogger("trajd")
 

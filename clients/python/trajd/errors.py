@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import difflib
+import sys
 from typing import Iterable, Optional
 
 from . import _core
@@ -18,6 +19,14 @@ def names_there_are(name: object, known: Iterable[str]) -> str:
     known = list(known)
     near = nearest(name, known)
     return f"{f'did you mean {near}? ' if near else ''}there are: {', '.join(known)}"
+
+
+def level_of_caller() -> int:
+    """Returns the stacklevel, for warnings.warn in the calling function, of the first frame outside this package."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __name__.partition(".")[0]:
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 class Error(Exception):

@@ -1,87 +1,85 @@
 """Feed: this process's connection to one feed of a daemon. Epochs are iterators of batches."""
 from __future__ import annotations
 
+import atexit
 import contextlib
-import functools
-import json
 import logging
 import operator
 import os
 import time
 import warnings
 import weakref
-from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, SupportsIndex, Tuple, TypeVar
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, SupportsIndex, Tuple
 
-from . import _core, arrays, episodes, figures, job, left_out, metrics, styles
-from .batch import Arrays, Batch, Explanation, Layout
-from .epoch import Epoch, Run
+from . import _core, arrays, feed_info, styles, topology
+from .batch import Arrays, Batch, Layout, report_bad_frames
+from .connection import OPEN_MS, Connection, Explanation
 from .errors import ArgumentError, Busy, Closed, Error, StateError, Timeout
+from .feed_info import FeedInfo
 from .group import Group, register
 from .progress import check as check_progress
 from .settings import Settings
-from .state import (Norm, Pictures, State, check_norm, fetch_pictures, frontier, norm_of, parse,
-                    warn_of_pictures)
+from .state import Norm, Pictures, State, check_norm, frontier, parse, warn_of_pictures
 
 log = logging.getLogger("trajd")
-_T = TypeVar("_T")
 
 _ASK_AGAIN_S = 1.0
 _WARNING_AFTER_S = 10.0         # without a batch
-_CONNECT_WARNING_AFTER_S = 2.0  # without a daemon
 _CLOSING_MS = 1000
-_FOR_EVER_MS = 24 * 3600 * 1000
-# How long the first try of a request waits without timeout=, and each one after the warning. An OPEN is repeated each
-# minute, because one that other workers hold up for so long is to fail as Busy.
-_ANSWER_MS, _OPEN_MS = (10000, _FOR_EVER_MS), (60000, 60000)
 _UNFINISHED, _RATHER_UNFINISHED = 1, 2  # enum trajd_unfinished
+_feeds: "weakref.WeakSet[Feed]" = weakref.WeakSet()  # of this process
 
 
-@dataclass(frozen=True)
-class FeedInfo:
-    """The description of an open feed. Positions and lengths count windows over all ranks."""
-
-    global_batch: int   # rows of a batch over all ranks
-    row_begin: int      # index of this worker's first row in it
-    row_count: int      # this worker's rows of it
-    credit: int         # the most batches that may be held or on their way, as granted
-    epoch: int
-    next: int           # position at which delivery began
-    epoch_length: int   # windows that an epoch delivers
-    window_count: int   # windows of an epoch, before `tail`
-    dropped_count: int  # windows left out at the end of an epoch
-    fingerprint: int
-    seed: int
-    norm_digest: int = 0  # of all scales and offsets; 1: nothing is normalised; 0: a daemon of 0.1.0, which does not say
-    # Episodes of the feed's datasets. A file that gives no episode counts as one. All 0: the daemon has version 0.1.0
-    episodes_found: int = 0
-    episodes_kept: int = 0
-    episodes_quarantined: int = 0  # left out: they cannot be read, or break a rule
-    episodes_used: int = 0         # kept ones of which the feed has windows: see filter, where, split and pad
-    quarantine_reasons: Tuple[str, ...] = ()  # of the first: file, episode, array, rule
-    warnings: Tuple[str, ...] = ()            # what else to know about the feed's data
-    values_digest: int = 0  # of how pictures are made; 1: there are none; 0: a daemon of 0.1.0, which does not say
-
-    @property
-    def batches(self) -> int:
-        """The number of global batches of a whole epoch."""
-        return -(-self.epoch_length // self.global_batch)
+@atexit.register
+def _close_all() -> None:
+    """Closes all feeds when the interpreter ends, so that the daemon learns which batches are DONE."""
+    for feed in list(_feeds):
+        if feed.pid == os.getpid():
+            with contextlib.suppress(RuntimeError):  # a daemon thread is in a call of the feed
+                feed.close()
 
 
-def _connect_client(settings: Settings, explicit_done: bool) -> "_core.Client":
-    """Waits for the daemon. Without a timeout the wait has no limit, and a warning is logged."""
-    def attempt(seconds: float) -> "_core.Client":
-        return _core.Client(endpoint=settings.endpoint, name=settings.name, timeout_ms=max(1, int(seconds * 1000)),
-                            reconnect=settings.reconnect, explicit_done=explicit_done, key_file=settings.key_file,
-                            server_key=settings.server_key)
+class Epoch(Iterator[Batch]):
+    """The iterator over the batches of one epoch.
 
-    if settings.timeout is not None:
-        return attempt(settings.timeout)
-    try:
-        return attempt(_CONNECT_WARNING_AFTER_S)
-    except Timeout as error:
-        log.warning("%s: waiting until it is started (timeout=SECONDS limits the wait)", error)
-        return attempt(_FOR_EVER_MS / 1000)
+    Ends when every window of the epoch is worked on; in mode queue that means by all workers.
+
+    epoch     the number of the epoch
+    position  the position after the last batch that was returned"""
+
+    def __init__(self, feed: "Feed", run: object, epoch: int, position: int) -> None:
+        self._feed, self._run = feed, run
+        self._over = False
+        self.epoch = epoch
+        self.position = position  # after the last batch that was returned
+        self._begin = position
+
+    def __iter__(self) -> "Epoch":
+        return self
+
+    def __len__(self) -> int:
+        """The number of batches from the position at which the iterator began."""
+        info = self._feed.info
+        return -(-(info.epoch_length - self._begin) // info.global_batch)
+
+    def __next__(self) -> Batch:
+        if self._over:
+            raise StopIteration
+        feed = self._feed
+        if feed._running is not self._run:
+            raise ArgumentError(f"epoch {self.epoch} ended when another epoch of this feed began: a feed reads one epoch at a time")
+        begin = time.perf_counter()
+        batch = feed._take()
+        feed.dataloading_s += time.perf_counter() - begin
+        if batch is None:
+            self._over, feed._running = True, None
+            feed._stand(self.epoch + 1, 0)
+            raise StopIteration
+        info = feed.info
+        self.position = min(batch.position + info.global_batch, info.epoch_length)
+        feed._stand(self.epoch, self.position)
+        feed.batch_count += 1
+        return batch
 
 
 class Feed:
@@ -110,9 +108,8 @@ class Feed:
         self._strict = True
         self._info: Optional[FeedInfo] = None
         self._opened_at: Optional[Tuple[int, int]] = None  # (epoch, position), until a batch is taken
-        self._running: Optional[Run] = None
+        self._running: Optional[object] = None  # stands for the epoch under way, whose iterator the feed does not keep
         self._layout: Optional[Layout] = None
-        self._texts: Dict[str, Dict[episodes.Place, Optional[str]]] = {}
         self._held: "List[weakref.ref[Arrays]]" = []
         self._compared = False
         self._has_bad_frames = False  # and the user was told
@@ -125,7 +122,8 @@ class Feed:
         on_device = settings.device != "cpu"
         if settings.framework == "torch":
             arrays.import_torch()
-        self._client = _connect_client(settings, explicit_done=on_device)
+        self._connection = Connection(settings)
+        self._client = self._connection.client
         if on_device and settings.zero_copy:
             from .gpu import Direct
             client = self._client
@@ -133,7 +131,7 @@ class Feed:
         elif on_device:
             from .cuda import Stage
             self._stage = Stage(settings.device)
-        job.remember(self)
+        _feeds.add(self)
 
     # ---- epochs ----
 
@@ -147,7 +145,7 @@ class Feed:
         position = resume.position if resume is not None and resume.epoch == epoch else 0
         self._open(epoch, position)
         self._resume, self._token = None, (epoch, None)
-        self._running = Run()
+        self._running = object()
         self._stand(epoch, position)
         return Epoch(self, self._running, epoch, position)
 
@@ -181,8 +179,7 @@ class Feed:
     @property
     def info(self) -> FeedInfo:
         """The description of the feed. Opens the feed if it is not open yet."""
-        if self._info is None:
-            self._open(self._epoch, self._position)
+        self._opened()
         assert self._info is not None
         return self._info
 
@@ -196,7 +193,7 @@ class Feed:
             return self._resume.to_dict()
         info = self.info
         position, token = self._position, None
-        if not self._settings.shard and self._running is not None and not self._running.over:
+        if not self._settings.shard and self._running is not None:
             token = self.checkpoint()
             front = frontier(token)
             if front is not None:  # one worker, or several at the same batch: the position is enough
@@ -233,7 +230,7 @@ class Feed:
             self._stage.done()
         elif last is not None and not last.core.released:
             last.core.done()
-        return self._request(self._client.checkpoint, _ANSWER_MS)
+        return self._connection.request(self._client.checkpoint)
 
     def _token_for(self, epoch: int) -> Optional[bytes]:
         return self._token[1] if self._token[0] == epoch else None
@@ -254,20 +251,6 @@ class Feed:
 
     # ---- the daemon ----
 
-    def _request(self, send: Callable[[int], _T], tries_ms: Tuple[int, int]) -> _T:
-        """Sends a request by send(timeout_ms) and returns the answer. libtrajd sends it again if the daemon dies.
-
-        Without timeout= it waits for the daemon as long as iteration does, and logs a warning after the first try."""
-        if self._settings.timeout is not None:
-            return send(max(1, int(self._settings.timeout * 1000)))
-        try:
-            return send(tries_ms[0])
-        except Timeout as error:
-            log.warning("feed %s: %s: waiting until it does (timeout=SECONDS limits the wait)", self._settings.title, error)
-        while True:
-            with contextlib.suppress(Timeout):
-                return send(tries_ms[1])
-
     def _open(self, epoch: int, position: int) -> None:
         if self._opened_at == (epoch, position):
             return
@@ -277,16 +260,17 @@ class Feed:
         remaining = self._stage.leave() if self._stage is not None else []
         token = self._token_for(epoch)
         gpu_ranks = self._find_gpu_ranks()
-        opened = self._request(lambda timeout_ms: self._client.open(
+        opened = self._connection.request(lambda timeout_ms: self._client.open(
             feed=settings.feed, spec=settings.spec, job=settings.job, shard=settings.shard,
             rank=settings.topology.rank, world=settings.topology.world_size,
             local_ranks=settings.topology.local_ranks, credit=settings.credit, epoch=epoch,
             next=position if token is None else 0, resume=token, timeout_ms=timeout_ms,
             gpu=getattr(self._stage, "uuid", None), gpu_ranks=gpu_ranks,
-            unfinished=_RATHER_UNFINISHED if settings.finishes else _UNFINISHED), _OPEN_MS)
+            unfinished=_RATHER_UNFINISHED if settings.finishes else _UNFINISHED), OPEN_MS)
         remaining.clear()
         info = FeedInfo(**opened)
-        self._norm = self._find_norm(info.norm_digest)
+        if self._norm is None or self._norm.digest != info.norm_digest:
+            self._norm = self._connection.norm(info.norm_digest)
         if info.values_digest <= 1:
             self._pictures = None
         elif self._pictures is None or self._pictures.digest != info.values_digest:
@@ -296,26 +280,17 @@ class Feed:
         if resume is not None and self._strict:
             self._check(resume, info)
         if self._info is not None and info.fingerprint != self._info.fingerprint:
-            self._texts.clear()
+            self._connection.forget_texts()
         self._info, self._layout, self._opened_at = info, None, (epoch, position)
         if not self._compared:
-            job.compare_fingerprints(info.fingerprint, (info.norm_digest, info.values_digest),
-                                     lambda: episodes.fetch(self._ask)[0])
+            topology.compare_fingerprints(info.fingerprint, (info.norm_digest, info.values_digest),
+                                          self._connection.episodes)
             self._compared = True
-        left_out.report(info, settings)
-
-    def _find_norm(self, digest: int) -> Optional[Norm]:
-        """Returns how the feed that was just opened scales its values. None: the daemon does not say."""
-        if self._norm is not None and self._norm.digest == digest:
-            return self._norm
-        if digest <= 1:
-            return Norm(digest, {}) if digest else None
-        return norm_of(digest, json.loads(self._query("statistics"))["outputs"])
+        feed_info.report(info, settings)
 
     def _notice_pictures(self, before: Optional[Pictures], timeout_ms: Optional[int] = None) -> None:
         """Asks how the open feed makes its pictures. Warns if that differs from `before`."""
-        ask = self._query if timeout_ms is None else functools.partial(self._client.ask, timeout_ms=timeout_ms)
-        self._pictures = fetch_pictures(lambda what, first: ask(what, first=first))
+        self._pictures = self._connection.pictures(timeout_ms)
         warn_of_pictures(before, self._pictures, self._settings.title)
 
     def _check_session(self, core: "_core.Batch") -> None:
@@ -334,56 +309,31 @@ class Feed:
     def _check_frames(self, core: "_core.Batch") -> None:
         """Called with each batch. Tells of the first bad frames. Masks in a GPU's memory are not looked at."""
         if not self._has_bad_frames and core.gpu < 0:
-            self._has_bad_frames = left_out.report_bad_frames(core, self._lay_out(core), self._settings)
+            self._has_bad_frames = report_bad_frames(core, self._lay_out(core), self._settings.title)
 
     def _find_gpu_ranks(self) -> Optional[Sequence[int]]:
         settings = self._settings
         if self._gpu_ranks is None and settings.shard and settings.topology.world_size > 1:
-            self._gpu_ranks = settings.gpu_ranks or job.ranks_beside(
+            self._gpu_ranks = settings.gpu_ranks or topology.ranks_beside(
                 getattr(self._stage, "uuid", None), settings.topology)
         return self._gpu_ranks
 
-    def _ask(self, what: str, **details: Any) -> str:
+    def _opened(self) -> Connection:
+        """Returns the connection, with the feed open."""
         if self._info is None:
             self._open(self._epoch, self._position)
-        return self._query(what, **details)
-
-    def _query(self, what: str, **details: Any) -> str:
-        """Asks the open feed."""
-        return self._request(lambda timeout_ms: self._client.ask(what, timeout_ms=timeout_ms, **details), _ANSWER_MS)
-
-    def _texts_of(self, name: str) -> "Dict[episodes.Place, Optional[str]]":
-        if name not in self._texts:
-            self._texts[name] = episodes.fetch_texts(self._ask, name)
-        return self._texts[name]
+        return self._connection
 
     def episodes(self) -> List[Dict[str, Any]]:
         """Returns a dict for each episode: dataset, file, name, rows, digest, texts, and why it is not used if so."""
-        return episodes.fetch(self._ask)[0]
-
-    def _pass_of(self, epoch: int, position: int) -> int:
-        """Returns the pass over the dataset to which the window at a position of an epoch belongs."""
-        return int(json.loads(self._ask("position", window=epoch, first=position, count=1))["items"][0]["pass"])
+        return self._opened().episodes()
 
     def explain(self, window_id: int, output: Optional[str] = None, pass_number: int = 0) -> Explanation:
         """Returns the origin of a window: source file, rows, stamps, weights, and why steps are masked.
 
         `output` limits it to one output. Goals are those that pass `pass_number` over the dataset draws: its epoch, unless
         the feed has `epoch:` or mixes datasets. Raises NotFound."""
-        document: Dict[str, Any] = {}
-        first: Optional[int] = 0
-        while first is not None:
-            page = json.loads(self._ask("explain", window=window_id, name=output, first=first, pass_=pass_number))
-            if not document:
-                document = {**page, "outputs": []}
-            for part in page["outputs"]:
-                if document["outputs"] and document["outputs"][-1]["name"] == part["name"]:
-                    document["outputs"][-1]["items"] += part["items"]
-                else:
-                    document["outputs"].append(part)
-            first = page["next"]
-        del document["first"], document["next"]
-        return Explanation(document)
+        return self._opened().explain(window_id, output, pass_number)
 
     def stats(self, names: Optional[List[str]] = None, progress: Optional[str] = None) -> Any:
         """Returns trajd.Stats of outputs, over each row of this feed's episodes once.
@@ -394,12 +344,11 @@ class Feed:
         and stores them, so the first call may take long. How far it is is shown as by trajd.open: on a terminal in one
         line, else in a line each 10 s, or with progress="tqdm" as a bar of tqdm."""
         check_progress(progress)
-        return figures.fetch(self._ask, names, progress)
+        return self._opened().statistics(names, progress)
 
     def status(self) -> Dict[str, Any]:
         """Returns the daemon's status: feeds, workers, rates, and what each feed waits for."""
-        status: Dict[str, Any] = json.loads(self._request(self._client.status, _ANSWER_MS))
-        return status
+        return self._connection.status()
 
     def metrics(self) -> Dict[str, float]:
         """Returns numbers for W&B and TensorBoard: `wandb.log(feed.metrics(), step=step)`.
@@ -410,7 +359,7 @@ class Feed:
         `trajd/nobody_asks_seconds` is how long production waited for this process: the data is ahead. It sends one
         request, which the daemon answers at most ten times a second: call it every few seconds."""
         numbers = {"trajd/dataloading_seconds": self.dataloading_s, "trajd/batches": float(self.batch_count)}
-        return {**numbers, **metrics.flatten(self.status(), self._settings.feed, self.pid)}
+        return {**numbers, **feed_info.flatten(self.status(), self._settings.feed, self.pid)}
 
     # ---- batches ----
 
@@ -443,7 +392,7 @@ class Feed:
                 warnings.warn(message, RuntimeWarning, stacklevel=5)
                 warned = True
             except Timeout:
-                shared = job.has_other_feed(self)
+                shared = self._has_other()
                 why = ("another feed of this process is of the same job, and batches wait there: close() it, or give "
                        "one of the feeds another job=")
                 if end is not None and time.monotonic() >= end:
@@ -454,6 +403,15 @@ class Feed:
                                 why if shared else
                                 "the daemon is gone, or waits for files or other ranks (see trajctl status)")
                     logged = True
+
+    def _has_other(self) -> bool:
+        """Returns True if another open feed of this process is a worker of the same job in mode queue."""
+        def reads(settings: Settings) -> Any:
+            return settings.endpoint, settings.feed, settings.spec, settings.job, settings.shard
+
+        return not self._settings.shard and any(
+            other is not self and other.pid == self.pid and not other.closed and reads(other._settings) == reads(self._settings)
+            for other in list(_feeds))
 
     def _lay_out(self, core: "_core.Batch") -> Layout:
         if self._layout is None:
@@ -485,7 +443,7 @@ class Feed:
             if core is None:
                 return None
             view = self._view_of(core)
-        made = Arrays(core, self._lay_out(core), view, self)
+        made = Arrays(core, self._lay_out(core), view, self._connection)
         self._held = [ref for ref in self._held if ref() is not None]
         self._held.append(weakref.ref(made))
         return Batch._of(made)

@@ -11,7 +11,10 @@ If batches cannot be made in that GPU's memory they are copied, with the same ru
 from __future__ import annotations
 
 import logging
+import math
 from typing import Any, Callable, Dict, List, Optional, Tuple
+
+import numpy as np
 
 from . import _core, arrays
 from .batch import Layout
@@ -126,9 +129,7 @@ class Direct:
         places = []
         for index in range(count):
             tensor = core.tensor(index)
-            size = _SIZES[tensor.dtype]
-            for extent in tensor.shape:
-                size *= extent
+            size = math.prod(tensor.shape, start=np.dtype(arrays.NUMPY[tensor.dtype]).itemsize)
             places.append((tensor.address - begin, size, self._torch.type_of(tensor.dtype), tuple(tensor.shape)))
         return places
 
@@ -167,6 +168,3 @@ class Direct:
         else:
             self._finish()
 
-
-_SIZES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "u8": 1, "u16": 2, "u32": 4,
-          "u64": 8, "bool": 1}

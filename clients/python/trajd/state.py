@@ -13,16 +13,14 @@
 from __future__ import annotations
 
 import base64
-import json
 import logging
 import re
 import struct
 import warnings
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional
 
-from .errors import DataWarning, StateError
-from .left_out import level_of_caller
+from .errors import DataWarning, StateError, level_of_caller
 
 log = logging.getLogger("trajd")
 
@@ -95,19 +93,6 @@ def _parse_pictures(document: Mapping[str, Any]) -> Pictures:
     """Reads what to_dict returned. Raises KeyError, TypeError, ValueError or AttributeError."""
     outputs = {str(name): {str(key): str(text) for key, text in keys.items()} for name, keys in document["outputs"].items()}
     return Pictures(int(document["digest"], 16), outputs)
-
-
-def fetch_pictures(ask: Callable[..., str]) -> Pictures:
-    """Returns how the open feed makes its pictures. An output of a mixture has a name for each dataset."""
-    first: Optional[int] = 0
-    items: List[Dict[str, Any]] = []
-    while first is not None:
-        page = json.loads(ask("pictures", first=first))
-        items += page["items"]
-        first = page["next"]
-    several = len({item["dataset"] for item in items}) > 1
-    outputs = {item["output"] + (f" of {item['dataset']}" if several else ""): item["keys"] for item in items}
-    return Pictures(int(page["values_digest"], 16), outputs)
 
 
 def _change(key: str, old: Optional[str], new: Optional[str]) -> str:

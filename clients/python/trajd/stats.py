@@ -138,6 +138,26 @@ def _names_of_others(format: str, outputs: Sequence[str]) -> dict[str, str]:
     return {**names, **renamed}
 
 
+def write_file(path: str | os.PathLike[str], text: str) -> None:
+    """Writes a file under another name and renames it, so that a reader never sees half of it."""
+    path = pathlib.Path(path)
+    if path.exists() and not path.is_file():  # a pipe or a terminal is written to, and not replaced
+        path.write_text(text, encoding="utf-8")
+        return
+    path = pathlib.Path(os.path.realpath(path))  # a symbolic link stays, and its target is replaced
+    handle, temporary = tempfile.mkstemp(prefix=path.name, dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
 class Stats(Mapping[str, Mapping[str, np.ndarray]]):
     """A mapping from outputs to figures: `stats["actions"]["mean"]` is float64 [features].
 
@@ -216,20 +236,7 @@ class Stats(Mapping[str, Mapping[str, np.ndarray]]):
                 entries[name]["count"] = [int(entry["count"].max())]
         document = {"trajd": {"trajd_statistics": 1, "outputs": entries}, "openpi": {"norm_stats": entries},
                     "lerobot": entries}[format]
-        path = pathlib.Path(path)
-        if path.exists() and not path.is_file():  # a pipe or a terminal is written to, and not replaced
-            path.write_text(json.dumps(document, indent=1, allow_nan=False))
-            return
-        path = pathlib.Path(os.path.realpath(path))  # a symbolic link stays, and its target is replaced
-        handle, temporary = tempfile.mkstemp(prefix=path.name, dir=path.parent)
-        try:
-            with os.fdopen(handle, "w") as file:
-                json.dump(document, file, indent=1, allow_nan=False)
-            os.chmod(temporary, 0o644)
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        write_file(path, json.dumps(document, indent=1, allow_nan=False))
 
     def _description(self, name: str) -> dict[str, Any]:
         """Returns what a file of trajd says of an output beside its figures."""

@@ -3,11 +3,10 @@ from __future__ import annotations
 
 import json
 import os
-import pathlib
 import re
-import tempfile
-from typing import Any, Callable, Dict, Optional, Union
+from typing import Any, Dict, Optional, Union
 
+from ..connection import Connection
 from ..errors import ArgumentError
 
 _KEY = "trajd_live"
@@ -60,9 +59,9 @@ def _check_text(mapping: Any, key: str, where: str) -> None:
         raise ArgumentError(f"{where}: a text is expected")
 
 
-def _number_of(ask: Callable[..., str], dataset: Optional[str]) -> int:
+def _number_of(connection: Connection, dataset: Optional[str]) -> int:
     """Returns the number of a dataset among those of the feed."""
-    names = json.loads(ask("statistics"))["datasets"]
+    names = connection.ask("statistics")["datasets"]
     if dataset is None and len(names) > 1:
         raise ArgumentError("the feed mixes datasets, whose rows are normalised each in its own way: name the one that "
                             f"the robot is like with dataset= ({', '.join(names)})")
@@ -76,34 +75,11 @@ def _dump(value: Any) -> str:
     return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 
-def fetch(ask: Callable[..., str], dataset: Optional[str]) -> str:
+def fetch(connection: Connection, dataset: Optional[str]) -> str:
     """Asks the daemon, page by page, and returns the text of a file: a line for each output."""
-    document: Dict[str, Any] = {}
-    first: Optional[int] = 0
-    number = _number_of(ask, dataset)
-    while first is not None:
-        page = json.loads(ask("live", window=number, first=first))
-        first = page["next"]
-        if document:
-            document["outputs"] += page["outputs"]
-        else:
-            document = page
+    document, *others = connection.pages("live", window=_number_of(connection, dataset))
+    for page in others:
+        document["outputs"] += page["outputs"]
     outputs = ",\n".join(_dump(output) for output in document.pop("outputs"))
     document["next"] = None
     return f'{_dump(document)[:-1]},\n"outputs": [\n{outputs}\n]}}\n'
-
-
-def write(path: Union[str, "os.PathLike[str]"], text: str) -> None:
-    """Writes a file under another name and renames it, so that a reader never sees half of it."""
-    target = pathlib.Path(os.path.realpath(path))
-    handle, temporary = tempfile.mkstemp(prefix=target.name, dir=target.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise

@@ -10,14 +10,14 @@ from typing import Any, Dict, Mapping, Optional, Set, Tuple, Union
 
 import numpy as np
 
-from .. import _core
+from .. import _core, arrays
 from ..connect import open as open_feed
-from ..errors import ArgumentError, DataWarning, Error, MissingFile, NotFound, nearest
+from ..errors import ArgumentError, DataWarning, Error, MissingFile, NotFound, level_of_caller, nearest
 from ..feed import Feed
-from ..left_out import level_of_caller
+from ..stats import write_file
 from ..styles import STYLES
 from . import description, encoded_frames
-from .observation import NUMPY, Frame, Observation, Stream
+from .observation import Frame, Observation, Stream
 
 _COUNTS = ("taken", "late", "repeated", "busy", "off_rate", "newest_ns", "off_rate_ns")
 _LOOK_NS = 10**9  # between two looks at the streams, of the observations' times
@@ -107,9 +107,9 @@ def _open(text: str, source: str, history_ns: int, max_anchor_age_ns: int) -> "_
 def _fetch(config: Union[Feed, str, "os.PathLike[str]", Mapping[str, Any]], feed: Optional[str],
            dataset: Optional[str], options: Mapping[str, Any]) -> str:
     if isinstance(config, Feed):
-        return description.fetch(config._ask, dataset)
+        return description.fetch(config._opened(), dataset)
     with open_feed(config, feed=feed, **options) as opened:
-        return description.fetch(opened._ask, dataset)
+        return description.fetch(opened._opened(), dataset)
 
 
 class Live:
@@ -159,7 +159,7 @@ class Live:
         self.norm_digest: str = document["norm_digest"]
         self.left_out: Dict[str, str] = {one["name"]: one["reason"] for one in document["left_out"]}
         self.streams: Dict[str, Stream] = {row[0]: Stream(*row) for row in self._core.streams()}
-        self._places = {name: (place, np.dtype(NUMPY[stream.dtype]), stream.shape)
+        self._places = {name: (place, np.dtype(arrays.NUMPY[stream.dtype]), stream.shape)
                         for place, (name, stream) in enumerate(self.streams.items())}
         self._encoded = {stream["name"]: encoded_frames.Rules(**stream["encoded"])
                          for stream in document["streams"] if "encoded" in stream}
@@ -172,7 +172,7 @@ class Live:
 
     def save(self, path: Union[str, "os.PathLike[str]"]) -> None:
         """Writes the description: all that the robot needs. Raises OSError."""
-        description.write(path, self._text)
+        write_file(path, self._text)
 
     def _place(self, name: str) -> Tuple[int, "np.dtype[Any]", Tuple[int, ...]]:
         try:

@@ -11,10 +11,6 @@ from ..errors import ArgumentError
 from ..group import Group
 from ..styles import Field, Plan, Tensor, make_plan
 
-NUMPY = {"f16": np.float16, "f32": np.float32, "f64": np.float64, "i8": np.int8, "i16": np.int16, "i32": np.int32,
-         "i64": np.int64, "u8": np.uint8, "u16": np.uint16, "u32": np.uint32, "u64": np.uint64, "bool": np.bool_,
-         "bf16": np.uint16}
-
 
 class Stream(NamedTuple):
     """A stream that must be pushed."""
@@ -91,14 +87,11 @@ class Observation(Group):
 
     def _array(self, index: int) -> Any:
         place = self._frame.placed[index]
-        array: np.ndarray = np.ndarray(place.shape, NUMPY[place.dtype], self._bytes, place.offset)
+        array: np.ndarray = np.ndarray(place.shape, arrays.NUMPY[place.dtype], self._bytes, place.offset)
         return array.view(arrays._bfloat16()) if place.dtype == "bf16" else array
 
     def _make_field(self, field: Field) -> Any:
-        parts = [self._array(source) for source in field.sources]
-        for step in field.steps:
-            parts = [arrays.stack(parts)] if step == "stack" else [arrays.STEPS[step](part) for part in parts]
-        return parts[0]
+        return arrays.convert([self._array(source) for source in field.sources], field.steps)
 
     def raw(self, name: str) -> Any:
         """Returns an output by its name in the feed, in any style: [1, T, ...]. Raises NotFound, and ArgumentError for

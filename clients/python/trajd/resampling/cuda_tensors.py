@@ -14,6 +14,7 @@ import sys
 import numpy as np
 
 from .. import _core
+from ..arrays import TORCH_NAMES
 from ..errors import ArgumentError, Unsupported
 
 CONVERT = ("On a GPU times are int64 ns, because nothing can be checked there without waiting for it. Convert the "
@@ -24,9 +25,7 @@ CONVERT = ("On a GPU times are int64 ns, because nothing can be checked there wi
 def _names():
     """Returns trajd's names of torch's types, and the other way round."""
     torch = sys.modules["torch"]
-    pairs = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "i8": "int8", "i16": "int16",
-             "i32": "int32", "i64": "int64", "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64", "bool": "bool"}
-    types = {name: getattr(torch, long_name) for name, long_name in pairs.items() if hasattr(torch, long_name)}
+    types = {name: getattr(torch, long_name) for name, long_name in TORCH_NAMES.items() if hasattr(torch, long_name)}
     return {dtype: name for name, dtype in types.items()}, types
 
 

@@ -1,0 +1,112 @@
+"""What is known of an open feed: FeedInfo, what is reported of its data, and the numbers of Feed.metrics."""
+from __future__ import annotations
+
+import re
+import sys
+import warnings
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, Optional, Set, Tuple
+
+from .errors import DataWarning, level_of_caller
+from .settings import Settings
+
+_reported: Set[Tuple[str, int]] = set()  # (feed, fingerprint)
+
+
+@dataclass(frozen=True)
+class FeedInfo:
+    """The description of an open feed. Positions and lengths count windows over all ranks."""
+
+    global_batch: int   # rows of a batch over all ranks
+    row_begin: int      # index of this worker's first row in it
+    row_count: int      # this worker's rows of it
+    credit: int         # the most batches that may be held or on their way, as granted
+    epoch: int
+    next: int           # position at which delivery began
+    epoch_length: int   # windows that an epoch delivers
+    window_count: int   # windows of an epoch, before `tail`
+    dropped_count: int  # windows left out at the end of an epoch
+    fingerprint: int
+    seed: int
+    norm_digest: int = 0  # of all scales and offsets; 1: nothing is normalised; 0: a daemon of 0.1.0, which does not say
+    # Episodes of the feed's datasets. A file that gives no episode counts as one. All 0: the daemon has version 0.1.0
+    episodes_found: int = 0
+    episodes_kept: int = 0
+    episodes_quarantined: int = 0  # left out: they cannot be read, or break a rule
+    episodes_used: int = 0         # kept ones of which the feed has windows: see filter, where, split and pad
+    quarantine_reasons: Tuple[str, ...] = ()  # of the first: file, episode, array, rule
+    warnings: Tuple[str, ...] = ()            # what else to know about the feed's data
+    values_digest: int = 0  # of how pictures are made; 1: there are none; 0: a daemon of 0.1.0, which does not say
+
+    @property
+    def batches(self) -> int:
+        """The number of global batches of a whole epoch."""
+        return -(-self.epoch_length // self.global_batch)
+
+
+def _describe(info: FeedInfo) -> str:
+    """Returns "48 of 50 episodes, 2 quarantined: REASON; 1 warning: TEXT", or "" if there is nothing to say."""
+    parts = []
+    if info.episodes_quarantined:
+        parts.append(f"{info.episodes_kept} of {info.episodes_found} episodes, {info.episodes_quarantined} quarantined: "
+                     f"{info.quarantine_reasons[0] if info.quarantine_reasons else 'no reason given'}")
+    if info.warnings:
+        count = len(info.warnings)
+        parts.append(f"{count} warning{'s' if count > 1 else ''}: {info.warnings[0]}")
+    return "; ".join(parts)
+
+
+def report(info: FeedInfo, settings: Settings) -> None:
+    """Prints one line and issues a DataWarning if episodes are quarantined or the plan has warnings.
+
+    In mode shard only the first rank of each node does."""
+    text = _describe(info)
+    ranks = settings.topology
+    key = (settings.title, info.fingerprint)
+    if not text or key in _reported or (settings.shard and ranks.rank != min(ranks.local_ranks or (0,))):
+        return
+    _reported.add(key)
+    print(f"trajd: feed {settings.title}: {text}; `trajctl check CONFIG` lists all", file=sys.stderr, flush=True)
+    more = info.quarantine_reasons[1:] + info.warnings[1:]
+    warnings.warn(f"feed {settings.title}: {text}" + "".join(f"; {line}" for line in more), DataWarning,
+                  stacklevel=level_of_caller())
+
+
+# ---- the daemon's status of one feed as numbers for W&B and TensorBoard ----
+
+
+def _of_feed(items: List[Dict[str, Any]], feed: Optional[str]) -> List[Dict[str, Any]]:
+    """Returns the items of all productions of a feed: NAME, NAME@GPU, NAME#NUMBER. None: of feeds that jobs sent."""
+    def is_of_feed(name: str) -> bool:
+        return name.startswith("spec:") if feed is None else re.split("[@#]", name)[0] == feed
+
+    return [item for item in items if is_of_feed(item["name"])]
+
+
+def _wait_seconds(sessions: List[Dict[str, Any]]) -> Dict[str, float]:
+    causes: Dict[str, float] = {}
+    for session in sessions:
+        for cause, seconds in session.get("waited_seconds", {}).items():
+            causes[cause] = causes.get(cause, 0.0) + seconds
+    return causes
+
+
+def flatten(status: Mapping[str, Any], feed: Optional[str], pid: int) -> Dict[str, float]:
+    """Returns the numbers of this process and its feed. An older daemon does not have all of them."""
+    feeds, producers = _of_feed(status["feeds"], feed), _of_feed(status.get("producers", []), feed)
+    ids = {item["feed_id"] for item in feeds}
+    own = [session for session in status["sessions"] if session["pid"] == pid and session["feed_id"] in ids]
+    used = {dataset["name"] for producer in producers for dataset in producer["datasets"]}
+    datasets = [dataset for dataset in status.get("datasets", []) if dataset["name"] in used]
+    numbers: Dict[str, float] = {f"wait_seconds/{cause}": seconds for cause, seconds in _wait_seconds(own).items()}
+    numbers["nobody_asks_seconds"] = sum(session["stalled_by_seconds"] for session in own)
+    numbers["batches_held"] = sum(session["held"] for session in own)
+    numbers["windows_made"] = sum(producer["windows"] for producer in producers)
+    numbers["batches_failed"] = sum(producer["failed_batches"] for producer in producers)
+    numbers["episodes_quarantined"] = max((producer["episodes_quarantined"] for producer in producers), default=0)
+    numbers["slots_ready"] = sum(item["slots"]["ready"] for item in feeds)
+    numbers["ring_bytes"] = sum(item["ring_bytes"] for item in feeds)
+    numbers["row_cache_bytes"] = sum(dataset["store"]["resident_bytes"] for dataset in datasets)
+    numbers["row_cache_evictions"] = sum(dataset["store"]["pieces_evicted"] for dataset in datasets)
+    numbers["bad_frames"] = sum(dataset.get("frames", {}).get("bad", 0) for dataset in datasets)
+    return {f"trajd/{name}": float(number) for name, number in numbers.items()}
