@@ -145,7 +145,7 @@ def test_the_slab_is_all_of_it(producer):
         array = np.asarray(tensor)
         begin = tensor.address - slab.address
         assert memory[begin:begin + array.nbytes].tobytes() == array.tobytes(), name
-        assert list(tensor.shape[1:]) == shape
+        assert tensor.shape[1:] == shape
     feed.close()
 
 

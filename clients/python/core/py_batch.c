@@ -1,5 +1,60 @@
+/* A Batch, its lease and its Ring. The lease is the batch and the count of its references. No
+ * function of it needs Python, so the last reference may be dropped by a thread without the GIL, or
+ * after the interpreter has ended. */
+#include <stdlib.h>
+
 #include "clients/python/core/py_core.h"
 #include "proto/ring_layout.h"
+
+struct trajd_lease {
+    int64_t references; /* atomic */
+    struct trajd_batch *batch;
+};
+
+struct trajd_lease *trajd_lease_create(struct trajd_batch *batch)
+{
+    struct trajd_lease *lease = malloc(sizeof *lease);
+    if (lease)
+        *lease = (struct trajd_lease){.references = 1, .batch = batch};
+    return lease;
+}
+
+struct trajd_lease *trajd_lease_hold(struct trajd_lease *lease)
+{
+    /* relaxed: the caller already holds a reference */
+    __atomic_add_fetch(&lease->references, 1, __ATOMIC_RELAXED);
+    return lease;
+}
+
+void trajd_lease_drop(struct trajd_lease *lease)
+{
+    /* acquire and release: all reads by other threads happen before the memory goes back */
+    if (!lease || __atomic_sub_fetch(&lease->references, 1, __ATOMIC_ACQ_REL) != 0)
+        return;
+    trajd_batch_release(&lease->batch);
+    free(lease);
+}
+
+void trajd_lease_abandon(struct trajd_lease *lease)
+{
+    if (__atomic_sub_fetch(&lease->references, 1, __ATOMIC_ACQ_REL) != 0) /* the same */
+        return;
+    trajd_batch_abandon(&lease->batch);
+    free(lease);
+}
+
+int64_t trajd_lease_count(const struct trajd_lease *lease)
+{
+    /* acquire: earlier drops by other threads are complete */
+    return __atomic_load_n(&lease->references, __ATOMIC_ACQUIRE);
+}
+
+struct trajd_batch *trajd_lease_batch(const struct trajd_lease *lease)
+{
+    return lease->batch;
+}
+
+/* ---- the batch ---- */
 
 struct batch_object {
     PyObject_HEAD struct trajd_lease *lease; /* NULL after release */
@@ -12,11 +67,11 @@ struct ring_object {
     struct trajd_ring_info info;
 };
 
-static PyTypeObject *batch_type, *ring_type;
+PyTypeObject *trajd_py_batch_type, *trajd_py_ring_type;
 
 PyObject *trajd_py_batch_create(struct trajd_batch *batch)
 {
-    struct batch_object *self = (struct batch_object *)PyType_GenericAlloc(batch_type, 0);
+    struct batch_object *self = (struct batch_object *)PyType_GenericAlloc(trajd_py_batch_type, 0);
     struct trajd_lease *lease = self ? trajd_lease_create(batch) : NULL;
     if (!lease) {
         Py_XDECREF(self);
@@ -31,10 +86,8 @@ PyObject *trajd_py_batch_create(struct trajd_batch *batch)
 
 static void batch_dealloc(PyObject *object)
 {
-    PyTypeObject *type = Py_TYPE(object);
     trajd_lease_drop(((struct batch_object *)object)->lease);
-    PyObject_Free(object);
-    Py_DECREF(type);
+    trajd_py_free(object);
 }
 
 /* Returns the batch. NULL with an exception after its release. */
@@ -68,17 +121,9 @@ static PyObject *batch_schema(PyObject *object, PyObject *unused)
     PyObject *list = batch ? PyList_New(0) : NULL;
     for (uint32_t i = 0; list && i < count; i++) {
         const struct trajd_tensor *tensor = trajd_batch_tensor(batch, i);
-        PyObject *shape = PyList_New(0);
-        for (uint32_t k = 1; shape && k < tensor->rank; k++) {
-            PyObject *extent = PyLong_FromUnsignedLongLong(tensor->shape[k]);
-            if (!extent || PyList_Append(shape, extent) != 0)
-                Py_CLEAR(shape);
-            Py_XDECREF(extent);
-        }
-        PyObject *entry = !shape ? NULL
-                                 : Py_BuildValue("(sszsNN)", tensor->name, tensor->role, tensor->of,
-                                                 trajd_dtype_name(tensor->dtype), shape,
-                                                 describe_finish(tensor->finish));
+        PyObject *entry = Py_BuildValue(
+            "(sszsNN)", tensor->name, tensor->role, tensor->of, trajd_dtype_name(tensor->dtype),
+            trajd_py_shape(tensor->shape + 1, tensor->rank - 1), describe_finish(tensor->finish));
         if (!entry || PyList_Append(list, entry) != 0)
             Py_CLEAR(list);
         Py_XDECREF(entry);
@@ -149,7 +194,7 @@ static PyObject *batch_ring(PyObject *object, PyObject *unused)
     struct trajd_ring *ring = trajd_batch_hold_ring(batch, &info);
     if (!ring)
         Py_RETURN_NONE;
-    struct ring_object *self = (struct ring_object *)PyType_GenericAlloc(ring_type, 0);
+    struct ring_object *self = (struct ring_object *)PyType_GenericAlloc(trajd_py_ring_type, 0);
     if (!self) {
         trajd_ring_drop(&ring);
         return NULL;
@@ -230,25 +275,6 @@ static PyObject *batch_released(PyObject *object, void *unused)
     return PyBool_FromLong(!((struct batch_object *)object)->lease);
 }
 
-static PyObject *batch_writable(PyObject *object, void *unused)
-{
-    (void)unused;
-    return PyBool_FromLong(((struct batch_object *)object)->writable);
-}
-
-#define INFO(field)                                                                                \
-    static PyObject *batch_##field(PyObject *object, void *unused)                                 \
-    {                                                                                              \
-        (void)unused;                                                                              \
-        return PyLong_FromUnsignedLongLong(((struct batch_object *)object)->info.field);           \
-    }
-INFO(epoch)
-INFO(position)
-INFO(row_begin)
-INFO(row_count)
-INFO(ready_ns)
-INFO(sequence)
-
 static PyMethodDef batch_methods[] = {
     {"schema", batch_schema, METH_NOARGS,
      "Returns a list of (name, role, output of a mask or None, dtype, shape of one row)."},
@@ -265,82 +291,58 @@ static PyMethodDef batch_methods[] = {
 };
 
 static PyGetSetDef batch_properties[] = {
-    {"epoch", batch_epoch, NULL, NULL, NULL},
-    {"position", batch_position, NULL, "The position of the global batch's first window.", NULL},
-    {"row_begin", batch_row_begin, NULL, NULL, NULL},
-    {"row_count", batch_row_count, NULL, NULL, NULL},
-    {"ready_ns", batch_ready_ns, NULL, "CLOCK_MONOTONIC when the daemon had the batch ready.",
-     NULL},
-    {"sequence", batch_sequence, NULL, NULL, NULL},
     {"live", batch_live, NULL, "The number of Tensors and exports that keep the memory.", NULL},
     {"released", batch_released, NULL, NULL, NULL},
     {"gpu", batch_gpu, NULL, "The GPU that has the batch; below 0: host memory.", NULL},
-    {"writable", batch_writable, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
-PyObject *trajd_py_batch_type(void)
-{
-    static PyType_Slot slots[] = {
-        {Py_tp_dealloc, batch_dealloc},
-        {Py_tp_methods, batch_methods},
-        {Py_tp_getset, batch_properties},
-        {Py_tp_doc,
-         "The leased rows of one global batch. The lease ends when the batch and all its "
-         "tensors are gone."},
-        {0, NULL},
-    };
-    static PyType_Spec spec = {"trajd._core.Batch", sizeof(struct batch_object), 0,
-                               Py_TPFLAGS_DEFAULT, slots};
-    batch_type = (PyTypeObject *)PyType_FromSpec(&spec);
-    return (PyObject *)batch_type;
-}
+static PyMemberDef batch_members[] = {
+    {"epoch", T_ULONGLONG, offsetof(struct batch_object, info.epoch), READONLY, NULL},
+    {"position", T_ULONGLONG, offsetof(struct batch_object, info.position), READONLY,
+     "The position of the global batch's first window."},
+    {"row_begin", T_UINT, offsetof(struct batch_object, info.row_begin), READONLY, NULL},
+    {"row_count", T_UINT, offsetof(struct batch_object, info.row_count), READONLY, NULL},
+    {"ready_ns", T_ULONGLONG, offsetof(struct batch_object, info.ready_ns), READONLY,
+     "CLOCK_MONOTONIC when the daemon had the batch ready."},
+    {"sequence", T_ULONGLONG, offsetof(struct batch_object, info.sequence), READONLY, NULL},
+    {"writable", T_BOOL, offsetof(struct batch_object, writable), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot batch_slots[] = {
+    {Py_tp_dealloc, batch_dealloc},
+    {Py_tp_methods, batch_methods},
+    {Py_tp_getset, batch_properties},
+    {Py_tp_members, batch_members},
+    {Py_tp_doc, "The leased rows of one global batch. The lease ends when the batch and all its "
+                "tensors are gone."},
+    {0, NULL},
+};
+PyType_Spec trajd_py_batch_spec = {"trajd._core.Batch", sizeof(struct batch_object), 0,
+                                   Py_TPFLAGS_DEFAULT, batch_slots};
 
 /* ---- the ring ---- */
 
 static void ring_dealloc(PyObject *object)
 {
-    PyTypeObject *type = Py_TYPE(object);
     trajd_ring_drop(&((struct ring_object *)object)->ring);
-    PyObject_Free(object);
-    Py_DECREF(type);
+    trajd_py_free(object);
 }
 
-static PyObject *ring_base(PyObject *object, void *unused)
-{
-    (void)unused;
-    return PyLong_FromVoidPtr(((struct ring_object *)object)->info.base);
-}
-
-static PyObject *ring_size_bytes(PyObject *object, void *unused)
-{
-    (void)unused;
-    return PyLong_FromUnsignedLongLong(((struct ring_object *)object)->info.size_bytes);
-}
-
-static PyObject *ring_writable(PyObject *object, void *unused)
-{
-    (void)unused;
-    return PyBool_FromLong(((struct ring_object *)object)->info.writable);
-}
-
-static PyGetSetDef ring_properties[] = {
-    {"base", ring_base, NULL, "Its address in this process.", NULL},
-    {"size_bytes", ring_size_bytes, NULL, NULL, NULL},
-    {"writable", ring_writable, NULL, NULL, NULL},
-    {NULL, NULL, NULL, NULL, NULL},
+static PyMemberDef ring_members[] = {
+    {"base", T_ULONGLONG, offsetof(struct ring_object, info.base), READONLY,
+     "Its address in this process."},
+    {"size_bytes", T_ULONGLONG, offsetof(struct ring_object, info.size_bytes), READONLY, NULL},
+    {"writable", T_BOOL, offsetof(struct ring_object, info.writable), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
 };
 
-PyObject *trajd_py_ring_type(void)
-{
-    static PyType_Slot slots[] = {
-        {Py_tp_dealloc, ring_dealloc},
-        {Py_tp_getset, ring_properties},
-        {Py_tp_doc, "A mapped ring. It keeps the mapping, but no batch."},
-        {0, NULL},
-    };
-    static PyType_Spec spec = {"trajd._core.Ring", sizeof(struct ring_object), 0,
-                               Py_TPFLAGS_DEFAULT, slots};
-    ring_type = (PyTypeObject *)PyType_FromSpec(&spec);
-    return (PyObject *)ring_type;
-}
+static PyType_Slot ring_slots[] = {
+    {Py_tp_dealloc, ring_dealloc},
+    {Py_tp_members, ring_members},
+    {Py_tp_doc, "A mapped ring. It keeps the mapping, but no batch."},
+    {0, NULL},
+};
+PyType_Spec trajd_py_ring_spec = {"trajd._core.Ring", sizeof(struct ring_object), 0,
+                                  Py_TPFLAGS_DEFAULT, ring_slots};

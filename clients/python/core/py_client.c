@@ -10,8 +10,6 @@ struct client_object {
     bool in_use; /* a thread is in a call; protected by the GIL */
 };
 
-static PyTypeObject *client_type;
-
 /* Runs Python's signal handlers in the waiting thread. An exception of a handler ends the wait. */
 static bool run_signal_handlers(void *context)
 {
@@ -101,10 +99,8 @@ static void end(struct client_object *self)
 
 static void client_dealloc(PyObject *object)
 {
-    PyTypeObject *type = Py_TYPE(object);
     end((struct client_object *)object);
-    PyObject_Free(object);
-    Py_DECREF(type);
+    trajd_py_free(object);
 }
 
 static PyObject *client_close(PyObject *object, PyObject *unused)
@@ -363,19 +359,14 @@ static PyGetSetDef properties[] = {
     {NULL, NULL, NULL, NULL, NULL},
 };
 
-PyObject *trajd_py_client_type(void)
-{
-    static PyType_Slot slots[] = {
-        {Py_tp_init, client_init},
-        {Py_tp_new, PyType_GenericNew},
-        {Py_tp_dealloc, client_dealloc},
-        {Py_tp_methods, methods},
-        {Py_tp_getset, properties},
-        {Py_tp_doc, "A connection to a daemon. One thread at a time may be in a call."},
-        {0, NULL},
-    };
-    static PyType_Spec spec = {"trajd._core.Client", sizeof(struct client_object), 0,
-                               Py_TPFLAGS_DEFAULT, slots};
-    client_type = (PyTypeObject *)PyType_FromSpec(&spec);
-    return (PyObject *)client_type;
-}
+static PyType_Slot client_slots[] = {
+    {Py_tp_init, client_init},
+    {Py_tp_new, PyType_GenericNew},
+    {Py_tp_dealloc, client_dealloc},
+    {Py_tp_methods, methods},
+    {Py_tp_getset, properties},
+    {Py_tp_doc, "A connection to a daemon. One thread at a time may be in a call."},
+    {0, NULL},
+};
+PyType_Spec trajd_py_client_spec = {"trajd._core.Client", sizeof(struct client_object), 0,
+                                    Py_TPFLAGS_DEFAULT, client_slots};

@@ -5,12 +5,13 @@
  * Threads: one thread at a time may be in a call of a Client; other threads get RuntimeError. All
  * other objects may be used by any thread. The GIL is released wherever libtrajd may wait. The last
  * reference to a lease may be dropped without the GIL by any thread, even after the client is
- * closed and the interpreter has ended (py_lease.c). */
+ * closed and the interpreter has ended (py_batch.c). */
 #ifndef TRAJD_PYTHON_CORE_PY_CORE_H
 #define TRAJD_PYTHON_CORE_PY_CORE_H
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <structmember.h>
 
 #include "clients/c/trajd.h"
 
@@ -36,21 +37,19 @@ struct trajd_view {
     int gpu; /* the number by which this process counts the GPU; below 0: host memory */
 };
 
-/* Make the types, in py_client.c, py_batch.c, py_tensor.c and py_live.c. NULL with an exception. */
-PyObject *trajd_py_client_type(void);
-PyObject *trajd_py_batch_type(void);
-PyObject *trajd_py_tensor_type(void);
-PyObject *trajd_py_ring_type(void);
-PyObject *trajd_py_live_type(void);
+/* The types, which py_module.c makes of their specs: of py_client.c, py_batch.c, py_tensor.c and py_live.c. */
+extern PyTypeObject *trajd_py_batch_type, *trajd_py_tensor_type, *trajd_py_ring_type;
+extern PyType_Spec trajd_py_client_spec, trajd_py_batch_spec, trajd_py_tensor_spec,
+    trajd_py_ring_spec, trajd_py_live_spec;
+/* Frees an object of these types, when its parts are gone. */
+void trajd_py_free(PyObject *object);
+
+/* A new tuple of extents; NULL with an exception. */
+PyObject *trajd_py_shape(const uint64_t *shape, uint32_t rank);
 
 /* New references; NULL with an exception. The first takes over the batch, even if it fails. */
 PyObject *trajd_py_batch_create(struct trajd_batch *batch);
 PyObject *trajd_py_tensor_create(struct trajd_lease *lease, const struct trajd_view *view);
-
-/* py_dlpack.c: returns a capsule, "dltensor_versioned" if `versioned`. It holds the lease, or with
- * `copy` memory of its own. */
-PyObject *trajd_py_dlpack(struct trajd_lease *lease, const struct trajd_view *view, bool versioned,
-                          bool copy);
 
 /* py_module.c: raises the exception class of the status with the error's message, and returns
  * NULL. */

@@ -12,8 +12,6 @@ struct live_object {
     PyObject_HEAD struct trajd_live *live;
 };
 
-static PyTypeObject *live_type;
-
 static struct trajd_live *live_of(PyObject *object)
 {
     return ((struct live_object *)object)->live;
@@ -49,26 +47,11 @@ static PyObject *live_new(PyTypeObject *type, PyObject *args, PyObject *keywords
 
 static void live_dealloc(PyObject *object)
 {
-    PyTypeObject *type = Py_TYPE(object);
-
     trajd_live_close(&((struct live_object *)object)->live);
-    PyObject_Free(object);
-    Py_DECREF(type);
+    trajd_py_free(object);
 }
 
 /* ---- what is pushed and observed ---- */
-
-static PyObject *shape_of(const uint64_t *shape, uint32_t rank)
-{
-    PyObject *tuple = PyTuple_New(rank);
-
-    for (uint32_t i = 0; tuple && i < rank; i++) {
-        PyObject *extent = PyLong_FromUnsignedLongLong(shape[i]);
-        if (!extent || PyTuple_SetItem(tuple, i, extent))
-            Py_CLEAR(tuple);
-    }
-    return tuple;
-}
 
 /* Appends a new reference. Returns false with an exception. */
 static bool append(PyObject *list, PyObject *item)
@@ -88,10 +71,10 @@ static PyObject *live_streams(PyObject *object, PyObject *unused)
     for (uint32_t i = 0; list && i < trajd_live_stream_count(live); i++) {
         struct trajd_live_stream info;
         trajd_live_get_stream(live, i, &info);
-        if (!append(list,
-                    Py_BuildValue("(sssNLLI)", info.name, info.clock, trajd_dtype_name(info.dtype),
-                                  shape_of(info.shape, info.rank), (long long)info.interval_ns,
-                                  (long long)info.latency_ns, (unsigned)info.capacity)))
+        if (!append(list, Py_BuildValue(
+                              "(sssNLLI)", info.name, info.clock, trajd_dtype_name(info.dtype),
+                              trajd_py_shape(info.shape, info.rank), (long long)info.interval_ns,
+                              (long long)info.latency_ns, (unsigned)info.capacity)))
             Py_CLEAR(list);
     }
     return list;
@@ -107,7 +90,7 @@ static PyObject *live_outputs(PyObject *object, PyObject *unused)
         struct trajd_live_output info;
         trajd_live_get_output(live, i, &info);
         if (!append(list, Py_BuildValue("(ssNKK)", info.name, trajd_dtype_name(info.dtype),
-                                        shape_of(info.shape, info.rank),
+                                        trajd_py_shape(info.shape, info.rank),
                                         (unsigned long long)info.offset_bytes,
                                         (unsigned long long)info.mask_offset_bytes)))
             Py_CLEAR(list);
@@ -229,17 +212,12 @@ static PyMethodDef live_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-PyObject *trajd_py_live_type(void)
-{
-    static PyType_Slot slots[] = {
-        {Py_tp_new, live_new},
-        {Py_tp_dealloc, live_dealloc},
-        {Py_tp_methods, live_methods},
-        {Py_tp_doc, "The rules of a feed, and the last rows of its streams."},
-        {0, NULL},
-    };
-    static PyType_Spec spec = {"trajd._core.Live", sizeof(struct live_object), 0,
-                               Py_TPFLAGS_DEFAULT, slots};
-    live_type = (PyTypeObject *)PyType_FromSpec(&spec);
-    return (PyObject *)live_type;
-}
+static PyType_Slot live_slots[] = {
+    {Py_tp_new, live_new},
+    {Py_tp_dealloc, live_dealloc},
+    {Py_tp_methods, live_methods},
+    {Py_tp_doc, "The rules of a feed, and the last rows of its streams."},
+    {0, NULL},
+};
+PyType_Spec trajd_py_live_spec = {"trajd._core.Live", sizeof(struct live_object), 0,
+                                  Py_TPFLAGS_DEFAULT, live_slots};

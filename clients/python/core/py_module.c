@@ -30,6 +30,24 @@ void trajd_py_raise_fork(void)
                     "connect again here, or start processes by spawn");
 }
 
+void trajd_py_free(PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject_Free(object);
+    Py_DECREF(type);
+}
+
+PyObject *trajd_py_shape(const uint64_t *shape, uint32_t rank)
+{
+    PyObject *tuple = PyTuple_New(rank);
+    for (uint32_t i = 0; tuple && i < rank; i++) {
+        PyObject *extent = PyLong_FromUnsignedLongLong(shape[i]);
+        if (!extent || PyTuple_SetItem(tuple, i, extent) != 0)
+            Py_CLEAR(tuple);
+    }
+    return tuple;
+}
+
 static PyObject *set_errors(PyObject *module, PyObject *list)
 {
     (void)module;
@@ -75,18 +93,21 @@ PyMODINIT_FUNC PyInit__core(void);
 
 PyMODINIT_FUNC PyInit__core(void)
 {
+    static PyTypeObject *client_type, *live_type;
     const struct {
         const char *name;
-        PyObject *(*create)(void);
-    } types[] = {{"Client", trajd_py_client_type},
-                 {"Batch", trajd_py_batch_type},
-                 {"Tensor", trajd_py_tensor_type},
-                 {"Ring", trajd_py_ring_type},
-                 {"Live", trajd_py_live_type}};
+        PyType_Spec *spec;
+        PyTypeObject **type;
+    } types[] = {{"Client", &trajd_py_client_spec, &client_type},
+                 {"Batch", &trajd_py_batch_spec, &trajd_py_batch_type},
+                 {"Tensor", &trajd_py_tensor_spec, &trajd_py_tensor_type},
+                 {"Ring", &trajd_py_ring_spec, &trajd_py_ring_type},
+                 {"Live", &trajd_py_live_spec, &live_type}};
     PyObject *module = PyModule_Create(&definition);
     for (size_t i = 0; module && i < ARRAY_LEN(types); i++) {
         /* one reference for the module, one for the static variable */
-        PyObject *type = types[i].create();
+        PyObject *type = PyType_FromSpec(types[i].spec);
+        *types[i].type = (PyTypeObject *)type;
         Py_XINCREF(type);
         if (!type || PyModule_AddObject(module, types[i].name, type) != 0) {
             Py_XDECREF(type);

@@ -1,8 +1,58 @@
+/* A Tensor: a view of a leased batch, for numpy and as DLPack producer. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "clients/python/core/py_array.h"
 #include "clients/python/core/py_core.h"
-#include "clients/python/core/py_dlpack.h"
+
+/* ---- the structs of DLPack 1.0 (https://dmlc.github.io/dlpack/latest/c_api.html) ---- */
+
+#define DLPACK_CPU 1
+#define DLPACK_CUDA 2
+#define DLPACK_READ_ONLY UINT64_C(1)
+#define DLPACK_IS_COPIED UINT64_C(2)
+
+enum dlpack_code {
+    DLPACK_INT = 0,
+    DLPACK_UINT = 1,
+    DLPACK_FLOAT = 2,
+    DLPACK_BFLOAT = 4,
+    DLPACK_BOOL = 6
+};
+
+struct dlpack_device {
+    int32_t type, id;
+};
+
+struct dlpack_dtype {
+    uint8_t code, bits;
+    uint16_t lanes;
+};
+
+struct dlpack_tensor {
+    void *data;
+    struct dlpack_device device;
+    int32_t rank;
+    struct dlpack_dtype dtype;
+    int64_t *shape, *strides; /* the strides count elements */
+    uint64_t offset_bytes;
+};
+
+struct dlpack_managed {
+    struct dlpack_tensor tensor;
+    void *context;
+    void (*deleter)(struct dlpack_managed *);
+};
+
+struct dlpack_versioned {
+    uint32_t major, minor;
+    void *context;
+    void (*deleter)(struct dlpack_versioned *);
+    uint64_t flags;
+    struct dlpack_tensor tensor;
+};
+
+/* ---- the object ---- */
 
 struct tensor_object {
     PyObject_HEAD struct trajd_lease *lease;
@@ -10,7 +60,7 @@ struct tensor_object {
     struct trajd_py_array_struct array;
 };
 
-static PyTypeObject *tensor_type;
+PyTypeObject *trajd_py_tensor_type;
 
 static char kind_of(enum trajd_dtype dtype)
 {
@@ -33,7 +83,8 @@ static char kind_of(enum trajd_dtype dtype)
 
 PyObject *trajd_py_tensor_create(struct trajd_lease *lease, const struct trajd_view *view)
 {
-    struct tensor_object *self = (struct tensor_object *)PyType_GenericAlloc(tensor_type, 0);
+    struct tensor_object *self =
+        (struct tensor_object *)PyType_GenericAlloc(trajd_py_tensor_type, 0);
     if (!self)
         return NULL;
     self->lease = trajd_lease_hold(lease);
@@ -54,13 +105,122 @@ PyObject *trajd_py_tensor_create(struct trajd_lease *lease, const struct trajd_v
 static void tensor_dealloc(PyObject *object)
 {
     struct tensor_object *self = (struct tensor_object *)object;
-    PyTypeObject *type = Py_TYPE(object);
     trajd_lease_drop(self->lease);
-    PyObject_Free(object);
-    Py_DECREF(type);
+    trajd_py_free(object);
 }
 
 /* ---- DLPack ---- */
+
+/* A capsule's content: one block, freed by the consumer in any thread, with or without the GIL. */
+struct export
+{
+    union {
+        struct dlpack_managed managed;
+        struct dlpack_versioned versioned;
+    };
+    struct trajd_lease *lease; /* NULL: the data is in `copy` */
+    void *copy;
+    int64_t shape[TRAJD_TENSOR_RANK_LIMIT], strides[TRAJD_TENSOR_RANK_LIMIT];
+};
+
+static void drop(struct export *export)
+{
+    trajd_lease_drop(export->lease);
+    free(export->copy);
+    free(export);
+}
+
+static void delete_managed(struct dlpack_managed *managed)
+{
+    drop(managed->context);
+}
+
+static void delete_versioned(struct dlpack_versioned *versioned)
+{
+    drop(versioned->context);
+}
+
+/* Frees a capsule that was not consumed. A consumer renames its capsule. */
+static void destroy_capsule(PyObject *capsule)
+{
+    if (PyCapsule_IsValid(capsule, "dltensor"))
+        delete_managed(PyCapsule_GetPointer(capsule, "dltensor"));
+    else if (PyCapsule_IsValid(capsule, "dltensor_versioned"))
+        delete_versioned(PyCapsule_GetPointer(capsule, "dltensor_versioned"));
+}
+
+static struct dlpack_dtype describe(enum trajd_dtype dtype)
+{
+    static const uint8_t codes[TRAJD_DTYPE_COUNT] = {
+        [TRAJD_F16] = DLPACK_FLOAT, [TRAJD_BF16] = DLPACK_BFLOAT, [TRAJD_F32] = DLPACK_FLOAT,
+        [TRAJD_F64] = DLPACK_FLOAT, [TRAJD_I8] = DLPACK_INT,      [TRAJD_I16] = DLPACK_INT,
+        [TRAJD_I32] = DLPACK_INT,   [TRAJD_I64] = DLPACK_INT,     [TRAJD_U8] = DLPACK_UINT,
+        [TRAJD_U16] = DLPACK_UINT,  [TRAJD_U32] = DLPACK_UINT,    [TRAJD_U64] = DLPACK_UINT,
+        [TRAJD_BOOL] = DLPACK_BOOL,
+    };
+    return (struct dlpack_dtype){codes[dtype], (uint8_t)(8 * trajd_dtype_size(dtype)), 1};
+}
+
+static size_t size_of(const struct trajd_view *view)
+{
+    size_t size_bytes = trajd_dtype_size(view->dtype);
+    for (int i = 0; i < view->rank; i++)
+        size_bytes *= (size_t)view->shape[i];
+    return size_bytes;
+}
+
+static struct export *create(struct trajd_lease *lease, const struct trajd_view *view, bool copy)
+{
+    struct export *export = calloc(1, sizeof *export);
+    const size_t size_bytes = size_of(view);
+    if (export && copy)
+        export->copy = aligned_alloc(64, (size_bytes + 63) / 64 * 64 + 64);
+    if (!export || (copy && !export->copy)) {
+        free(export);
+        return NULL;
+    }
+    if (copy)
+        memcpy(export->copy, view->data, size_bytes);
+    else
+        export->lease = trajd_lease_hold(lease);
+    for (int i = 0; i < view->rank; i++) {
+        export->shape[i] = view->shape[i];
+        export->strides[i] = view->strides_bytes[i] / (int64_t)trajd_dtype_size(view->dtype);
+    }
+    return export;
+}
+
+/* Returns a capsule, "dltensor_versioned" if `versioned`. It holds the lease, or with `copy` memory
+ * of its own. */
+static PyObject *dlpack(struct trajd_lease *lease, const struct trajd_view *view, bool versioned,
+                        bool copy)
+{
+    struct export *export = create(lease, view, copy);
+    if (!export)
+        return PyErr_NoMemory();
+    const struct dlpack_tensor tensor = {
+        .data = copy ? export->copy : view->data,
+        .device = {view->gpu < 0 ? DLPACK_CPU : DLPACK_CUDA, view->gpu < 0 ? 0 : view->gpu},
+        .rank = view->rank,
+        .dtype = describe(view->dtype),
+        .shape = export->shape,
+        .strides = export->strides};
+    if (versioned)
+        export->versioned = (struct dlpack_versioned){
+            .major = 1,
+            .context = export,
+            .deleter = delete_versioned,
+            .flags = copy ? DLPACK_IS_COPIED : (view->read_only ? DLPACK_READ_ONLY : 0),
+            .tensor = tensor};
+    else
+        export->managed =
+            (struct dlpack_managed){.tensor = tensor, .context = export, .deleter = delete_managed};
+    PyObject *capsule =
+        PyCapsule_New(export, versioned ? "dltensor_versioned" : "dltensor", destroy_capsule);
+    if (!capsule)
+        drop(export);
+    return capsule;
+}
 
 static int is_this_device(PyObject *device, const struct trajd_view *view)
 {
@@ -142,7 +302,7 @@ static PyObject *tensor_dlpack(PyObject *object, PyObject *args, PyObject *keywo
         return NULL;
     if (self->view.read_only && !versioned && !copies)
         return refuse_read_only();
-    return trajd_py_dlpack(self->lease, &self->view, versioned, copies);
+    return dlpack(self->lease, &self->view, versioned, copies);
 }
 
 static PyObject *tensor_dlpack_device(PyObject *object, PyObject *unused)
@@ -194,18 +354,6 @@ static PyObject *tensor_dtype(PyObject *object, void *unused)
     return PyUnicode_FromString(trajd_dtype_name(((struct tensor_object *)object)->view.dtype));
 }
 
-static PyObject *tensor_address(PyObject *object, void *unused)
-{
-    (void)unused;
-    return PyLong_FromVoidPtr(((struct tensor_object *)object)->view.data);
-}
-
-static PyObject *tensor_read_only(PyObject *object, void *unused)
-{
-    (void)unused;
-    return PyBool_FromLong(((struct tensor_object *)object)->view.read_only);
-}
-
 static PyMethodDef methods[] = {
     {"__dlpack__", (PyCFunction)(void (*)(void))tensor_dlpack, METH_VARARGS | METH_KEYWORDS,
      "Returns a DLPack capsule, versioned if max_version is (1, 0) or later. The memory stays "
@@ -220,22 +368,24 @@ static PyGetSetDef properties[] = {
      "numpy's array interface. bf16 appears as uint16.", NULL},
     {"shape", tensor_shape, NULL, "The shape; the first dimension is this worker's rows.", NULL},
     {"dtype", tensor_dtype, NULL, "trajd's name of the dtype: f32, bf16, i64, u8, ...", NULL},
-    {"address", tensor_address, NULL, "The address of the first element.", NULL},
-    {"read_only", tensor_read_only, NULL, "True if other jobs read the same memory.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
-PyObject *trajd_py_tensor_type(void)
-{
-    static PyType_Slot slots[] = {
-        {Py_tp_dealloc, tensor_dealloc},
-        {Py_tp_methods, methods},
-        {Py_tp_getset, properties},
-        {Py_tp_doc, "A view of a leased batch. It keeps the lease."},
-        {0, NULL},
-    };
-    static PyType_Spec spec = {"trajd._core.Tensor", sizeof(struct tensor_object), 0,
-                               Py_TPFLAGS_DEFAULT, slots};
-    tensor_type = (PyTypeObject *)PyType_FromSpec(&spec);
-    return (PyObject *)tensor_type;
-}
+static PyMemberDef members[] = {
+    {"address", T_ULONGLONG, offsetof(struct tensor_object, view.data), READONLY,
+     "The address of the first element."},
+    {"read_only", T_BOOL, offsetof(struct tensor_object, view.read_only), READONLY,
+     "True if other jobs read the same memory."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot tensor_slots[] = {
+    {Py_tp_dealloc, tensor_dealloc},
+    {Py_tp_methods, methods},
+    {Py_tp_getset, properties},
+    {Py_tp_members, members},
+    {Py_tp_doc, "A view of a leased batch. It keeps the lease."},
+    {0, NULL},
+};
+PyType_Spec trajd_py_tensor_spec = {"trajd._core.Tensor", sizeof(struct tensor_object), 0,
+                                    Py_TPFLAGS_DEFAULT, tensor_slots};

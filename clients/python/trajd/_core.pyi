@@ -80,7 +80,7 @@ class Batch:
     gpu: int  # the GPU that has the batch; below 0: host memory
     def use_stream(self, stream: int) -> None:
         """Names a stream whose work reads the batch on a GPU: work given to it before the lease ends."""
-    def schema(self) -> List[Tuple[str, str, Optional[str], str, List[int], Optional[Tuple[str, bool, bytes, bytes]]]]:
+    def schema(self) -> List[Tuple[str, str, Optional[str], str, Tuple[int, ...], Optional[Tuple[str, bool, bytes, bytes]]]]:
         """Returns (name, role, output of a mask, dtype, shape of one row) of each tensor."""
     def tensor(self, index: int) -> Tensor:
         """Returns a tensor by its index in the schema. Raises IndexError, or ValueError after release."""
