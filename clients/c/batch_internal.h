@@ -2,8 +2,8 @@
  *
  *     batch.c             makes it from a delivery; reads it; returns its lease
  *     batch_streams.c     the GPU streams that read it, and the events recorded on them
- *     deferred_release.c  the list of released batches whose streams have not finished
- *     batch_release.c     trajd_batch_done, _release and _abandon
+ *     batch_release.c     trajd_batch_done, _release and _abandon; the list of released batches whose
+ *                         streams have not finished
  *
  * Lease states: held (by the caller), deferred (released, GPU streams still read it), pending (in
  * client->ack), returned (sent). In host memory a release goes from held to pending at once. */
@@ -73,7 +73,7 @@ void trajd_batch_forget_streams(struct trajd_batch *batch);
  * cannot be known, because a graph is being captured. */
 bool trajd_batch_await_streams(struct trajd_batch *batch);
 
-/* deferred_release.c */
+/* batch_release.c */
 /* Adds a batch whose events are recorded. The caller holds state_lock. */
 void trajd_deferred_add(struct trajd_client *client, struct trajd_batch *batch);
 /* Returns how long to wait before the streams are queried again. The caller holds state_lock. */

@@ -5,13 +5,12 @@
  *
  *     client_clock.h                     the time
  *     buffers, cuda, mapping, tensors    memory of batches: buffers, GPUs, mapped rings, schemas
- *     link/                              sockets: link_frames, link_remote, link_fork, then link
- *     release_burst                      when pending releases are sent
- *     client_state                       this header: locks, wake-ups, references
+ *     link/                              sockets: link_remote, then link
+ *     client_state                       this header: locks, wake-ups, references, bursts of releases
  *     session/                           the protocol (session.h has the order of its files)
  *     batch, batch_streams               one batch; the GPU streams that read it
- *     deferred_release, batch_release    batches that GPU streams still read; done and release
- *     client_end, io_thread              the end of a session; the library's own thread
+ *     batch_release                      done and release; batches that GPU streams still read
+ *     io_thread                          the end of a session; the library's own thread
  *     client, feed_open, feed_next, client_query    the calls of trajd.h
  *
  * Locks: the caller of any function of link/ and session/ holds io_lock. next() and the other calls
@@ -166,7 +165,7 @@ struct trajd_client_held {
     struct trajd_batch *previous; /* the last that next() returned, if its DONE is not sent */
 };
 
-/* session/session_carried.c: the pass of a queue job through its epoch, which outlives sessions. */
+/* session/session_end.c: the pass of a queue job through its epoch, which outlives sessions. */
 struct trajd_client_carried {
     uint64_t pass;                    /* its number in OPENED; 0: none */
     struct trajd_wire_positions done; /* the last batches that are DONE, oldest first */
@@ -175,13 +174,13 @@ struct trajd_client_carried {
     uint32_t waiting_count;
 };
 
-/* deferred_release.c: released batches that GPU streams may still read, oldest first. */
+/* batch_release.c: released batches that GPU streams may still read, oldest first. */
 struct trajd_client_deferred {
     struct trajd_batch *first, **end;
     uint64_t changed_ns; /* when one was last added or removed */
 };
 
-/* release_burst.c: what the next ACK will name. */
+/* client_state.c: what the next ACK will name. */
 struct trajd_client_ack {
     struct trajd_wire_ack pending;
     /* on a GPU: when the oldest pending release was added; 0: send at once */
@@ -258,17 +257,15 @@ void trajd_delivery_drop(struct trajd_client *client, struct trajd_delivery *del
 /* Frees the copies and sets the terms to zero. */
 void trajd_open_terms_free(struct trajd_open_terms *terms);
 
-/* client_end.c */
+/* io_thread.c */
 /* Waits for deferred batches, sends BYE, closes the link and drops the user's reference. The caller
  * holds no lock, and no other thread uses the client. */
 void trajd_client_finish(struct trajd_client *client);
-
-/* io_thread.c */
 enum trajd_status trajd_io_thread_start(struct trajd_client *client, struct trajd_error *error);
 /* Ends the thread and waits for it. Does nothing if it does not run. */
 void trajd_io_thread_stop(struct trajd_client *client);
 
-/* release_burst.c. The caller holds state_lock for both. */
+/* client_state.c. The caller holds state_lock for both. */
 /* Returns how many deferred batches of this session count against the credit. */
 uint32_t trajd_deferred_count(const struct trajd_client *client);
 /* Returns the time until pending releases are to be sent. 0: now. */

@@ -70,20 +70,61 @@ static enum trajd_status await_answer(struct trajd_client *client,
     return !client->query.answer ? error->status : TRAJD_OK;
 }
 
-/* The caller frees *answer, which ends with a 0 byte that *size_bytes does not count. */
+static enum trajd_status check_question(const struct trajd_question *query,
+                                        struct trajd_error *error)
+{
+    if (!query->what || query->what[0] == '\0')
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "ask: `what` is missing: name a question");
+    enum trajd_status status =
+        trajd_client_check_text("ask", query->what, TRAJD_WIRE_MAX_NAME, error);
+    return status ? status
+                  : trajd_client_check_text("ask: name", query->name, TRAJD_WIRE_MAX_NAME, error);
+}
+
+static enum trajd_status check_feed(const struct trajd_client *client,
+                                    const struct trajd_wire_message *query,
+                                    struct trajd_error *error)
+{
+    if (query->op == TRAJD_WIRE_ASK && query->ask.feed_id == 0 && !client->feed.is_granted)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "ask: open a feed first, or give its number (feed_id)");
+    if (query->op == TRAJD_WIRE_CHECKPOINT && client->session.phase != TRAJD_PHASE_FAILED &&
+        !client->feed.is_granted)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "checkpoint: open a feed first");
+    return TRAJD_OK;
+}
+
+/* The caller frees *answer, which ends with a 0 byte that *size_bytes does not count. `question` is
+ * that of an ASK. */
 static enum trajd_status run_query(struct trajd_client *client,
-                                   const struct trajd_wire_message *query, const char *call,
+                                   const struct trajd_wire_message *query,
+                                   const struct trajd_question *question, const char *call,
                                    uint32_t timeout_ms, char **answer, size_t *size_bytes,
                                    struct trajd_error *error)
 {
-    client->query = (struct trajd_client_query){0};
-    trajd_session_begin_call(client);
-    enum trajd_status status = await_answer(client, query, call, timeout_ms, error);
+    *answer = NULL;
+    *size_bytes = 0;
+    enum trajd_status status = trajd_client_check_process(client, error);
+    if (!status && question)
+        status = check_question(question, error);
     if (status)
-        free(client->query.answer);
-    *answer = !status ? client->query.answer : NULL;
-    *size_bytes = !status ? client->query.size_bytes : 0;
-    client->query = (struct trajd_client_query){0};
+        return status;
+    pthread_mutex_lock(&client->io_lock);
+    status = check_feed(client, query, error);
+    if (!status) {
+        client->query = (struct trajd_client_query){0};
+        trajd_session_begin_call(client);
+        status = await_answer(client, query, call, timeout_ms, error);
+        if (status) {
+            free(client->query.answer);
+        } else {
+            *answer = client->query.answer;
+            *size_bytes = client->query.size_bytes;
+        }
+        client->query = (struct trajd_client_query){0};
+    }
+    pthread_mutex_unlock(&client->io_lock);
     return status;
 }
 
@@ -93,35 +134,9 @@ enum trajd_status trajd_client_status(struct trajd_client *client, uint32_t time
     const struct trajd_wire_message query = {.op = TRAJD_WIRE_STATUS};
     struct trajd_error own;
     size_t size_bytes;
-    error = error ? error : &own;
-    *json = NULL;
-    enum trajd_status status = trajd_client_check_process(client, error);
-    if (status)
-        return status;
-    pthread_mutex_lock(&client->io_lock);
-    status = run_query(client, &query, "status", timeout_ms > 0 ? timeout_ms : ANSWER_TIMEOUT_MS,
-                       json, &size_bytes, error);
-    pthread_mutex_unlock(&client->io_lock);
-    return status;
-}
-
-static enum trajd_status check_question(const struct trajd_client *client,
-                                        const struct trajd_question *query,
-                                        struct trajd_error *error)
-{
-    if (!query->what || query->what[0] == '\0')
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "ask: `what` is missing: name a question");
-    enum trajd_status status =
-        trajd_client_check_text("ask", query->what, TRAJD_WIRE_MAX_NAME, error);
-    if (!status)
-        status = trajd_client_check_text("ask: name", query->name, TRAJD_WIRE_MAX_NAME, error);
-    if (status)
-        return status;
-    if (query->feed_id == 0 && !client->feed.is_granted)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "ask: open a feed first, or give its number (feed_id)");
-    return TRAJD_OK;
+    return run_query(client, &query, NULL, "status",
+                     timeout_ms > 0 ? timeout_ms : ANSWER_TIMEOUT_MS, json, &size_bytes,
+                     error ? error : &own);
 }
 
 enum trajd_status trajd_client_ask(struct trajd_client *client, const struct trajd_question *query,
@@ -137,18 +152,9 @@ enum trajd_status trajd_client_ask(struct trajd_client *client, const struct tra
                                                        .pass = query->pass}};
     struct trajd_error own;
     size_t size_bytes;
-    error = error ? error : &own;
-    *json = NULL;
-    enum trajd_status status = trajd_client_check_process(client, error);
-    if (status)
-        return status;
-    pthread_mutex_lock(&client->io_lock);
-    status = check_question(client, query, error);
-    if (!status)
-        status = run_query(client, &message, "ask", timeout_ms > 0 ? timeout_ms : ANSWER_TIMEOUT_MS,
-                           json, &size_bytes, error);
-    pthread_mutex_unlock(&client->io_lock);
-    return status;
+    return run_query(client, &message, query, "ask",
+                     timeout_ms > 0 ? timeout_ms : ANSWER_TIMEOUT_MS, json, &size_bytes,
+                     error ? error : &own);
 }
 
 enum trajd_status trajd_client_checkpoint(struct trajd_client *client, uint32_t timeout_ms,
@@ -157,21 +163,10 @@ enum trajd_status trajd_client_checkpoint(struct trajd_client *client, uint32_t 
 {
     const struct trajd_wire_message query = {.op = TRAJD_WIRE_CHECKPOINT};
     struct trajd_error own;
-    char *answer = NULL;
-    error = error ? error : &own;
-    *token = NULL;
-    *size_bytes = 0;
-    enum trajd_status status = trajd_client_check_process(client, error);
-    if (status)
-        return status;
-    pthread_mutex_lock(&client->io_lock);
-    if (client->session.phase != TRAJD_PHASE_FAILED && !client->feed.is_granted)
-        status = trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "checkpoint: open a feed first");
-    else
-        status = run_query(client, &query, "checkpoint",
-                           timeout_ms > 0 ? timeout_ms : CHECKPOINT_TIMEOUT_MS, &answer, size_bytes,
-                           error);
-    pthread_mutex_unlock(&client->io_lock);
+    char *answer;
+    enum trajd_status status = run_query(client, &query, NULL, "checkpoint",
+                                         timeout_ms > 0 ? timeout_ms : CHECKPOINT_TIMEOUT_MS,
+                                         &answer, size_bytes, error ? error : &own);
     *token = answer;
     return status;
 }

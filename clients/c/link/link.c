@@ -1,7 +1,9 @@
+/* The connection of a worker to its daemon: sockets, frames and descriptors. */
 #include "clients/c/link/link.h"
 
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +15,73 @@
 
 #include "proto/array_len.h"
 #include "proto/wire.h"
+
+/* ---- fork ---- */
+
+/* Closes the connections to fd.sock in children made by fork. The end of a connection tells the
+ * daemon that the worker has died, and it comes only when the last process with the descriptor has
+ * closed it. exec closes them (SOCK_CLOEXEC), but the processes of multiprocessing and of
+ * DataLoaders do not exec, and may outlive their parent. */
+
+/* protects the list, and the opening and closing of its descriptors; fork waits for it */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct trajd_link *open_links;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&mutex);
+}
+
+static void in_parent(void)
+{
+    pthread_mutex_unlock(&mutex);
+}
+
+/* Runs in the child, which has only the thread that called fork. */
+static void in_child(void)
+{
+    for (struct trajd_link *link = open_links; link; link = link->next_open) {
+        close(link->fd);
+        link->fd = -1;
+    }
+    open_links = NULL;
+    pthread_mutex_unlock(&mutex);
+}
+
+static void register_handlers(void)
+{
+    /* Fails only without memory. A child then keeps the descriptors. */
+    pthread_atfork(before_fork, in_parent, in_child);
+}
+
+void trajd_link_open_socket(struct trajd_link *link)
+{
+    pthread_once(&once, register_handlers);
+    pthread_mutex_lock(&mutex);
+    link->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (link->fd >= 0) {
+        link->next_open = open_links;
+        open_links = link;
+    }
+    pthread_mutex_unlock(&mutex);
+}
+
+void trajd_link_close_socket(struct trajd_link *link)
+{
+    struct trajd_link **place = &open_links;
+    pthread_mutex_lock(&mutex);
+    while (*place && *place != link)
+        place = &(*place)->next_open;
+    if (*place) {
+        *place = link->next_open;
+        close(link->fd);
+    }
+    link->fd = -1;
+    pthread_mutex_unlock(&mutex);
+}
+
+/* ---- making and ending it ---- */
 
 static enum trajd_status prepare_local(struct trajd_link *link, const char *directory,
                                        struct trajd_error *error)
@@ -106,6 +175,82 @@ enum trajd_status trajd_link_dial(struct trajd_link *link, struct trajd_error *e
     link->dealer_fd = trajd_link_poll_fd(link);
     return TRAJD_OK;
 }
+
+/* ---- frames: one a message, and after a remote daemon's BATCH those of a payload ---- */
+
+enum trajd_status trajd_link_send(struct trajd_link *link, const void *frame, size_t size_bytes)
+{
+    return zmq_send(link->dealer, frame, size_bytes, ZMQ_DONTWAIT) >= 0 ? TRAJD_OK
+                                                                        : TRAJD_ERR_TIMEOUT;
+}
+
+static bool has_more(const struct trajd_link *link)
+{
+    int more = 0;
+    size_t more_size = sizeof more;
+    return zmq_getsockopt(link->dealer, ZMQ_RCVMORE, &more, &more_size) == 0 && more != 0;
+}
+
+static void skip_frames(struct trajd_link *link)
+{
+    char byte;
+    while (has_more(link))
+        if (zmq_recv(link->dealer, &byte, 1, 0) < 0)
+            return;
+}
+
+/* Receives the first frame of a message. Returns -1 if there is none, or the daemon floods. */
+static int receive_first(struct trajd_link *link, void *frame, size_t room)
+{
+    const int size = zmq_recv(link->dealer, frame, room, ZMQ_DONTWAIT);
+    link->received_count = size < 0 ? 0 : link->received_count + 1;
+    link->is_flooded = link->is_flooded || link->received_count > TRAJD_LINK_MAX_WAITING;
+    return link->is_flooded ? -1 : size;
+}
+
+size_t trajd_link_receive(struct trajd_link *link, void *frame, size_t room)
+{
+    if (link->has_payload) /* a payload that was not received */
+        skip_frames(link);
+    link->has_payload = false;
+    for (;;) {
+        const int size = receive_first(link, frame, room);
+        if (size < 0)
+            return 0;
+        const bool whole = size > 0 && (size_t)size <= room;
+        link->has_payload = link->remote && whole && has_more(link);
+        if (whole && (link->has_payload || !has_more(link)))
+            return (size_t)size;
+        skip_frames(link);
+    }
+}
+
+bool trajd_link_receive_payload(struct trajd_link *link, void *payload, size_t size_bytes)
+{
+    size_t at = 0;
+    bool good = true;
+    while (good && link->has_payload) { /* a message arrives with all its frames */
+        int size = zmq_recv(link->dealer, (char *)payload + at, size_bytes - at, 0);
+        good = size > 0 && (size_t)size <= size_bytes - at;
+        at += good ? (size_t)size : 0;
+        link->has_payload = size >= 0 && has_more(link);
+    }
+    if (link->has_payload)
+        skip_frames(link);
+    link->has_payload = false;
+    return good && at == size_bytes;
+}
+
+int trajd_link_poll_fd(const struct trajd_link *link)
+{
+    int fd = -1;
+    size_t size = sizeof fd;
+    if (!link->dealer || zmq_getsockopt(link->dealer, ZMQ_FD, &fd, &size) != 0)
+        return -1;
+    return fd;
+}
+
+/* ---- fd.sock ---- */
 
 bool trajd_link_is_attached(const struct trajd_link *link)
 {

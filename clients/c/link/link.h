@@ -7,8 +7,7 @@
  * connection, so the link makes its events: GREETED when it is attached, and END when the daemon
  * could not be reached for as long as it waits for a silent worker.
  *
- * link.c calls link_frames.c, link_remote.c and link_fork.c. These four files are the only ones of
- * libtrajd that use ZeroMQ. One thread at a time may use a link. Only trajd_link_wait blocks. */
+ * link.c calls link_remote.c. These two files are the only ones of libtrajd that use ZeroMQ. One thread at a time may use a link. Only trajd_link_wait blocks. */
 #ifndef TRAJD_C_LINK_LINK_H
 #define TRAJD_C_LINK_LINK_H
 
@@ -43,7 +42,7 @@ struct trajd_link {
     uint64_t silence_timeout_ns; /* from WELCOME: the daemon drops a worker silent for so long */
     uint64_t connected_ns;       /* when the socket was last seen connected */
     struct trajd_key_file keys;
-    struct trajd_link *next_open; /* list in link_fork.c */
+    struct trajd_link *next_open; /* list in link.c */
 };
 
 /* These members of trajd_connect_options. Borrowed. */
@@ -86,6 +85,7 @@ size_t trajd_link_receive(struct trajd_link *link, void *frame, size_t room);
 /* Receives the payload of the last message. Returns false if it does not have exactly size_bytes;
  * the payload is consumed in any case. */
 bool trajd_link_receive_payload(struct trajd_link *link, void *payload, size_t size_bytes);
+/* Returns true if the socket is connected and takes a message. */
 bool trajd_link_can_send(const struct trajd_link *link);
 /* Returns a descriptor that becomes readable when a message may have arrived. It is edge-triggered,
  * and owned by the link. -1: not dialled yet. */
@@ -109,8 +109,7 @@ struct trajd_link_readable trajd_link_wait(struct trajd_link *link, int wake_fd,
 /* Returns why the last handshake failed, or "". Borrowed. */
 const char *trajd_link_handshake_error(const struct trajd_link *link);
 
-/* link_fork.c, for link.c */
-/* Opens a socket for fd.sock. link->fd is -1 on failure. */
+/* Opens a socket for fd.sock, which children made by fork close. link->fd is -1 on failure. */
 void trajd_link_open_socket(struct trajd_link *link);
 void trajd_link_close_socket(struct trajd_link *link);
 

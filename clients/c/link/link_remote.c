@@ -157,6 +157,14 @@ void trajd_link_remote_close(struct trajd_link *link)
 
 /* ---- events ---- */
 
+bool trajd_link_can_send(const struct trajd_link *link)
+{
+    int events = 0;
+    size_t size = sizeof events;
+    return zmq_getsockopt(link->dealer, ZMQ_EVENTS, &events, &size) == 0 &&
+           (events & ZMQ_POLLOUT) != 0;
+}
+
 static void read_monitor(struct trajd_link *link)
 {
     uint8_t event[6], address[256];

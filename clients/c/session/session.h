@@ -3,11 +3,9 @@
  *
  * A file calls only files that stand above it in this list:
  *
- *     session_carried.c   what outlives the daemon: batches, and the last DONEs
+ *     session_end.c       failure and end of a session; what outlives the daemon: batches, the last DONEs
  *     session_send.c      messages to the daemon: HELLO, OPEN, ACK
- *     session_end.c       failure and end of a session
- *     remote_payload.c    rows that a remote daemon sends after a BATCH
- *     session_batches.c   BATCH, EPOCH_END
+ *     session_batches.c   BATCH, EPOCH_END, the rows that a remote daemon sends
  *     session_opened.c    OPENED: schema, ring, buffers
  *     session_messages.c  all other messages of the daemon
  *     session.c           one turn: receive, then send what is due; waiting */
@@ -16,7 +14,7 @@
 
 #include "clients/c/client_internal.h"
 
-/* session_carried.c. Only queue jobs have it, and only with a daemon that numbers its passes. */
+/* session_end.c. Only queue jobs have it, and only with a daemon that numbers its passes. */
 /* Notes a DONE. The caller holds state_lock. */
 void trajd_carried_note_done(struct trajd_client *client, uint64_t position);
 /* Keeps the batches of a session that is lost, for the next OPEN. The others are forgotten. Begins
@@ -51,7 +49,7 @@ bool trajd_session_has_acks(const struct trajd_client *client);
 /* True in a session that accepts ACK. */
 bool trajd_session_can_ack(const struct trajd_client *client);
 
-/* session_end.c */
+/* session_end.c: failure and end */
 void trajd_session_fail(struct trajd_client *client, const struct trajd_error *error);
 /* Fails with TRAJD_ERR_PROTOCOL. `what` completes "the daemon breaks the protocol: ". */
 void trajd_session_fail_protocol(struct trajd_client *client, const char *what);
@@ -63,19 +61,10 @@ void trajd_session_clear(struct trajd_client *client);
 /* Handles the loss of the session: connects again, or fails without `reconnect`. */
 void trajd_session_end(struct trajd_client *client);
 
-/* remote_payload.c */
-/* Returns the bytes of a payload: each tensor's rows, padded to TRAJD_TENSOR_ALIGNMENT. Cannot
- * overflow for a checked schema and at most global_batch rows. */
-uint64_t trajd_payload_size(const struct trajd_schema *schema, uint32_t row_count);
+/* session_batches.c */
 /* Makes feed.buffers for the open feed: one for each batch of the credit, and one more. */
 enum trajd_status trajd_payload_make_buffers(struct trajd_client *client,
                                              struct trajd_error *error);
-/* Receives the payload of the BATCH that was received last. *payload goes back to feed.buffers.
- * TRAJD_ERR_PROTOCOL: too many rows, or another length. */
-enum trajd_status trajd_payload_receive(struct trajd_client *client, uint32_t row_count,
-                                        unsigned char **payload, struct trajd_error *error);
-
-/* session_batches.c */
 void trajd_session_handle_batch(struct trajd_client *client, const struct trajd_wire_batch *batch);
 void trajd_session_handle_epoch_end(struct trajd_client *client,
                                     const struct trajd_wire_epoch_end *end);
