@@ -89,7 +89,7 @@ static enum trajd_status make_draft(struct init *init, uint32_t which, const cha
         status = trajd_error_set(error, TRAJD_ERR_DATA, 0, "%s: no draft of a layout: %s", file,
                                  draft.why);
     if (!status)
-        status = draft_open(&init->files, &draft, path, &init->indices[which], error);
+        status = draft_open(&init->files, draft.layout, path, &init->indices[which], error);
     if (!status)
         status = write_file(place, draft.layout, error);
     draft_free(&draft);

@@ -5,25 +5,22 @@
 #include <stdlib.h>
 
 #include "clients/cli/draft/draft.h"
-#include "clients/cli/draft/draft_plan.h"
+#include "clients/cli/draft/draft_facts.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void search(const struct trajd_tree *tree)
 {
-    struct draft_episodes episodes;
-    struct draft_streams *streams = calloc(1, sizeof *streams);
-    struct draft_plan *plan = calloc(1, sizeof *plan);
+    struct draft_facts *facts = calloc(1, sizeof *facts);
 
-    if (!streams || !plan || !draft_find_episodes(tree, &episodes))
+    if (!facts)
         abort();
-    streams->arena.limit_bytes = 64 << 20;
-    if (draft_collect_streams(tree, &episodes, streams))
-        draft_plan_clocks(&episodes, streams, &(struct draft_clocks){0}, plan);
-    trajd_arena_free(&streams->arena);
-    free(episodes.groups);
-    free(streams);
-    free(plan);
+    facts->tree = tree;
+    draft_find_episodes(facts);
+    draft_collect_streams(facts);
+    draft_plan_clocks(facts);
+    draft_facts_free(facts);
+    free(facts);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

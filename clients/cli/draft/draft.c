@@ -1,87 +1,80 @@
+/* Makes a draft of a layout for a file that no layout reads, and shows it for `trajctl inspect`. */
 #include "clients/cli/draft/draft.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
-#include "clients/cli/draft/draft_layout.h"
+#include "clients/cli/draft/draft_facts.h"
+#include "clients/cli/draft/draft_shapes.h"
+#include "daemon/base/memory.h"
+#include "proto/plural.h"
 
-/* Reads a layout's text and indexes the path with it. */
-static enum trajd_status open_text(const struct cli_files *files, const char *text,
-                                   const char *path, struct trajd_index **index,
-                                   struct trajd_error *error)
+enum { OK = 0, FAILED = 1 };
+
+enum trajd_status draft_open(const struct cli_files *files, const char *layout, const char *path,
+                             struct trajd_index **index, struct trajd_error *error)
 {
     const struct trajd_index_options options = cli_files_options(files, path);
-    struct trajd_layout *layout;
-    enum trajd_status status = trajd_layout_parse("draft", text, strlen(text), &layout, error);
+    struct trajd_layout *parsed;
+    enum trajd_status status = trajd_layout_parse("draft", layout, strlen(layout), &parsed, error);
 
     *index = NULL;
-    return status ? status : trajd_index_open_as(&options, layout, index, error);
-}
-
-/* Returns what a function writes, which the caller frees; NULL where memory ran out. */
-static char *write_text(void (*write)(FILE *, const struct draft_facts *),
-                        const struct draft_facts *facts)
-{
-    char *text = NULL;
-    size_t size;
-    FILE *out = open_memstream(&text, &size);
-
-    if (!out)
-        return NULL;
-    write(out, facts);
-    if (fclose(out)) {
-        free(text);
-        return NULL;
-    }
-    return text;
+    return status ? status : trajd_index_open_as(&options, parsed, index, error);
 }
 
 static enum trajd_status try_probe(const struct cli_files *files, const char *path,
                                    const struct draft_facts *facts, struct trajd_index **index,
                                    struct trajd_error *error)
 {
-    char *probe = write_text(draft_write_probe, facts);
-    enum trajd_status status = probe ? open_text(files, probe, path, index, error)
-                                     : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory");
+    char *probe = draft_write_probe(facts);
+    const enum trajd_status status = draft_open(files, probe, path, index, error);
 
     free(probe);
     return status;
 }
 
-/* Returns whether some episodes lack a stream that others have. */
-static bool has_optional(const struct draft_facts *facts)
+/* Counts the streams, or those of them that some episodes lack. */
+static uint32_t count_usable(const struct draft_facts *facts, bool only_optional)
 {
-    for (uint32_t s = 0; s < facts->streams->count; s++) {
-        if (!facts->streams->list[s].left_out &&
-            facts->streams->list[s].episode_count < facts->episodes->count)
-            return true;
-    }
-    return false;
+    uint32_t count = 0;
+
+    for (uint32_t s = 0; s < facts->stream_count; s++)
+        count += !facts->streams[s].left_out &&
+                 (!only_optional || facts->streams[s].episode_count < facts->episode_count);
+    return count;
 }
 
-/* Indexes the file with the probe. A few episodes are enough where there are many alike. Cuts the arrays of a file that is one group into episodes where
- * datasets give their lengths, or where flags do and the arrays are not one episode. */
+/* Indexes the file with the probe. A few episodes are enough where there are many alike. Cuts the
+ * arrays of a file that is one group into episodes where datasets give their lengths, or where flags do
+ * and the arrays are not one episode. */
 static enum trajd_status open_probe(const struct cli_files *files, const char *path,
-                                    struct draft_facts *facts, struct draft_streams *streams,
-                                    struct trajd_index **index, struct trajd_error *error)
+                                    struct draft_facts *facts, struct trajd_index **index,
+                                    struct trajd_error *error)
 {
-    const struct draft_split split =
-        facts->episodes->count == 1 ? draft_find_split(streams) : (struct draft_split){0};
-    const bool are_flags = split.kind && !strcmp(split.kind, "flags");
     enum trajd_status status = TRAJD_ERR_NOT_FOUND;
+    char *few = count_usable(facts, true) ? NULL : draft_few_episodes(facts);
+    const char *split;
+    uint32_t split_count;
 
-    char few[DRAFT_PATTERN_SIZE];
-
-    if (!has_optional(facts) && draft_few_episodes(facts->tree, facts->episodes, few)) {
+    if (few) {
         facts->few = few;
         status = try_probe(files, path, facts, index, error);
         facts->few = NULL;
+        free(few);
     }
-    if (status && (!split.kind || are_flags))
+    if (facts->episode_count == 1)
+        draft_find_split(facts);
+    split = facts->split;
+    split_count = facts->split_count;
+    facts->split = NULL;
+    facts->split_count = 0;
+    if (status && (!split || !strcmp(split, "flags")))
         status = try_probe(files, path, facts, index, error);
-    if (split.kind && status) {
-        draft_apply_split(&split, streams);
+    if (status && split) {
         facts->split = split;
+        facts->split_count = split_count;
+        draft_apply_split(facts);
         status = try_probe(files, path, facts, index, error);
     }
     return status;
@@ -89,86 +82,65 @@ static enum trajd_status open_probe(const struct cli_files *files, const char *p
 
 /* Looks at the rows, then plans the clocks and writes the draft. */
 static enum trajd_status make_layout(const struct cli_files *files, const char *path,
-                                     struct draft_facts *facts, struct draft_streams *streams,
-                                     struct draft *draft, struct trajd_error *error)
+                                     struct draft_facts *facts, struct draft *draft,
+                                     struct trajd_error *error)
 {
     struct trajd_index *index = NULL;
-    struct draft_clocks clocks;
-    struct draft_plan *plan = malloc(sizeof *plan);
-    enum trajd_status status = TRAJD_OK;
+    enum trajd_status status = open_probe(files, path, facts, &index, error);
 
-    if (!plan)
-        status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory");
+    facts->probe = index;
     if (!status)
-        status = open_probe(files, path, facts, streams, &index, error);
-    if (!status)
-        status = draft_find_clocks(index, streams, &clocks, error);
+        status = draft_find_clocks(facts, error);
     if (!status) {
-        draft_plan_clocks(facts->episodes, streams, &clocks, plan);
-        facts->plan = plan;
-        facts->probe = index;
-        draft->layout = write_text(draft_write_layout, facts);
+        draft_plan_clocks(facts);
+        draft->layout = draft_write_layout(facts);
     }
     trajd_index_destroy(&index);
-    free(plan);
     return status;
 }
 
-static uint32_t count_usable(const struct draft_streams *streams)
+/* Makes the draft of a tree, or says why there is none. */
+static void draft_tree(const struct cli_files *files, const char *path, const char *name,
+                       struct draft *draft)
 {
-    uint32_t count = 0;
+    struct draft_facts *facts = trajd_memory_or_exit(calloc(1, sizeof *facts));
+    const char *dot = strrchr(draft_last_name(path), '.');
+    struct trajd_error why = {.message = "the file has no array of numbers with rows"};
+    uint32_t count;
 
-    for (uint32_t s = 0; s < streams->count; s++)
-        count += !streams->list[s].left_out;
-    return count;
-}
-
-static const char *extension_of(const char *path)
-{
-    const char *slash = strrchr(path, '/'), *dot = strrchr(slash ? slash : path, '.');
-
-    return dot && strlen(dot) < 16 ? dot : "";
+    facts->name = name;
+    facts->extension = dot && strlen(dot) < 16 ? dot : "";
+    facts->tree = &draft->tree;
+    draft_find_episodes(facts);
+    draft_collect_streams(facts);
+    count = count_usable(facts, false);
+    if (count > TRAJD_LAYOUT_CLOCKS_MAX)
+        snprintf(why.message, sizeof why.message,
+                 "the file has %u arrays of numbers with rows, and a draft has at most %d: write a "
+                 "layout with those that you need",
+                 count, TRAJD_LAYOUT_CLOCKS_MAX);
+    else if (count && !make_layout(files, path, facts, draft, &why))
+        snprintf(why.message, sizeof why.message, "%s",
+                 count_usable(facts, false)
+                     ? ""
+                     : "all arrays are left out: `trajctl inspect` shows why");
+    snprintf(draft->why, sizeof draft->why, "%s", why.message);
+    draft_facts_free(facts);
+    free(facts);
 }
 
 enum trajd_status draft_make(const struct cli_files *files, const char *path, const char *name,
                              struct draft *draft, struct trajd_error *error)
 {
-    struct draft_streams *streams = calloc(1, sizeof *streams);
-    struct draft_episodes episodes = {0};
-    struct draft_facts facts = {.name = name,
-                                .extension = extension_of(path),
-                                .tree = &draft->tree,
-                                .episodes = &episodes,
-                                .streams = streams};
     enum trajd_status status;
-    struct trajd_error why;
 
     *draft = (struct draft){0};
     status = trajd_tree_read(files->helper, path, CLI_FILE_TIMEOUT_MS, &draft->tree, error);
     if (!status && draft->tree.refusal)
         status = trajd_error_set(error, TRAJD_ERR_DATA, 0, "%s: %s", path, draft->tree.refusal);
-    if (!status && streams)
-        streams->arena.limit_bytes = SIZE_MAX;
-    if (!status && (!streams || !draft_find_episodes(&draft->tree, &episodes) ||
-                    !draft_collect_streams(&draft->tree, &episodes, streams)))
-        status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory");
-    if (!status && !count_usable(streams))
-        snprintf(draft->why, sizeof draft->why, "the file has no array of numbers with rows");
-    else if (!status && count_usable(streams) > TRAJD_LAYOUT_CLOCKS_MAX)
-        snprintf(draft->why, sizeof draft->why,
-                 "the file has %u arrays of numbers with rows, and a draft has at most %d: write a "
-                 "layout with those that you need",
-                 count_usable(streams), TRAJD_LAYOUT_CLOCKS_MAX);
-    else if (!status && make_layout(files, path, &facts, streams, draft, &why))
-        snprintf(draft->why, sizeof draft->why, "%s", why.message);
-    else if (!status && !count_usable(streams))
-        snprintf(draft->why, sizeof draft->why,
-                 "all arrays are left out: `trajctl inspect` shows why");
-    free(episodes.groups);
-    if (streams)
-        trajd_arena_free(&streams->arena);
-    free(streams);
-    if (status)
+    if (!status)
+        draft_tree(files, path, name, draft);
+    else
         draft_free(draft);
     return status;
 }
@@ -180,9 +152,134 @@ void draft_free(struct draft *draft)
     *draft = (struct draft){0};
 }
 
-enum trajd_status draft_open(const struct cli_files *files, const struct draft *draft,
-                             const char *path, struct trajd_index **index,
-                             struct trajd_error *error)
+/* ---- trajctl inspect ---- */
+
+enum trajd_status draft_find_file(const char *path, char file[CLI_PATH_SIZE],
+                                  struct trajd_error *error)
 {
-    return open_text(files, draft->layout, path, index, error);
+    char folder[CLI_PATH_SIZE];
+    struct trajd_file_list list = {0};
+    enum trajd_status status;
+    struct stat about;
+    size_t plain;
+
+    if (!stat(path, &about) && S_ISREG(about.st_mode)) {
+        snprintf(file, CLI_PATH_SIZE, "%s", path);
+        return TRAJD_OK;
+    }
+    plain = strcspn(path, "*?[");
+    while (path[plain] && plain && path[plain - 1] != '/')
+        plain--;
+    snprintf(folder, sizeof folder, "%.*s", (int)plain, path);
+    if (path[plain])
+        status = trajd_file_list_find(*folder ? folder : ".", path + plain, &list, error);
+    else
+        status = draft_list_files(path, &list, error);
+    if (status)
+        return status;
+    if (!list.count || snprintf(file, CLI_PATH_SIZE, "%s/%s", *folder ? folder : ".",
+                                list.relative_paths[0]) >= CLI_PATH_SIZE)
+        status = trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "%s: no file matches", path);
+    trajd_file_list_free(&list);
+    return status;
+}
+
+/* Writes a result as one line: how many episodes the draft keeps, or why it reads none. */
+static void describe_result(const struct trajd_index *index, const struct trajd_error *error,
+                            char *text, size_t size)
+{
+    if (index)
+        snprintf(text, size, "%u of %u episode%s kept", index->kept_count,
+                 index->episode_count + index->refused_file_count,
+                 trajd_plural(index->episode_count + index->refused_file_count));
+    else
+        snprintf(text, size, "%s", error->message);
+}
+
+/* Prints why the layouts do not fit, a reason a line. */
+static void print_tried(const char *tried)
+{
+    static const char begin[] = "no layout fits: ";
+
+    printf("  no layout of trajd reads it\n");
+    if (!strncmp(tried, begin, strlen(begin)))
+        tried += strlen(begin);
+    while (*tried) {
+        const char *end = strstr(tried, "; ");
+        const size_t length = end ? (size_t)(end - tried) : strlen(tried);
+        printf("    %.*s\n", (int)length, tried);
+        tried += length + (end ? 2 : 0);
+    }
+}
+
+static void print_draft(const char *path, const struct draft *draft, const char *file,
+                        const char *tried, const char *result)
+{
+    printf("%s\n", path);
+    print_tried(tried);
+    printf(" tree%s%s\n", strcmp(path, file) ? " of " : "", strcmp(path, file) ? file : "");
+    draft_print_tree(stdout, &draft->tree);
+    if (!draft->layout) {
+        printf(" no draft of a layout: %s\n", draft->why);
+        return;
+    }
+    printf(" draft of a layout (%s); `trajctl init %s -o FILE.yaml` writes it into a file\n",
+           result, path);
+    for (const char *line = draft->layout; *line;) {
+        const size_t length = strcspn(line, "\n");
+        printf("  | %.*s\n", (int)length, line);
+        line += length + (line[length] == '\n');
+    }
+}
+
+static void json_draft(struct trajd_json *json, const char *path, const struct draft *draft,
+                       const char *tried, const char *result)
+{
+    trajd_json_open_object(json, NULL);
+    trajd_json_string(json, "path", path);
+    trajd_json_string(json, "layout", NULL);
+    trajd_json_string(json, "error", tried);
+    draft_json_tree(json, "tree", &draft->tree);
+    trajd_json_string(json, "draft", draft->layout);
+    trajd_json_string(json, "draft_result", draft->layout ? result : draft->why);
+    trajd_json_close_object(json);
+}
+
+/* Shows that the path cannot be explained. */
+static int fail(const char *path, const struct trajd_error *error, struct trajd_json *json)
+{
+    if (json) {
+        trajd_json_open_object(json, NULL);
+        trajd_json_string(json, "path", path);
+        trajd_json_string(json, "error", error->message);
+        trajd_json_close_object(json);
+    }
+    fprintf(stderr, "trajctl: %s%s%s\n", strstr(error->message, path) ? "" : path,
+            strstr(error->message, path) ? "" : ": ", error->message);
+    return FAILED;
+}
+
+int draft_explain(const struct cli_files *files, const char *path, const char *tried,
+                  struct trajd_json *json)
+{
+    char file[CLI_PATH_SIZE], result[TRAJD_ERROR_MESSAGE_SIZE] = "";
+    struct trajd_index *index = NULL;
+    struct trajd_error error;
+    struct draft draft;
+    int status;
+
+    if (draft_find_file(path, file, &error) || draft_make(files, file, "draft", &draft, &error))
+        return fail(path, &error, json);
+    if (draft.layout) {
+        draft_open(files, draft.layout, path, &index, &error);
+        describe_result(index, &error, result, sizeof result);
+    }
+    if (json)
+        json_draft(json, path, &draft, tried, result);
+    else
+        print_draft(path, &draft, file, tried, result);
+    status = index ? OK : FAILED;
+    draft_free(&draft);
+    trajd_index_destroy(&index);
+    return status;
 }

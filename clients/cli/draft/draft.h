@@ -4,9 +4,9 @@
 
 #include <stdio.h>
 
-#include "clients/cli/draft/draft_episodes.h"
 #include "clients/cli/files/cli_files.h"
 #include "daemon/base/json.h"
+#include "daemon/index/tree/tree.h"
 
 struct draft {
     struct trajd_tree tree;
@@ -20,11 +20,10 @@ enum trajd_status draft_make(const struct cli_files *files, const char *path, co
                              struct draft *draft, struct trajd_error *error);
 void draft_free(struct draft *draft);
 
-/* Indexes a file or folder with the draft. The caller destroys *index. Errors as of
+/* Indexes a file or folder with the text of a layout. The caller destroys *index. Errors as of
  * trajd_index_open. */
-enum trajd_status draft_open(const struct cli_files *files, const struct draft *draft,
-                             const char *path, struct trajd_index **index,
-                             struct trajd_error *error);
+enum trajd_status draft_open(const struct cli_files *files, const char *layout, const char *path,
+                             struct trajd_index **index, struct trajd_error *error);
 
 /* Finds a file to explain: the path itself, or the first HDF5 file below a folder or that a
  * glob matches. TRAJD_ERR_NOT_FOUND

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clients/cli/draft/draft_layout_internal.h"
+#include "clients/cli/draft/draft_facts.h"
 #include "daemon/base/json.h"
 #include "daemon/cache/dataset.h"
 #include "proto/plural.h"

@@ -1,87 +1,237 @@
-#include "clients/cli/draft/draft_layout_internal.h"
-
+/* Writes a draft layout as YAML, with a comment at each guess. */
 #include <ctype.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
+#include "clients/cli/draft/draft_facts.h"
 #include "daemon/base/json.h"
-#include "proto/array_len.h"
+#include "daemon/base/memory.h"
 #include "proto/plural.h"
 
-enum { OUTSIDE_MAX = 24 };
+enum { OUTSIDE_MAX = 24, META_MAX = 8, OUTCOMES_MAX = 4, COMMENT_COLUMN = 72 };
 
 static const char *const unit_names[] = {
     [TRAJD_UNIT_NS] = "ns", [TRAJD_UNIT_US] = "us", [TRAJD_UNIT_MS] = "ms", [TRAJD_UNIT_S] = "s"};
 
-static void write_episodes(FILE *out, const struct draft_facts *facts, const char *groups)
+void draft_write_text(FILE *out, const char *text)
 {
-    fprintf(out, "episodes: {files: \"**/*%s\", groups: ", facts->extension);
-    trajd_json_text(out, groups);
-    if (facts->split.kind) {
-        fprintf(out, ", split: {%s: %s", facts->split.kind, facts->split.count > 1 ? "[" : "");
-        for (uint32_t i = 0; i < facts->split.count; i++) {
-            fputs(i ? ", " : "", out);
-            draft_write_text(out, facts->streams->list[facts->split.streams[i]].path);
-        }
-        fprintf(out, "%s}}   # GUESS: where episodes end, by the names\n",
-                facts->split.count > 1 ? "]" : "");
-        return;
-    }
-    fprintf(out, "}\n");
+    const bool is_word = draft_matches(text, "^(null|true|false|yes|no|on|off|y|n)$", REG_ICASE);
+
+    if (!is_word && draft_matches(text, "^[a-zA-Z][a-zA-Z0-9_./]*$", 0))
+        fputs(text, out);
+    else
+        trajd_json_text(out, text);
 }
 
-void draft_write_probe(FILE *out, const struct draft_facts *facts)
+/* ---- attributes ---- */
+
+/* An attribute of a group, or a dataset of one value. */
+struct place {
+    const struct trajd_tree_attribute *attribute; /* or NULL */
+    const struct trajd_tree_object *group;        /* of the attribute */
+    const struct draft_stream *stream;            /* without an attribute: the dataset, or NULL */
+};
+
+static const struct trajd_tree_object *first_episode(const struct draft_facts *facts)
 {
-    fprintf(out, "layout: draft\nversion: 1\n");
-    write_episodes(out, facts, facts->few ? facts->few : facts->episodes->pattern);
-    fprintf(out, "clocks:\n");
-    for (uint32_t s = 0; s < facts->streams->count; s++)
-        if (!facts->streams->list[s].left_out &&
-            facts->streams->list[s].example->form == TRAJD_TREE_PLAIN)
-            fprintf(out, "  c%u: {rate: 1, rows: s%u}\n", s, s);
-    fprintf(out, "streams:\n");
-    for (uint32_t s = 0; s < facts->streams->count; s++) {
-        const struct draft_stream *stream = &facts->streams->list[s];
-        if (stream->left_out || stream->example->form != TRAJD_TREE_PLAIN)
+    return &facts->tree->objects[facts->groups[0]];
+}
+
+/* Returns whether the first episode is in the group, or is the group. */
+static bool is_above(const struct draft_facts *facts, const struct trajd_tree_object *group)
+{
+    const char *episode = first_episode(facts)->path;
+    const size_t length = strlen(group->path);
+
+    return !length ||
+           (!strncmp(episode, group->path, length) && (episode[length] == '/' || !episode[length]));
+}
+
+/* Finds an attribute, of the episode's group or one above it, whose name matches and whose value
+ * fits. */
+static struct place find_attribute(const struct draft_facts *facts, const char *names,
+                                   bool (*fits)(const char *))
+{
+    for (uint32_t i = facts->groups[0] + 1; i-- > 0;) {
+        const struct trajd_tree_object *object = &facts->tree->objects[i];
+        const struct trajd_tree_attribute *list = &facts->tree->attributes[object->first_attribute];
+        if (object->kind != TRAJD_TREE_GROUP || !is_above(facts, object))
             continue;
-        fprintf(out, "  s%u: {path: ", s);
-        draft_write_text(out, stream->path);
-        fprintf(out, ", clock: c%u, kind: previous, optional: true", s);
-        fprintf(out, "}\n");
+        for (uint32_t a = 0; a < object->attribute_count; a++)
+            if (draft_matches(list[a].name, names, REG_ICASE) && fits(list[a].value))
+                return (struct place){.attribute = &list[a], .group = object};
     }
+    return (struct place){0};
+}
+
+/* Writes "attribute: OBJECT@NAME", relative to the episode where the object is its group, or "path:
+ * DATASET". */
+static void write_place(FILE *out, const struct draft_facts *facts, const struct place *place)
+{
+    char text[DRAFT_NAME_MAX];
+    const bool is_episode =
+        place->attribute && !strcmp(place->group->path, first_episode(facts)->path);
+
+    if (!place->attribute) {
+        fprintf(out, "path: ");
+        draft_write_text(out, place->stream->path);
+        return;
+    }
+    snprintf(text, sizeof text, "%s%s@%s", is_episode ? "" : "/",
+             is_episode ? "" : place->group->path, place->attribute->name);
+    fprintf(out, "attribute: ");
+    trajd_json_text(out, text);
+}
+
+/* ---- meta: texts and numbers of the episodes ---- */
+
+static bool is_text(const char *value)
+{
+    char *end;
+
+    return *value && *value != '(' && *value != '{' && strcmp(value, "?") &&
+           strcmp(value, "true") && strcmp(value, "false") &&
+           strlen(value) < TRAJD_TREE_VALUE_MAX && (strtod(value, &end), *end);
+}
+
+static struct place find_words(const struct draft_facts *facts, const char *names)
+{
+    struct place place = find_attribute(facts, names, is_text);
+
+    for (uint32_t s = 0; s < facts->stream_count && !place.attribute && !place.stream; s++) {
+        const struct trajd_tree_object *object = facts->streams[s].example;
+        if (!object->rank &&
+            (object->form == TRAJD_TREE_TEXT || object->form == TRAJD_TREE_STRING) &&
+            draft_matches(facts->streams[s].path, names, REG_ICASE))
+            place.stream = &facts->streams[s];
+    }
+    return place;
+}
+
+/* Finds where the task is described in words. Prefers what must be words to a task, which may be a
+ * number or the name of an environment. */
+static struct place find_language(const struct draft_facts *facts)
+{
+    const struct place place = find_words(facts, "language|instruction|prompt");
+
+    return place.attribute || place.stream ? place : find_words(facts, "task");
+}
+
+static bool is_plain_name(const char *name)
+{
+    return strcmp(name, "language") && strlen(name) <= TRAJD_LAYOUT_META_NAME_MAX &&
+           draft_matches(name, "^[a-zA-Z][a-zA-Z0-9_]*$", 0);
+}
+
+/* Returns whether a dataset has the path that is one of the first OUTCOMES_MAX of one value that say
+ * how the episode went. */
+static bool is_outcome(const struct draft_facts *facts, const char *path)
+{
+    static const char words[] = "success|outcome|result|fail|abort";
+    uint32_t count = 0;
+
+    if (!draft_matches(path, words, REG_ICASE))
+        return false;
+    for (uint32_t s = 0; s < facts->stream_count && count < OUTCOMES_MAX; s++) {
+        const struct draft_stream *stream = &facts->streams[s];
+        if (stream->example->rank || stream->example->form == TRAJD_TREE_FOREIGN ||
+            !draft_matches(stream->path, words, REG_ICASE) || !is_plain_name(stream->path))
+            continue;
+        if (!strcmp(stream->path, path))
+            return true;
+        count++;
+    }
+    return false;
+}
+
+/* Returns whether all episodes have the attribute, as one value, and the values differ. */
+static bool differs(const struct draft_facts *facts, const struct trajd_tree_attribute *attribute)
+{
+    bool found = false;
+
+    for (uint32_t e = 0; e < facts->episode_count; e++) {
+        const struct trajd_tree_object *group = &facts->tree->objects[facts->groups[e]];
+        const struct trajd_tree_attribute *list = &facts->tree->attributes[group->first_attribute];
+        uint32_t a = 0;
+        while (a < group->attribute_count && strcmp(list[a].name, attribute->name))
+            a++;
+        if (a == group->attribute_count || *list[a].value == '(' || !strcmp(list[a].value, "?"))
+            return false;
+        found = found || strcmp(list[a].value, attribute->value);
+    }
+    return found;
+}
+
+static void write_meta(FILE *out, const struct draft_facts *facts)
+{
+    const struct place language = find_language(facts);
+    const struct trajd_tree_object *first = first_episode(facts);
+    const struct trajd_tree_attribute *list = &facts->tree->attributes[first->first_attribute];
+    uint32_t count = language.attribute || language.stream;
+
+    if (count) {
+        fprintf(out, "meta:\n  language: {");
+        write_place(out, facts, &language);
+        fprintf(out, "}   # GUESS: the task in words\n");
+    }
+    for (uint32_t s = 0; s < facts->stream_count; s++) {
+        const char *path = facts->streams[s].path;
+        if (!facts->streams[s].example->rank && is_outcome(facts, path))
+            fprintf(out, "%s  %s: {path: %s}   # to select by, with `where:` of a feed\n",
+                    count++ ? "" : "meta:\n", path, path);
+    }
+    for (uint32_t a = 0; a < first->attribute_count && count < META_MAX; a++)
+        if (&list[a] != language.attribute && is_plain_name(list[a].name) &&
+            !is_outcome(facts, list[a].name) && differs(facts, &list[a]))
+            fprintf(out, "%s  %s: {attribute: \"@%s\"}   # to select by, with `where:` of a feed\n",
+                    count++ ? "" : "meta:\n", list[a].name, list[a].name);
+}
+
+/* ---- clocks ---- */
+
+static void name_clock(const struct draft_facts *facts, uint32_t clock, char name[DRAFT_NAME_MAX])
+{
+    const char *path = facts->streams[facts->clocks[clock].stream].path;
+
+    if (!facts->has_stamps) {
+        snprintf(name, DRAFT_NAME_MAX, clock ? "steps%u" : "steps", clock + 1);
+        return;
+    }
+    snprintf(name, DRAFT_NAME_MAX, "%s%s", isalpha((unsigned char)*path) ? "" : "t", path);
+    for (char *c = name; *c; c++)
+        *c = isalnum((unsigned char)*c) ? *c : '_';
 }
 
 /* Warns of a clock that has no time in common with most others. */
 static void write_foreign(FILE *out, const struct draft_facts *facts, uint32_t which)
 {
-    const struct draft_clocks *clocks = &facts->plan->stamped;
     uint32_t others = 0, foreign = 0, first = 0;
     char name[DRAFT_NAME_MAX];
 
-    for (uint32_t c = 0; c < clocks->count; c++) {
-        if (c == which || !draft_is_clock_used(facts->streams, facts->plan, (int)c))
+    for (uint32_t c = 0; c < facts->clock_count; c++) {
+        if (c == which || !draft_is_clock_used(facts, c))
             continue;
         others++;
-        if (!draft_have_common_time(&clocks->list[which], &clocks->list[c]))
+        if (!draft_have_common_time(&facts->clocks[which], &facts->clocks[c]))
             first = foreign++ ? first : c;
     }
     if (!foreign || 2 * foreign <= others)
         return;
-    draft_name_clock(facts, (int)first, name);
+    name_clock(facts, first, name);
     fprintf(out, "; no time in common with %s: add `offset:`, the difference of the two", name);
 }
 
 static void write_stamped(FILE *out, const struct draft_facts *facts)
 {
-    for (uint32_t c = 0; c < facts->plan->stamped.count; c++) {
-        const struct draft_clock *clock = &facts->plan->stamped.list[c];
-        const struct draft_stream *stream = &facts->streams->list[clock->stream];
+    for (uint32_t c = 0; c < facts->clock_count; c++) {
+        const struct draft_clock *clock = &facts->clocks[c];
+        const struct draft_stream *stream = &facts->streams[clock->stream];
         char name[DRAFT_NAME_MAX];
-        if (!draft_is_clock_used(facts->streams, facts->plan, (int)c))
+        if (!draft_is_clock_used(facts, c))
             continue;
-        draft_name_clock(facts, (int)c, name);
+        name_clock(facts, c, name);
         fprintf(out, "  %s: {path: ", name);
         draft_write_text(out, stream->path);
         fprintf(
@@ -94,20 +244,22 @@ static void write_stamped(FILE *out, const struct draft_facts *facts)
     }
 }
 
-static bool is_rate(const char *value)
+static bool is_between(const char *value, double least, double most)
 {
     char *end;
     const double number = strtod(value, &end);
 
-    return end != value && !*end && number >= 1 && number <= 5000;
+    return end != value && !*end && number >= least && number <= most;
+}
+
+static bool is_rate(const char *value)
+{
+    return is_between(value, 1, 5000);
 }
 
 static bool is_period(const char *value)
 {
-    char *end;
-    const double number = strtod(value, &end);
-
-    return end != value && !*end && number >= 0.0002 && number < 1;
+    return is_between(value, 0.0002, nextafter(1, 0));
 }
 
 static bool is_anything(const char *value)
@@ -115,93 +267,182 @@ static bool is_anything(const char *value)
     return *value;
 }
 
-static const char *const rates[] = {"fps", "hz", "freq", "rate"};
-static const char *const periods[] = {"dt", "period", "timestep"};
+/* What the file says of the rate of clocks without stamps. */
+struct rate {
+    struct place place; /* empty: nothing */
+    const char *more;   /* how to read it */
+    bool is_stated;     /* else the draft assumes one */
+    double hz;          /* 0: not known */
+};
 
-/* Returns the dataset of one value that gives the rate, or -1 where an attribute gives it, or stamps, or
- * nothing. */
-static int find_rate_stream(const struct draft_facts *facts)
+static struct rate find_rate(const struct draft_facts *facts)
 {
-    const struct trajd_tree_object *group;
+    static const char names[] = "fps|hz|freq|rate";
+    struct rate rate = {.place = find_attribute(facts, names, is_rate), .more = "", true};
 
-    if (facts->plan->stamped.count ||
-        draft_find_attribute(facts, rates, ARRAY_LEN(rates), is_rate, &group) ||
-        draft_find_attribute(facts, periods, ARRAY_LEN(periods), is_period, &group))
-        return -1;
-    for (uint32_t i = 0; i < facts->streams->count; i++) {
-        const struct draft_stream *stream = &facts->streams->list[i];
+    if (rate.place.attribute) {
+        rate.hz = strtod(rate.place.attribute->value, NULL);
+        return rate;
+    }
+    rate.place = find_attribute(facts, "dt|period|timestep", is_period);
+    if (rate.place.attribute) {
+        rate.more = ", unit: s";
+        rate.hz = 1 / strtod(rate.place.attribute->value, NULL);
+        return rate;
+    }
+    for (uint32_t s = 0; s < facts->stream_count; s++) {
+        const struct draft_stream *stream = &facts->streams[s];
         if (!stream->example->rank && stream->example->dtype &&
-            draft_contains(stream->path, rates, ARRAY_LEN(rates)))
-            return (int)i;
+            draft_matches(stream->path, names, REG_ICASE)) {
+            rate.place.stream = stream;
+            return rate;
+        }
     }
-    return -1;
-}
-
-/* Writes the rate of the first regular clock. Returns it where it is known; *is_stated: the file
- * states it. */
-static double write_rate(FILE *out, const struct draft_facts *facts, bool *is_stated)
-{
-    static const char *const env[] = {"env_args"};
-    const int stream = find_rate_stream(facts);
-    const struct trajd_tree_object *group;
-    const struct trajd_tree_attribute *attribute =
-        draft_find_attribute(facts, rates, ARRAY_LEN(rates), is_rate, &group);
-
-    if (attribute) {
-        fprintf(out, "{attribute: ");
-        draft_write_attribute(out, facts, group, attribute->name);
-        fprintf(out, "}");
-        *is_stated = true;
-        return strtod(attribute->value, NULL);
-    }
-    attribute = draft_find_attribute(facts, periods, ARRAY_LEN(periods), is_period, &group);
-    if (attribute) {
-        fprintf(out, "{attribute: ");
-        draft_write_attribute(out, facts, group, attribute->name);
-        fprintf(out, ", unit: s}");
-        *is_stated = true;
-        return 1 / strtod(attribute->value, NULL);
-    }
-    if (stream >= 0) {
-        fprintf(out, "{path: ");
-        draft_write_text(out, facts->streams->list[stream].path);
-        fprintf(out, "}");
-        *is_stated = true;
-        return 0;
-    }
-    attribute = draft_find_attribute(facts, env, ARRAY_LEN(env), is_anything, &group);
-    fprintf(out, "{attribute: ");
-    if (attribute)
-        draft_write_attribute(out, facts, group, attribute->name);
-    else
-        fprintf(out, "\"@rate\"");
-    fprintf(out, "%s, default: 20}", attribute ? ", json: env_kwargs.control_freq" : "");
-    return 0;
+    rate.is_stated = false;
+    rate.place = find_attribute(facts, "env_args", is_anything);
+    rate.more = rate.place.attribute ? ", json: env_kwargs.control_freq, default: 20"
+                                     : "attribute: \"@rate\", default: 20";
+    return rate;
 }
 
 static void write_regular(FILE *out, const struct draft_facts *facts)
 {
-    bool is_stated = false;
-    double rate_hz = 0;
+    const struct rate rate = find_rate(facts);
+    const char *comment = rate.is_stated ? "this is the rate"
+                                         : "nothing states a rate. Write your recorder's: "
+                                           "{rate: HZ, ...}";
 
-    for (uint32_t c = 0; c < facts->plan->regular_count; c++) {
-        const struct draft_regular *clock = &facts->plan->regular[c];
-        fprintf(out, c ? "  steps%u: {rate: " : "  steps: {rate: ", c + 1);
-        if (!c)
-            rate_hz = write_rate(out, facts, &is_stated);
-        else
-            fprintf(out, "%.9g",
-                    (double)(int64_t)((rate_hz > 0 ? rate_hz : 20) * clock->ratio * 1000 + 0.5) /
-                        1000);
+    for (uint32_t c = 0; c < facts->clock_count; c++) {
+        const double hz = (rate.hz > 0 ? rate.hz : 20) * facts->clocks[c].ratio;
+        char name[DRAFT_NAME_MAX];
+        name_clock(facts, c, name);
+        fprintf(out, "  %s: {rate: ", name);
+        if (c) {
+            fprintf(out, "%.9g", (double)(int64_t)(hz * 1000 + 0.5) / 1000);
+            comment = "by the number of rows; both begin at the same time";
+        } else {
+            fprintf(out, "{");
+            if (rate.place.attribute || rate.place.stream)
+                write_place(out, facts, &rate.place);
+            fprintf(out, "%s}", rate.more);
+        }
         fprintf(out, ", rows: ");
-        draft_write_text(out, facts->streams->list[clock->stream].path);
-        fprintf(out, "}%s\n",
-                c ? "   # GUESS: by the number of rows; both begin at the same time"
-                : is_stated
-                    ? "   # GUESS: this is the rate"
-                    : "   # GUESS: nothing states a rate. Write your recorder's: {rate: HZ, ...}");
+        draft_write_text(out, facts->streams[facts->clocks[c].stream].path);
+        fprintf(out, "}   # GUESS: %s\n", comment);
     }
 }
+
+/* ---- streams ---- */
+
+/* One line of `streams:`. */
+struct entry {
+    const struct draft_stream *stream;
+    uint64_t begin, end; /* columns; end 0: all */
+    const char *kind;    /* with its order */
+    const char *guess;   /* NULL: none */
+};
+
+static void write_entry(FILE *out, const struct draft_facts *facts, const struct entry *entry)
+{
+    const struct draft_stream *stream = entry->stream;
+    char name[DRAFT_NAME_MAX];
+    const long begin = ftell(out);
+    long column;
+
+    snprintf(name, sizeof name, "%s", stream->path);
+    if (entry->end)
+        snprintf(name, sizeof name, "%s_%" PRIu64 "_%" PRIu64, stream->path, entry->begin,
+                 entry->end);
+    fprintf(out, "  ");
+    draft_write_text(out, name);
+    fprintf(out, ": {path: ");
+    draft_write_text(out, stream->path);
+    if (facts->clock_count > 1) {
+        name_clock(facts, (uint32_t)stream->clock, name);
+        fprintf(out, ", clock: %s", name);
+    }
+    fprintf(out, ", kind: %s", entry->kind);
+    if (entry->end)
+        fprintf(out, ", columns: \"%" PRIu64 ":%" PRIu64 "\"", entry->begin, entry->end);
+    fprintf(out, "%s%s}", stream->is_row_longer ? ", rows: first" : "",
+            stream->episode_count < facts->episode_count ? ", optional: true" : "");
+    column = ftell(out) - begin;
+    fprintf(out, "%*s# %s (T", column < COMMENT_COLUMN ? (int)(COMMENT_COLUMN - column) : 1, "",
+            stream->example->type);
+    for (uint32_t i = 1; i < stream->example->rank; i++)
+        fprintf(out, ",%" PRIu64, stream->example->shape[i]);
+    fprintf(out, ")%s%s\n", entry->guess ? "; GUESS: " : "", entry->guess ? entry->guess : "");
+}
+
+static struct entry make_quaternion(const struct draft_stream *stream,
+                                    const struct trajd_quaternion *quaternion)
+{
+    const char *order = trajd_quaternion_order(quaternion);
+    struct entry entry = {stream, quaternion->column, quaternion->column + 4, NULL,
+                          order ? "a quaternion; the order by its values"
+                                : "a quaternion; nothing shows its order"};
+
+    if (draft_matches(stream->path, "wxyz|xyzw", REG_ICASE)) {
+        order = draft_matches(stream->path, "wxyz", REG_ICASE) ? "wxyz" : "xyzw";
+        entry.guess = "a quaternion; the order by its name";
+    }
+    entry.kind = order && !strcmp(order, "wxyz") ? "slerp, order: wxyz" : "slerp, order: xyzw";
+    return entry;
+}
+
+/* Writes the entries of a stream of rank 2 some of whose columns are quaternions. */
+static void write_columns(FILE *out, const struct draft_facts *facts, struct entry rest,
+                          const struct trajd_index_array *array)
+{
+    const uint64_t columns = rest.stream->example->shape[1];
+    const uint32_t count = array->quaternion_count;
+
+    for (uint32_t q = 0; q <= count; q++) {
+        rest.end = q < count ? array->quaternions[q].column : columns;
+        if (rest.end > rest.begin)
+            write_entry(out, facts, &rest);
+        if (q < count) {
+            struct entry entry = make_quaternion(rest.stream, &array->quaternions[q]);
+            rest.begin = entry.end;
+            if (columns == 4)
+                entry.end = 0;
+            write_entry(out, facts, &entry);
+        }
+    }
+}
+
+static void write_stream(FILE *out, const struct draft_facts *facts, uint32_t which)
+{
+    const struct draft_stream *stream = &facts->streams[which];
+    const struct trajd_tree_object *example = stream->example;
+    const bool is_float =
+        example->dtype == TRAJD_F16 || example->dtype == TRAJD_F32 || example->dtype == TRAJD_F64;
+    const bool is_blended =
+        is_float &&
+        !draft_matches(stream->path, "action|cmd|command|target|ctrl|reward", REG_ICASE);
+    const struct trajd_index_stream *probed = is_blended ? draft_probed(facts, which) : NULL;
+    struct entry entry = {.stream = stream, .kind = "previous"};
+
+    if (draft_is_picture(stream)) {
+        const bool is_depth =
+            example->dtype == TRAJD_U16 || is_float || strcasestr(stream->path, "depth");
+        entry.kind = is_depth ? "previous, image: {unit: mm}" : "previous, image: {color: rgb}";
+        entry.guess = is_depth ? "depth; look up its unit"
+                               : "pictures; look at one: red and blue may be swapped";
+    } else if (stream->is_matrix) {
+        entry.guess = "rotations as matrices, which are held: a blend of two is no rotation";
+    } else if (is_blended) {
+        entry.kind = "linear";
+        if (probed && example->rank == 2 &&
+            facts->probe->arrays[probed->array_index].quaternion_count) {
+            write_columns(out, facts, entry, &facts->probe->arrays[probed->array_index]);
+            return;
+        }
+    }
+    write_entry(out, facts, &entry);
+}
+
+/* ---- what is left out ---- */
 
 /* Returns whether the dataset is a list of episode names. */
 static bool is_filter(const struct trajd_tree_object *object)
@@ -210,42 +451,33 @@ static bool is_filter(const struct trajd_tree_object *object)
            (object->form == TRAJD_TREE_STRING || object->form == TRAJD_TREE_TEXT);
 }
 
-/* Writes the lists of episode names, if the file has such. */
-static void write_filter(FILE *out, const struct draft_facts *facts)
-{
-    for (uint32_t i = 0; i < facts->tree->object_count; i++) {
-        if (is_filter(&facts->tree->objects[i])) {
-            fprintf(out, "filter: /mask/{key}\n");
-            return;
-        }
-    }
-}
-
 /* Returns whether a line above names the dataset: the draft reads it, though not as a stream. */
 static bool is_named(const struct draft_facts *facts, uint32_t which)
 {
-    for (uint32_t c = 0; c < facts->plan->stamped.count; c++) {
-        if (facts->plan->stamped.list[c].stream == which)
-            return draft_is_clock_used(facts->streams, facts->plan, (int)c);
-    }
-    for (uint32_t i = 0; i < facts->split.count; i++) {
-        if (facts->split.streams[i] == which)
+    const struct draft_stream *stream = &facts->streams[which];
+
+    for (uint32_t c = 0; c < facts->clock_count && facts->has_stamps; c++)
+        if (facts->clocks[c].stream == which)
+            return draft_is_clock_used(facts, c);
+    for (uint32_t i = 0; i < facts->split_count; i++)
+        if (facts->split_streams[i] == which)
             return true;
-    }
-    return find_rate_stream(facts) == (int)which || draft_is_meta(facts, which);
+    return !stream->example->rank &&
+           ((!facts->has_stamps && find_rate(facts).place.stream == stream) ||
+            find_language(facts).stream == stream || is_outcome(facts, stream->path));
 }
 
 /* Names the datasets that are outside all episodes. */
 static void write_outside(FILE *out, const struct draft_facts *facts)
 {
     const struct trajd_tree *tree = facts->tree;
-    const uint32_t *groups = facts->episodes->groups;
-    bool *is_inside = calloc(tree->object_count, sizeof *is_inside);
+    bool *is_inside = trajd_memory_or_exit(calloc(tree->object_count + 1, sizeof *is_inside));
     uint32_t count = 0;
 
-    for (uint32_t e = 0; is_inside && e < facts->episodes->count; e++)
-        memset(is_inside + groups[e], true, draft_end_of(tree, groups[e]) - groups[e]);
-    for (uint32_t i = 0; is_inside && i < tree->object_count; i++) {
+    for (uint32_t e = 0; e < facts->episode_count; e++)
+        memset(is_inside + facts->groups[e], true,
+               draft_end_of(tree, facts->groups[e]) - facts->groups[e]);
+    for (uint32_t i = 0; i < tree->object_count; i++) {
         const struct trajd_tree_object *object = &tree->objects[i];
         if (is_inside[i] || object->kind != TRAJD_TREE_DATASET || is_filter(object))
             continue;
@@ -260,31 +492,93 @@ static void write_outside(FILE *out, const struct draft_facts *facts)
 
 static void write_left_out(FILE *out, const struct draft_facts *facts)
 {
-    for (uint32_t s = 0; s < facts->streams->count; s++) {
-        const struct draft_stream *stream = &facts->streams->list[s];
+    for (uint32_t s = 0; s < facts->stream_count; s++) {
+        const struct draft_stream *stream = &facts->streams[s];
         if (stream->left_out && !is_named(facts, s))
             fprintf(out, "  # left out: %s: %s\n", stream->path, stream->left_out);
     }
-    if (facts->streams->is_cut)
+    if (facts->is_cut)
         fprintf(out, "  # left out: all datasets after the first %d\n", DRAFT_STREAMS_MAX);
     write_outside(out, facts);
 }
 
-void draft_write_layout(FILE *out, const struct draft_facts *facts)
+/* ---- the layouts ---- */
+
+static void write_episodes(FILE *out, const struct draft_facts *facts, const char *groups)
 {
+    const bool is_list = facts->split_count > 1;
+
+    fprintf(out, "episodes: {files: \"**/*%s\", groups: ", facts->extension);
+    trajd_json_text(out, groups);
+    if (facts->split)
+        fprintf(out, ", split: {%s: %s", facts->split, is_list ? "[" : "");
+    for (uint32_t i = 0; i < facts->split_count; i++) {
+        fputs(i ? ", " : "", out);
+        draft_write_text(out, facts->streams[facts->split_streams[i]].path);
+    }
+    if (facts->split)
+        fprintf(out, "%s}}   # GUESS: where episodes end, by the names\n", is_list ? "]" : "");
+    else
+        fprintf(out, "}\n");
+}
+
+/* Returns the text of a closed stream. */
+static char *close_text(FILE *out, char **text)
+{
+    return trajd_memory_or_exit(fclose(out) ? NULL : *text);
+}
+
+char *draft_write_probe(const struct draft_facts *facts)
+{
+    char *text;
+    size_t size;
+    FILE *out = trajd_memory_or_exit(open_memstream(&text, &size));
+
+    fprintf(out, "layout: draft\nversion: 1\n");
+    write_episodes(out, facts, facts->few ? facts->few : facts->pattern);
+    for (int part = 0; part < 2; part++) {
+        fprintf(out, part ? "streams:\n" : "clocks:\n");
+        for (uint32_t s = 0; s < facts->stream_count; s++) {
+            const struct draft_stream *stream = &facts->streams[s];
+            if (stream->left_out || stream->example->form != TRAJD_TREE_PLAIN)
+                continue;
+            if (!part) {
+                fprintf(out, "  c%u: {rate: 1, rows: s%u}\n", s, s);
+                continue;
+            }
+            fprintf(out, "  s%u: {path: ", s);
+            draft_write_text(out, stream->path);
+            fprintf(out, ", clock: c%u, kind: previous, optional: true}\n", s);
+        }
+    }
+    return close_text(out, &text);
+}
+
+char *draft_write_layout(const struct draft_facts *facts)
+{
+    char *text;
+    size_t size;
+    FILE *out = trajd_memory_or_exit(open_memstream(&text, &size));
+    uint32_t filter = 0;
+
     fprintf(
         out,
         "# A draft, made from names, shapes and values of one file. Check each line with GUESS.\n"
         "layout: ");
     draft_write_text(out, facts->name);
     fprintf(out, "\nversion: 1\n");
-    write_episodes(out, facts, facts->episodes->pattern);
-    write_filter(out, facts);
-    draft_write_meta(out, facts);
+    write_episodes(out, facts, facts->pattern);
+    while (filter < facts->tree->object_count && !is_filter(&facts->tree->objects[filter]))
+        filter++;
+    if (filter < facts->tree->object_count)
+        fprintf(out, "filter: /mask/{key}\n");
+    write_meta(out, facts);
     fprintf(out, "clocks:\n");
-    write_stamped(out, facts);
-    write_regular(out, facts);
+    (facts->has_stamps ? write_stamped : write_regular)(out, facts);
     fprintf(out, "streams:\n");
-    draft_write_streams(out, facts);
+    for (uint32_t s = 0; s < facts->stream_count; s++)
+        if (!facts->streams[s].left_out)
+            write_stream(out, facts, s);
     write_left_out(out, facts);
+    return close_text(out, &text);
 }

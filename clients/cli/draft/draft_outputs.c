@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "clients/cli/draft/draft_layout_internal.h"
+#include "clients/cli/draft/draft_facts.h"
 #include "daemon/cache/dataset.h"
 #include "daemon/window/feed_spec/window_spec.h"
 #include "daemon/window/picture/picture_prepared.h"

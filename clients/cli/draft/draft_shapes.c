@@ -8,7 +8,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "clients/cli/draft/draft_episodes.h"
+#include "clients/cli/draft/draft_facts.h"
+#include "daemon/base/memory.h"
 #include "daemon/layout/glob.h"
 #include "proto/array_len.h"
 
@@ -48,16 +49,18 @@ static enum trajd_status find_files(struct folder *folder, struct trajd_error *e
 /* Returns a number for the kind of the file: that of its first episode. 0: it cannot be read. */
 static uint64_t read_signature(const struct cli_files *files, const char *path)
 {
-    struct draft_episodes episodes = {0};
+    struct draft_facts *facts = trajd_memory_or_exit(calloc(1, sizeof *facts));
     struct trajd_tree tree;
     struct trajd_error error;
     uint64_t signature = 0;
 
-    if (trajd_tree_read(files->helper, path, CLI_FILE_TIMEOUT_MS, &tree, &error))
-        return 0;
-    if (!tree.refusal && draft_find_episodes(&tree, &episodes) && episodes.count)
-        signature = draft_signature(&tree, episodes.groups[0]);
-    free(episodes.groups);
+    facts->tree = &tree;
+    if (!trajd_tree_read(files->helper, path, CLI_FILE_TIMEOUT_MS, &tree, &error) && !tree.refusal)
+        draft_find_episodes(facts);
+    if (facts->episode_count)
+        signature = draft_signature(&tree, facts->groups[0]);
+    draft_facts_free(facts);
+    free(facts);
     trajd_tree_free(&tree);
     return signature;
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "clients/cli/draft/draft_layout_internal.h"
+#include "clients/cli/draft/draft_facts.h"
 #include "daemon/window/picture/picture_prepared.h"
 #include "daemon/window/picture/picture_preset.h"
 #include "proto/array_len.h"
@@ -140,13 +140,6 @@ static enum trajd_status try_keys(const char *keys, const struct trajd_index_str
     return status;
 }
 
-static bool is_wrist(const char *name)
-{
-    static const char *const words[] = {"wrist", "hand", "gripper"};
-
-    return draft_contains(name, words, ARRAY_LEN(words));
-}
-
 /* Writes the keys that ask for frames as they were prepared in the files, with what the preset does
  * after that. */
 static void write_prepared(const struct config_preset *preset,
@@ -170,7 +163,10 @@ enum trajd_status config_picture_keys(const struct config_preset *preset,
                                       const struct config_size *size, char keys[CONFIG_KEYS_SIZE],
                                       uint64_t *frame_bytes, struct trajd_error *error)
 {
-    const char *view = preset->has_wrist && is_wrist(stream->name) ? ", view: wrist" : "";
+    const char *view =
+        preset->has_wrist && draft_matches(stream->name, "wrist|hand|gripper", REG_ICASE)
+            ? ", view: wrist"
+            : "";
     struct trajd_error ignored;
     char resize[64] = "";
     enum trajd_status status;

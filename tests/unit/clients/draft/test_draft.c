@@ -11,14 +11,11 @@
 #include <cmocka.h>
 
 #include "clients/cli/draft/draft.h"
-#include "clients/cli/draft/draft_plan.h"
-#include "clients/cli/draft/draft_split.h"
+#include "clients/cli/draft/draft_facts.h"
 
 struct world {
     struct trajd_tree tree;
-    struct draft_episodes episodes;
-    struct draft_streams streams;
-    struct draft_plan plan;
+    struct draft_facts facts;
 };
 
 static const char *copy(struct trajd_tree *tree, const char *text)
@@ -79,16 +76,15 @@ static struct world *make(const char *text)
     while ((line = strsep(&rest, "\n")) && *line)
         add_line(tree, line);
     free(lines);
-    world->streams.arena.limit_bytes = 1 << 20;
-    assert_true(draft_find_episodes(&world->tree, &world->episodes));
-    assert_true(draft_collect_streams(&world->tree, &world->episodes, &world->streams));
+    world->facts.tree = tree;
+    draft_find_episodes(&world->facts);
+    draft_collect_streams(&world->facts);
     return world;
 }
 
 static void destroy(struct world *world)
 {
-    free(world->episodes.groups);
-    trajd_arena_free(&world->streams.arena);
+    draft_facts_free(&world->facts);
     trajd_tree_free(&world->tree);
     free(world);
 }
@@ -97,8 +93,8 @@ static void assert_episodes(const char *text, const char *pattern, uint32_t coun
 {
     struct world *world = make(text);
 
-    assert_string_equal(world->episodes.pattern, pattern);
-    assert_int_equal(world->episodes.count, count);
+    assert_string_equal(world->facts.pattern, pattern);
+    assert_int_equal(world->facts.episode_count, count);
     destroy(world);
 }
 
@@ -155,10 +151,10 @@ static void test_streams(void **state)
                                "D;d_2/K;plain;f64;3,3;contiguous\n"  //
                                "D;d_2/jpeg;plain;u8;12,77;chunks\n"  //
                                "D;d_2/extra;plain;f32;12;contiguous\n");
-    const struct draft_stream *list = world->streams.list;
+    const struct draft_stream *list = world->facts.streams;
 
     (void)state;
-    assert_int_equal(world->streams.count, 6);
+    assert_int_equal(world->facts.stream_count, 6);
     assert_string_equal(list[0].path, "q");
     assert_null(list[0].left_out);
     assert_int_equal(list[0].episode_count, 2);
@@ -171,10 +167,10 @@ static void test_streams(void **state)
     assert_string_equal(list[5].path, "extra");
     assert_int_equal(list[5].episode_count, 1);
 
-    draft_plan_clocks(&world->episodes, &world->streams, &(struct draft_clocks){0}, &world->plan);
-    assert_int_equal(world->plan.regular_count, 1);
-    assert_int_equal(world->plan.clock_of[0], 0);
-    assert_int_equal(world->plan.clock_of[1], DRAFT_NO_CLOCK); /* the matrix of a camera */
+    draft_plan_clocks(&world->facts);
+    assert_int_equal(world->facts.clock_count, 1);
+    assert_int_equal(world->facts.streams[0].clock, 0);
+    assert_int_equal(world->facts.streams[1].clock, DRAFT_NO_CLOCK); /* the matrix of a camera */
     assert_non_null(list[1].left_out);
     destroy(world);
 }
@@ -187,15 +183,23 @@ static void test_rows_and_clocks(void **state)
                                DATASET("d_2/force", "200"));
 
     (void)state;
-    draft_plan_clocks(&world->episodes, &world->streams, &(struct draft_clocks){0}, &world->plan);
-    assert_int_equal(world->plan.regular_count, 2);
-    assert_int_equal(world->plan.clock_of[0], 0);
-    assert_int_equal(world->plan.clock_of[1], 0);
-    assert_false(world->plan.is_row_longer[0]);
-    assert_true(world->plan.is_row_longer[1]);
-    assert_int_equal(world->plan.clock_of[2], 1);
-    assert_true(world->plan.regular[1].ratio == 10);
+    draft_plan_clocks(&world->facts);
+    assert_int_equal(world->facts.clock_count, 2);
+    assert_int_equal(world->facts.streams[0].clock, 0);
+    assert_int_equal(world->facts.streams[1].clock, 0);
+    assert_false(world->facts.streams[0].is_row_longer);
+    assert_true(world->facts.streams[1].is_row_longer);
+    assert_int_equal(world->facts.streams[2].clock, 1);
+    assert_true(world->facts.clocks[1].ratio == 10);
     destroy(world);
+}
+
+/* Makes two streams the stamps of the file. */
+static void set_stamps(struct draft_facts *facts, uint32_t first, uint32_t second)
+{
+    facts->clock_count = 2;
+    facts->clocks[0].stream = first;
+    facts->clocks[1].stream = second;
 }
 
 static void test_stamps(void **state)
@@ -204,30 +208,30 @@ static void test_stamps(void **state)
         "D;d_1/time/arm;plain;f64;10;contiguous\n"                              //
         "D;d_1/time/hand;plain;f64;10;contiguous\n" DATASET("d_1/hand/q", "10") //
         DATASET("d_1/other", "7");
-    const struct draft_clocks clocks = {.count = 2, .list = {{.stream = 1}, {.stream = 2}}};
     struct world *world = make(text);
 
     (void)state;
-    draft_plan_clocks(&world->episodes, &world->streams, &clocks, &world->plan);
-    assert_int_equal(world->plan.clock_of[0], 0);
-    assert_int_equal(world->plan.clock_of[3], 1);
-    assert_string_equal(world->streams.list[1].left_out, "its values are stamps");
-    assert_string_equal(world->streams.list[4].left_out, "no stamps have its number of rows");
-    assert_true(draft_is_clock_used(&world->streams, &world->plan, 1));
+    set_stamps(&world->facts, 1, 2);
+    draft_plan_clocks(&world->facts);
+    assert_int_equal(world->facts.streams[0].clock, 0);
+    assert_int_equal(world->facts.streams[3].clock, 1);
+    assert_string_equal(world->facts.streams[1].left_out, "its values are stamps");
+    assert_string_equal(world->facts.streams[4].left_out, "no stamps have its number of rows");
+    assert_true(draft_is_clock_used(&world->facts, 1));
     destroy(world);
 }
 
 static void test_stamps_that_no_stream_needs(void **state)
 {
-    const struct draft_clocks clocks = {.count = 2, .list = {{.stream = 1}, {.stream = 2}}};
     struct world *world = make("G;\nG;d_1\n" DATASET("d_1/q", "10") //
                                "D;d_1/received;plain;f64;10;contiguous\n"
                                "D;d_1/sent;plain;f64;10;contiguous\n");
 
     (void)state;
-    draft_plan_clocks(&world->episodes, &world->streams, &clocks, &world->plan);
-    assert_string_equal(world->streams.list[1].left_out, "its values are stamps");
-    assert_string_equal(world->streams.list[2].left_out,
+    set_stamps(&world->facts, 1, 2);
+    draft_plan_clocks(&world->facts);
+    assert_string_equal(world->facts.streams[1].left_out, "its values are stamps");
+    assert_string_equal(world->facts.streams[2].left_out,
                         "its values are stamps that no stream needs");
     destroy(world);
 }
@@ -243,37 +247,37 @@ static void test_split(void **state)
     static const char lengths[] = "G;\n" DATASET("action", "90") FLAG("terminals", "90") //
         "D;episode_lengths;plain;i64;7;contiguous\n";
     struct world *world = make(flags);
-    struct draft_split split;
 
     (void)state;
-    world->streams.list[1].left_out = "it is of no use";
-    split = draft_find_split(&world->streams);
-    assert_string_equal(split.kind, "flags");
-    assert_int_equal(split.count, 2);
-    assert_string_equal(world->streams.list[split.streams[1]].path, "timeouts");
-    draft_apply_split(&split, &world->streams);
-    assert_null(world->streams.list[0].left_out);
-    assert_non_null(world->streams.list[4].left_out);
+    world->facts.streams[1].left_out = "it is of no use";
+    draft_find_split(&world->facts);
+    assert_string_equal(world->facts.split, "flags");
+    assert_int_equal(world->facts.split_count, 2);
+    assert_string_equal(world->facts.streams[world->facts.split_streams[1]].path, "timeouts");
+    draft_apply_split(&world->facts);
+    assert_null(world->facts.streams[0].left_out);
+    assert_non_null(world->facts.streams[4].left_out);
     destroy(world);
 
     world = make(lengths);
-    split = draft_find_split(&world->streams);
-    assert_string_equal(split.kind, "lengths");
-    draft_apply_split(&split, &world->streams);
-    assert_null(world->streams.list[0].left_out);
-    assert_null(world->streams.list[1].left_out);
+    draft_find_split(&world->facts);
+    assert_string_equal(world->facts.split, "lengths");
+    draft_apply_split(&world->facts);
+    assert_null(world->facts.streams[0].left_out);
+    assert_null(world->facts.streams[1].left_out);
     destroy(world);
 
     world = make("G;\n" DATASET("action", "90"));
-    assert_null(draft_find_split(&world->streams).kind);
+    draft_find_split(&world->facts);
+    assert_null(world->facts.split);
     destroy(world);
 }
 
-/* Makes a file of `count` episodes. Returns whether a few of them stand for all, and their
- * pattern. */
-static bool find_few(uint32_t count, const char *name, char pattern[DRAFT_PATTERN_SIZE])
+/* Makes a file of `count` episodes. Returns whether a few of them, which the pattern matches, stand
+ * for all. */
+static bool find_few(uint32_t count, const char *name, const char *pattern)
 {
-    char *text = NULL;
+    char *text = NULL, *few;
     size_t size;
     FILE *out = open_memstream(&text, &size);
     struct world *world;
@@ -289,8 +293,12 @@ static bool find_few(uint32_t count, const char *name, char pattern[DRAFT_PATTER
     }
     fclose(out);
     world = make(text);
-    found = draft_few_episodes(&world->tree, &world->episodes, pattern);
-    assert_int_equal(world->episodes.count, count);
+    few = draft_few_episodes(&world->facts);
+    found = few != NULL;
+    if (found)
+        assert_string_equal(few, pattern);
+    free(few);
+    assert_int_equal(world->facts.episode_count, count);
     destroy(world);
     free(text);
     return found;
@@ -298,14 +306,11 @@ static bool find_few(uint32_t count, const char *name, char pattern[DRAFT_PATTER
 
 static void test_few_episodes(void **state)
 {
-    char pattern[DRAFT_PATTERN_SIZE];
-
     (void)state;
-    assert_true(find_few(200, "demo_%u", pattern));
-    assert_string_equal(pattern, "/demo_10[0-9]");
-    assert_false(find_few(20, "demo_%u", pattern));
-    assert_false(find_few(200, "demo_%u_a", pattern));
-    assert_false(find_few(200, "d[%u]0", pattern));
+    assert_true(find_few(200, "demo_%u", "/demo_10[0-9]"));
+    assert_false(find_few(20, "demo_%u", ""));
+    assert_false(find_few(200, "demo_%u_a", ""));
+    assert_false(find_few(200, "d[%u]0", ""));
 }
 
 static void test_print(void **state)

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "clients/cli/draft/draft_clocks.h"
+#include "clients/cli/draft/draft_facts.h"
 #include "proto/array_len.h"
 
 enum { ROWS = 50 };
@@ -42,17 +42,15 @@ static void test_columns(void **state)
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(columns); i++) {
         struct draft_clock clock = {0};
-        struct draft_steps steps;
         double values[2 * ROWS];
         for (int row = 0; row < ROWS; row++)
             values[2 * row] = columns[i].begin + row * columns[i].step;
-        steps = draft_add_steps(values, ROWS, 2);
         if (columns[i].unit < 0) {
-            if (draft_is_clock(&steps, columns[i].name, &clock))
+            if (draft_is_clock(values, ROWS, 2, columns[i].name, &clock))
                 fail_msg("column %zu (%s) is no clock", i, columns[i].name);
             continue;
         }
-        if (!draft_is_clock(&steps, columns[i].name, &clock))
+        if (!draft_is_clock(values, ROWS, 2, columns[i].name, &clock))
             fail_msg("column %zu (%s) is a clock", i, columns[i].name);
         assert_int_equal(clock.unit, columns[i].unit);
         assert_true(fabs(clock.rate_hz / columns[i].rate_hz - 1) < 0.01);
@@ -64,28 +62,22 @@ static void test_irregular(void **state)
 {
     double values[ROWS];
     struct draft_clock clock = {0};
-    struct draft_steps steps;
 
     (void)state;
     for (int row = 0; row < ROWS; row++)
         values[row] = 0.02 * (row - row % 5 * 0.1); /* intervals of 0.018 and 0.028 s */
-    steps = draft_add_steps(values, ROWS, 1);
-    assert_true(draft_is_clock(&steps, "time", &clock));
+    assert_true(draft_is_clock(values, ROWS, 1, "time", &clock));
     assert_true(clock.jitter_percent > 35 && clock.jitter_percent < 45);
-    assert_false(draft_is_clock(&steps, "joint", &clock)); /* only a name makes it one */
+    assert_false(draft_is_clock(values, ROWS, 1, "joint", &clock)); /* only a name makes it one */
 
     values[7] = values[6];
-    steps = draft_add_steps(values, ROWS, 1);
-    assert_true(draft_is_clock(&steps, "time", &clock));
+    assert_true(draft_is_clock(values, ROWS, 1, "time", &clock));
     assert_true(clock.has_repeats);
     values[9] = values[8] - 0.001;
-    steps = draft_add_steps(values, ROWS, 1);
-    assert_false(draft_is_clock(&steps, "time", &clock));
+    assert_false(draft_is_clock(values, ROWS, 1, "time", &clock));
     values[9] = NAN;
-    steps = draft_add_steps(values, ROWS, 1);
-    assert_false(draft_is_clock(&steps, "time", &clock));
-    steps = draft_add_steps(values, 2, 1);
-    assert_false(draft_is_clock(&steps, "time", &clock)); /* too few rows */
+    assert_false(draft_is_clock(values, ROWS, 1, "time", &clock));
+    assert_false(draft_is_clock(values, 2, 1, "time", &clock)); /* too few rows */
 }
 
 /* Returns what is found for 100 stamps. */
@@ -93,39 +85,37 @@ static struct draft_clock clock_of(const char *name, double begin, double step)
 {
     double values[100];
     struct draft_clock clock = {0};
-    struct draft_steps steps;
 
     for (int row = 0; row < 100; row++)
         values[row] = begin + row * step;
-    steps = draft_add_steps(values, 100, 1);
-    assert_true(draft_is_clock(&steps, name, &clock));
+    assert_true(draft_is_clock(values, 100, 1, name, &clock));
     return clock;
 }
 
 static void test_units_of_one_file(void **state)
 {
-    struct draft_clocks clocks = {.count = 2};
+    struct draft_clock clocks[2];
 
     (void)state;
     /* 1 Hz in us, which would be 1 kHz in ns */
-    clocks.list[0] = clock_of("battery/time", 7e7, 1e6);
-    clocks.list[1] = clock_of("imu/time", 7e7, 1e6 - 7);
-    assert_int_equal(clocks.list[0].unit, TRAJD_UNIT_NS);
-    draft_settle_units(&clocks);
-    assert_int_equal(clocks.list[0].unit, TRAJD_UNIT_NS); /* both may be ns */
-    clocks.list[1] =
+    clocks[0] = clock_of("battery/time", 7e7, 1e6);
+    clocks[1] = clock_of("imu/time", 7e7, 1e6 - 7);
+    assert_int_equal(clocks[0].unit, TRAJD_UNIT_NS);
+    draft_settle_units(clocks, 2);
+    assert_int_equal(clocks[0].unit, TRAJD_UNIT_NS); /* both may be ns */
+    clocks[1] =
         (struct draft_clock){.unit = TRAJD_UNIT_US, .first = 7e7, .last = 17e7, .rate_hz = 50};
-    draft_settle_units(&clocks);
-    assert_int_equal(clocks.list[0].unit, TRAJD_UNIT_US);
-    assert_true(fabs(clocks.list[0].rate_hz - 1) < 1e-9);
+    draft_settle_units(clocks, 2);
+    assert_int_equal(clocks[0].unit, TRAJD_UNIT_US);
+    assert_true(fabs(clocks[0].rate_hz - 1) < 1e-9);
 
     /* a name decides, and numbers of another range prove nothing */
-    clocks.list[0] = clock_of("battery/time_ns", 7e7, 1e6);
-    draft_settle_units(&clocks);
-    assert_int_equal(clocks.list[0].unit, TRAJD_UNIT_NS);
-    clocks.list[0] = clock_of("battery/time", 7e9, 1e6);
-    draft_settle_units(&clocks);
-    assert_int_equal(clocks.list[0].unit, TRAJD_UNIT_NS);
+    clocks[0] = clock_of("battery/time_ns", 7e7, 1e6);
+    draft_settle_units(clocks, 2);
+    assert_int_equal(clocks[0].unit, TRAJD_UNIT_NS);
+    clocks[0] = clock_of("battery/time", 7e9, 1e6);
+    draft_settle_units(clocks, 2);
+    assert_int_equal(clocks[0].unit, TRAJD_UNIT_NS);
 }
 
 static void test_common_time(void **state)
