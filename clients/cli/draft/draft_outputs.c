@@ -29,8 +29,8 @@ struct writer {
     const struct trajd_index_stream *action, *state; /* of a trainer; NULL: none has such a name */
     struct config_size size;                         /* of pictures that are stacked */
     uint32_t parts_end; /* streams before it fit into a list of streams, as part of a state */
-    struct names *names;
-    uint64_t *window_bytes; /* of the outputs so far */
+    struct names names;
+    uint64_t window_bytes; /* of the outputs so far */
 };
 
 double config_mean_rate_hz(const struct trajd_index *index, uint32_t which)
@@ -67,31 +67,22 @@ bool config_is_action(const struct trajd_index_stream *stream)
 /* Returns whether the stream may be the action of a dataset in which none has this name. */
 static bool is_command(const struct trajd_index *index, const struct trajd_index_stream *stream)
 {
-    static const char *const words[] = {"target", "cmd", "command", "ctrl"};
-    bool is_named = false;
-
     for (uint32_t s = 0; s < index->stream_count; s++)
         if (config_is_action(&index->streams[s]))
             return false;
-    for (size_t i = 0; i < ARRAY_LEN(words); i++)
-        is_named = is_named || strcasestr(stream->name, words[i]);
-    return is_named && stream->kind == TRAJD_KIND_PREVIOUS && stream->rank < PICTURE_RANK;
+    return draft_matches(stream->name, "target|cmd|command|ctrl", REG_ICASE) &&
+           stream->kind == TRAJD_KIND_PREVIOUS && stream->rank < PICTURE_RANK;
 }
 
 /* Returns whether a policy would read the stream. Other streams are printed as comments. */
 static bool is_observation(const struct trajd_index_stream *stream)
 {
-    static const char *const others[] = {"next_obs/", "rewards",   "dones",    "states",
-                                         "action",    "terminals", "timeouts", "base_action"};
-
-    for (size_t i = 0; i < ARRAY_LEN(others); i++)
-        if (strncmp(stream->name, others[i], strlen(others[i])) == 0)
-            return false;
-    return true;
+    return !draft_matches(
+        stream->name, "^(next_obs/|rewards|dones|states|action|terminals|timeouts|base_action)", 0);
 }
 
 /* Returns whether an episode lacks the stream. */
-static bool is_lacking(const struct writer *w, const struct trajd_index_stream *stream)
+static bool is_lacking(struct writer *w, const struct trajd_index_stream *stream)
 {
     for (uint32_t e = 0; e < w->index->episode_count; e++) {
         const struct trajd_episode *episode = &w->index->episodes[e];
@@ -123,8 +114,8 @@ static uint64_t row_bytes(const struct trajd_index_stream *stream)
 }
 
 /* Writes a line. keys: those after `from:`. note: the end of its comment, or "". */
-static void print_line(const struct writer *w, const struct trajd_index_stream *stream,
-                       bool is_comment, const char *name, const char *keys, const char *note)
+static void print_line(struct writer *w, const struct trajd_index_stream *stream, bool is_comment,
+                       const char *name, const char *keys, const char *note)
 {
     const bool is_own = !strcmp(name, stream->name), lacks = is_lacking(w, stream);
     const char *missing = !lacks ? "" : stream == w->action ? ", missing: skip" : ", missing: zero";
@@ -196,13 +187,12 @@ static bool are_apart(const char *a, const char *b)
 
 /* Returns whether an output of the stream may have the name: no other output has it, and no stream
  * below `obs/`, which keeps its own. */
-static bool is_free(const struct writer *w, const struct trajd_index_stream *stream,
-                    const char *name)
+static bool is_free(struct writer *w, const struct trajd_index_stream *stream, const char *name)
 {
     if (strlen(name) > TRAJD_SPEC_MAX_NAME || trajd_spec_name_is_reserved(name))
         return false;
-    for (uint32_t i = 0; i < w->names->count; i++)
-        if (!are_apart(w->names->list[i], name))
+    for (uint32_t i = 0; i < w->names.count; i++)
+        if (!are_apart(w->names.list[i], name))
             return false;
     for (uint32_t s = 0; s < w->index->stream_count; s++) {
         const struct trajd_index_stream *other = &w->index->streams[s];
@@ -223,12 +213,12 @@ static void join_groups(char *name)
 
 /* Takes the name, or where it is not free one without groups that is cut and ends in a number.
  * Returns false if the feed has as many outputs as it may have. */
-static bool take_name(const struct writer *w, const struct trajd_index_stream *stream,
+static bool take_name(struct writer *w, const struct trajd_index_stream *stream,
                       char name[DRAFT_NAME_MAX])
 {
     char wanted[DRAFT_NAME_MAX];
 
-    if (w->names->count == TRAJD_SPEC_MAX_OUTPUTS)
+    if (w->names.count == TRAJD_SPEC_MAX_OUTPUTS)
         return false;
     snprintf(wanted, sizeof wanted, "%s", name);
     if (!is_free(w, stream, name))
@@ -243,14 +233,14 @@ static bool take_name(const struct writer *w, const struct trajd_index_stream *s
                 length--; /* to the begin of a character of several bytes */
         snprintf(name, DRAFT_NAME_MAX, "%.*s%s", (int)length, wanted, suffix);
     }
-    snprintf(w->names->list[w->names->count++], sizeof *w->names->list, "%s", name);
+    snprintf(w->names.list[w->names.count++], sizeof *w->names.list, "%s", name);
     return true;
 }
 
 /* Writes the output's name for an observation: the last part of the stream's name, or where another
  * stream has that part all of them, joined by "_", so that a batch's `obs` has no further groups.
  * `x` beside `obs/x` keeps its name. Returns what take_name returns. */
-static bool name_output(const struct writer *w, const struct trajd_index_stream *stream,
+static bool name_output(struct writer *w, const struct trajd_index_stream *stream,
                         char name[DRAFT_NAME_MAX])
 {
     const char *last = draft_last_name(stream->name), *prefix = "obs/";
@@ -272,87 +262,100 @@ static bool name_output(const struct writer *w, const struct trajd_index_stream 
     return take_name(w, stream, name);
 }
 
+/* Writes an observation, or a comment where the feed has as many outputs as it may have. row_bytes:
+ * of a step. */
+static void print_observation(struct writer *w, const struct trajd_index_stream *stream,
+                              const char *keys, uint64_t row_bytes, const char *note)
+{
+    char name[DRAFT_NAME_MAX];
+    const bool has_room = name_output(w, stream, name);
+
+    if (has_room)
+        w->window_bytes += count_steps(keys) * row_bytes;
+    print_line(w, stream, !has_room, name, keys, has_room ? note : NO_ROOM);
+}
+
 /* Writes a stream without what a trainer would ask for. A comment has the stream's own name. */
-static void print_plain(const struct writer *w, const struct trajd_index_stream *stream,
-                        bool is_comment)
+static void print_plain(struct writer *w, const struct trajd_index_stream *stream, bool is_comment)
 {
     const bool is_guess = is_command(w->index, stream);
     const bool is_action = config_is_action(stream) || is_guess;
-    const char *at = is_action                                           ? w->preset->actions
-                     : stream->rank >= PICTURE_RANK && !*w->preset->name ? "0"
-                                                                         : w->preset->observations;
+    const char *at = w->preset->observations,
+               *note = is_guess ? "GUESS: a command, so an action" : "";
     char name[DRAFT_NAME_MAX], keys[2 * CONFIG_KEYS_SIZE], image[CONFIG_KEYS_SIZE];
-    bool has_room = true;
+    bool has_room = !is_comment;
 
-    snprintf(name, sizeof name, "%s", stream->name);
-    if (!is_comment)
-        has_room = is_action ? take_name(w, stream, name) : name_output(w, stream, name);
+    if (is_action)
+        at = w->preset->actions;
+    else if (stream->rank >= PICTURE_RANK && !*w->preset->name)
+        at = "0";
     prepared_keys(stream, image);
     snprintf(keys, sizeof keys, "at: %s%s%s", at, is_guess ? ", role: action" : "", image);
-    if (!is_comment && has_room)
-        *w->window_bytes += count_steps(keys) * row_bytes(stream);
-    print_line(w, stream, is_comment || !has_room, name, keys,
-               !has_room  ? NO_ROOM
-               : is_guess ? "GUESS: a command, so an action"
-                          : "");
+    if (!is_comment && !is_action) {
+        print_observation(w, stream, keys, row_bytes(stream), note);
+        return;
+    }
+    snprintf(name, sizeof name, "%s", stream->name);
+    if (!is_comment)
+        has_room = take_name(w, stream, name);
+    if (has_room)
+        w->window_bytes += count_steps(keys) * row_bytes(stream);
+    print_line(w, stream, !has_room, name, keys, is_comment || has_room ? note : NO_ROOM);
 }
 
-static void print_picture(const struct writer *w, const struct trajd_index_stream *stream)
+static void print_picture(struct writer *w, const struct trajd_index_stream *stream)
 {
     const bool is_other =
         w->size.height && (stream->shape[0] != w->size.height || stream->shape[1] != w->size.width);
-    char name[DRAFT_NAME_MAX], picture[CONFIG_KEYS_SIZE], keys[CONFIG_KEYS_SIZE + 64];
+    char picture[CONFIG_KEYS_SIZE], keys[CONFIG_KEYS_SIZE + 64];
     struct trajd_error why;
     uint64_t frame_bytes;
 
-    const bool has_room = name_output(w, stream, name);
     if (config_picture_keys(w->preset, stream, is_other ? &w->size : &(struct config_size){0},
                             picture, &frame_bytes, &why))
         fprintf(w->out, "      # image: {preset: %s} does not fit: %s\n", w->preset->image,
                 why.message);
     snprintf(keys, sizeof keys, "at: %s, %s", w->preset->observations, picture);
-    if (has_room)
-        *w->window_bytes += count_steps(keys) * frame_bytes;
-    print_line(w, stream, !has_room, name, keys,
-               !has_room  ? NO_ROOM
-               : is_other ? "resized: the style stacks cameras"
-                          : "");
+    print_observation(w, stream, keys, frame_bytes,
+                      is_other ? "resized: the style stacks cameras" : "");
 }
 
-static bool is_called_actions(const struct trajd_index *index,
-                              const struct trajd_index_stream *stream)
+/* Writes a number of a style that reads all of them. */
+static void print_number(struct writer *w, const struct trajd_index_stream *stream)
 {
-    (void)index;
-    return !strcmp(stream->name, "actions");
+    const bool has_norm = w->preset->norm && !is_slerp(stream);
+    char keys[CONFIG_KEYS_SIZE];
+
+    snprintf(keys, sizeof keys, "at: %s%s%s", w->preset->observations, has_norm ? ", norm: " : "",
+             has_norm ? w->preset->norm : "");
+    print_observation(w, stream, keys, row_bytes(stream), "");
 }
 
-static bool is_the_action(const struct trajd_index *index, const struct trajd_index_stream *stream)
+static bool is_the_action(const struct trajd_index_stream *stream)
 {
-    (void)index;
     return !strcmp(stream->name, "action") || !strcmp(stream->name, "actions");
 }
 
 /* Returns the name of the action's output: `actions`. The styles of trainers read `action`, too. */
-static const char *name_of_action(const struct writer *w)
+static const char *name_of_action(struct writer *w)
 {
-    return is_the_action(w->index, w->action) && *w->preset->name ? w->action->name : "actions";
+    return is_the_action(w->action) && *w->preset->name ? w->action->name : "actions";
 }
 
-static void print_action(const struct writer *w)
+static void print_action(struct writer *w)
 {
     const struct config_preset *preset = w->preset;
-    const struct trajd_index_stream *stream = w->action;
-    const bool is_named = is_the_action(w->index, stream);
-    const bool has_norm = preset->norm && !preset->action && !is_slerp(stream);
+    const bool has_norm = preset->norm && !preset->action && !is_slerp(w->action);
     char keys[CONFIG_KEYS_SIZE];
 
     snprintf(keys, sizeof keys, "%s%s%sat: %s%s%s", preset->action ? "preset: " : "",
              preset->action ? preset->action : "", preset->action ? ", " : "", preset->actions,
              has_norm ? ", norm: " : "", has_norm ? preset->norm : "");
-    print_line(w, stream, false, name_of_action(w), keys, is_named ? "" : "GUESS: the actions");
+    print_line(w, w->action, false, name_of_action(w), keys,
+               is_the_action(w->action) ? "" : "GUESS: the actions");
 }
 
-static bool is_number(const struct writer *w, const struct trajd_index_stream *stream)
+static bool is_number(struct writer *w, const struct trajd_index_stream *stream)
 {
     return is_observation(stream) && !config_is_action(stream) && stream != w->action &&
            !is_command(w->index, stream) && stream->rank < PICTURE_RANK;
@@ -360,7 +363,7 @@ static bool is_number(const struct writer *w, const struct trajd_index_stream *s
 
 /* Returns the next stream from `from` on that is part of a state of several streams, which each
  * episode has, or the end of the parts. */
-static uint32_t next_part(const struct writer *w, uint32_t from)
+static uint32_t next_part(struct writer *w, uint32_t from)
 {
     while (from < w->parts_end &&
            (!is_number(w, &w->index->streams[from]) || is_lacking(w, &w->index->streams[from])))
@@ -369,7 +372,7 @@ static uint32_t next_part(const struct writer *w, uint32_t from)
 }
 
 /* Writes the norm of several streams: quaternions have none. */
-static void print_norm(const struct writer *w)
+static void print_norm(struct writer *w)
 {
     const char *norm = w->preset->norm;
     const bool is_mapping = *norm == '{';
@@ -394,7 +397,7 @@ static void print_norm(const struct writer *w)
 }
 
 /* Writes the one output of a state: a stream with such a name, else all numbers side by side. */
-static void print_state(const struct writer *w)
+static void print_state(struct writer *w)
 {
     const struct config_preset *preset = w->preset;
     const uint32_t count = w->parts_end, first = next_part(w, 0);
@@ -429,40 +432,22 @@ static void print_state(const struct writer *w)
     fprintf(w->out, "}\n");
 }
 
-/* Writes a number of a style that reads all of them. */
-static void print_number(const struct writer *w, const struct trajd_index_stream *stream)
-{
-    const bool has_norm = w->preset->norm && !is_slerp(stream);
-    char name[DRAFT_NAME_MAX], keys[CONFIG_KEYS_SIZE];
-    bool has_room;
-
-    has_room = name_output(w, stream, name);
-    snprintf(keys, sizeof keys, "at: %s%s%s", w->preset->observations, has_norm ? ", norm: " : "",
-             has_norm ? w->preset->norm : "");
-    if (has_room)
-        *w->window_bytes += count_steps(keys) * row_bytes(stream);
-    print_line(w, stream, !has_room, name, keys, has_room ? "" : NO_ROOM);
-}
-
-static bool is_an_action(const struct trajd_index *index, const struct trajd_index_stream *stream)
-{
-    (void)index;
-    return config_is_action(stream) && stream->rank < PICTURE_RANK;
-}
-
 const struct trajd_index_stream *config_find_action(const struct trajd_index *index)
 {
-    static bool (*const tests[])(const struct trajd_index *, const struct trajd_index_stream *) = {
-        is_called_actions, is_the_action, is_an_action, is_command};
+    static const char *const names[] = {"^actions$", "^action$", "^action"};
 
-    for (size_t t = 0; t < ARRAY_LEN(tests); t++)
-        for (uint32_t s = 0; s < index->stream_count; s++)
-            if (tests[t](index, &index->streams[s]))
-                return &index->streams[s];
+    for (size_t n = 0; n <= ARRAY_LEN(names); n++)
+        for (uint32_t s = 0; s < index->stream_count; s++) {
+            const struct trajd_index_stream *stream = &index->streams[s];
+            if (n == ARRAY_LEN(names) ? is_command(index, stream)
+                                      : draft_matches(stream->name, names[n], 0) &&
+                                            (stream->rank < PICTURE_RANK || n < 2))
+                return stream;
+        }
     return NULL;
 }
 
-static const struct trajd_index_stream *find_state(const struct writer *w)
+static const struct trajd_index_stream *find_state(struct writer *w)
 {
     static const char *const names[] = {"qpos",        "state",          "robot_state",
                                         "joint_pos",   "joint_position", "joint_positions",
@@ -494,7 +479,7 @@ static struct config_size common_size(const struct trajd_index *index)
 }
 
 /* Writes a stream for a trainer. What its style does not read becomes a comment. */
-static void print_for_trainer(const struct writer *w, const struct trajd_index_stream *stream)
+static void print_for_trainer(struct writer *w, const struct trajd_index_stream *stream)
 {
     if (stream == w->action || (w->preset->state && stream == w->state))
         return;
@@ -508,7 +493,7 @@ static void print_for_trainer(const struct writer *w, const struct trajd_index_s
 
 /* Writes a stream for a trainer that was not named. Streams of other moments become comments, and
  * those that cannot lie beside `actions` in a batch. */
-static void print_for_any(const struct writer *w, const struct trajd_index_stream *stream)
+static void print_for_any(struct writer *w, const struct trajd_index_stream *stream)
 {
     if (stream == w->action)
         print_action(w);
@@ -531,7 +516,7 @@ static uint32_t end_of_parts(struct writer *w)
 }
 
 /* Writes all streams as observations, where none looks like one: a feed needs an output. */
-static void print_all(const struct writer *w)
+static void print_all(struct writer *w)
 {
     fprintf(w->out, "      # GUESS: no stream looks like an observation, so all are\n");
     for (uint32_t s = 0; s < w->index->stream_count; s++)
@@ -541,14 +526,7 @@ static void print_all(const struct writer *w)
 uint64_t config_write_outputs(FILE *out, const struct trajd_index *index, uint32_t anchor,
                               const struct config_preset *preset)
 {
-    struct names names = {0};
-    uint64_t window_bytes = 0;
-    struct writer w = {.out = out,
-                       .index = index,
-                       .anchor = anchor,
-                       .preset = preset,
-                       .names = &names,
-                       .window_bytes = &window_bytes};
+    struct writer w = {.out = out, .index = index, .anchor = anchor, .preset = preset};
     const bool has_style = *preset->name;
     char name[DRAFT_NAME_MAX];
 
@@ -573,7 +551,7 @@ uint64_t config_write_outputs(FILE *out, const struct trajd_index *index, uint32
             "      # No stream's name begins with action. Name the one that the policy predicts:\n"
             "      # actions: {from: STREAM, at: %s}\n",
             preset->actions);
-    if (!names.count)
+    if (!w.names.count)
         print_all(&w);
-    return window_bytes;
+    return w.window_bytes;
 }

@@ -1,5 +1,5 @@
 /* What trainers ask for: the windows, and the pictures. */
-#include "clients/cli/draft/draft_trainer.h"
+#include "clients/cli/draft/draft_config.h"
 
 #include <stdio.h>
 #include <string.h>
