@@ -9,7 +9,6 @@
 #include "clients/cli/files/cli_files.h"
 #include "clients/cli/files/examine.h"
 #include "clients/cli/files/examine_idle.h"
-#include "clients/cli/files/examine_lengths.h"
 #include "clients/cli/frames/frame_check.h"
 #include "daemon/base/json.h"
 #include "daemon/base/progress/progress.h"

@@ -1,10 +1,8 @@
 #include "clients/cli/files/examine.h"
 
-#include "clients/cli/files/episode_file.h"
-#include "clients/cli/files/examine_frames.h"
-#include "clients/cli/files/examine_idle.h"
+#include "clients/cli/files/cli_files.h"
 #include "clients/cli/files/examine_internal.h"
-#include "clients/cli/files/examine_rotations.h"
+#include "clients/cli/files/examine_idle.h"
 #include "proto/plural.h"
 
 #include <inttypes.h>

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "daemon/index/index.h"
+#include "clients/cli/files/cli_files.h"
 #include "proto/error.h"
 
 /* The rules. `--ignore` takes their names. */
@@ -55,5 +55,15 @@ enum trajd_status examine_index(const struct trajd_index *index,
                                 void (*report)(void *context,
                                                const struct examine_finding *finding),
                                 void *context, struct trajd_error *error);
+
+/* Compares `compress_len` (cameras, T) of each episode with the lengths of its padded frames. Nothing
+ * else reads this dataset: its rows have the order of the recorder's configuration, which the file
+ * does not have, so a camera's lengths must be those of any row. Calls `report` for each camera that
+ * has no such row. Reads all padded frames of these episodes. TRAJD_ERR_IO: the storage failed.
+ * TRAJD_ERR_MEMORY. */
+enum trajd_status
+examine_lengths(const struct cli_files *files, const char *path, const struct trajd_index *index,
+                void (*report)(void *context, const struct examine_finding *finding), void *context,
+                struct trajd_error *error);
 
 #endif

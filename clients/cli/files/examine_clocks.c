@@ -1,11 +1,27 @@
 /* What the index already says: refusals, assumed rates, dropped rows and gaps. */
 #include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "clients/cli/files/examine_internal.h"
 #include "proto/plural.h"
 
 #define GAP_FACTOR 1.75
+
+void examine_report(struct examiner *examiner, const struct examine_finding *base,
+                    const char *format, ...)
+{
+    struct examine_finding finding = *base;
+    char text[1024];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    finding.text = text;
+    examiner->report(examiner->context, &finding);
+}
 
 void examine_refusals(struct examiner *examiner)
 {

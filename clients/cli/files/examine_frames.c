@@ -1,4 +1,4 @@
-#include "clients/cli/files/examine_frames.h"
+#include "clients/cli/files/examine_internal.h"
 
 #include <stdio.h>
 

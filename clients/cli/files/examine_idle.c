@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clients/cli/files/episode_file.h"
+#include "clients/cli/files/cli_files.h"
 #include "daemon/base/json.h"
 #include "daemon/base/yaml.h"
 #include "proto/timebase.h"

@@ -26,4 +26,46 @@ void examine_rates(struct examiner *examiner);
 enum trajd_status examine_clocks(struct examiner *examiner, const struct trajd_episode *episode,
                                  struct trajd_error *error);
 
+/* ---- examine_frames.c ---- */
+
+/* The encoded rows of one episode. */
+struct examine_bad_frames {
+    uint64_t empty_count, bad_count;
+    int64_t first_empty, first_bad;      /* rows */
+    char rule[TRAJD_ERROR_MESSAGE_SIZE]; /* that the first bad row breaks */
+};
+
+/* Reads every row of the stream's array and looks at its header; of prepared frames, at its size. TRAJD_ERR_IO: the storage failed.
+ * TRAJD_ERR_MEMORY. */
+enum trajd_status examine_frames(struct trajd_encoded_reader *reader, int fd, uint64_t file_size,
+                                 const struct trajd_array *array,
+                                 const struct trajd_index_stream *stream,
+                                 struct examine_bad_frames *found, struct trajd_error *error);
+
+/* ---- examine_rotations.c ---- */
+
+/* Returns the number of quaternions that the stream's kind blends as plain numbers, and writes what
+ * to do about them. Columns that another entry of the layout names with a fitting kind do not
+ * count. */
+uint32_t examine_quaternions(const struct trajd_index *index,
+                             const struct trajd_index_stream *stream,
+                             char text[TRAJD_QUATERNION_ADVICE_SIZE]);
+
+/* How often each column jumps by about a full turn from one row to the next, and how far it moves
+ * else. All arrays are [columns]. */
+struct examine_wraps {
+    uint64_t *radians, *degrees;
+    double *moved; /* sum over all pairs of rows without a jump */
+    uint64_t pairs;
+};
+
+/* Counts the jumps between two rows of a linear stream. */
+void examine_wraps_add(struct examine_wraps *wraps, const double *row, const double *next,
+                       uint64_t columns);
+/* Returns the number of jumps of the columns that are angles: they jump, move slowly else, and none
+ * of their values lies outside one turn, which begins at 0 or at minus half a turn. Writes what to
+ * do about them. */
+uint64_t examine_wraps_end(const struct examine_wraps *wraps, const double *low, const double *high,
+                           uint64_t columns, char *text, size_t size);
+
 #endif

@@ -1,11 +1,11 @@
-#include "clients/cli/files/examine_lengths.h"
+#include "clients/cli/files/examine.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "clients/cli/files/episode_file.h"
+#include "clients/cli/files/cli_files.h"
 #include "daemon/base/json.h"
 #include "daemon/index/rows/encoded.h"
 

@@ -1,4 +1,4 @@
-#include "clients/cli/files/examine_rotations.h"
+#include "clients/cli/files/examine_internal.h"
 
 #include <inttypes.h>
 #include <math.h>
