@@ -149,6 +149,8 @@ static bool text_is_clean(const struct trajd_codec_field *field, const uint8_t *
 {
     const bool lines = field->flags & TRAJD_CODEC_LINES;
 
+    if (field->flags & TRAJD_CODEC_ANY_TEXT)
+        return trajd_utf8_is_valid(text, length);
     for (size_t i = 0; i < length; i++)
         if ((text[i] < 0x20 || text[i] == 0x7f) && !(lines && (text[i] == '\n' || text[i] == '\t')))
             return false;
@@ -351,7 +353,7 @@ static bool is_absent(const struct trajd_codec_field *field, const char *base)
 
 static bool encode_struct(struct work *w, const struct trajd_codec_table *table, const char *base)
 {
-    const bool is_map = table->form == TRAJD_CODEC_MAP;
+    const bool is_map = table->form != TRAJD_CODEC_ROW;
     uint32_t count = 0;
 
     for (uint32_t i = 0; is_map && i < table->field_count; i++)
@@ -700,6 +702,16 @@ static uint32_t find_field(const struct trajd_codec_table *table, const struct t
     return table->field_count;
 }
 
+/* Refuses a key that the table does not know, and names its beginning. */
+static bool refuse_key(struct work *w, const struct trajd_token *key)
+{
+    char name[64];
+
+    snprintf(name, sizeof name, "%.*s", (int)(key->value < 63 ? key->value : 63),
+             (const char *)key->bytes);
+    return damaged(w, "no such key") || fail_at(w, name, 0);
+}
+
 static bool decode_map(struct work *w, const struct trajd_codec_table *table, char *base)
 {
     uint64_t seen = 0; /* one bit for each field */
@@ -713,6 +725,8 @@ static bool decode_map(struct work *w, const struct trajd_codec_table *table, ch
         if (!take_of(w, TRAJD_TOKEN_STR, &key))
             return false;
         at = find_field(table, &key, next);
+        if (at == table->field_count && table->form == TRAJD_CODEC_CLOSED)
+            return refuse_key(w, &key);
         if (at == table->field_count) {
             if (!trajd_token_skip(&w->cursor))
                 return damaged(w, "cut off, or not msgpack");
@@ -735,7 +749,7 @@ static bool decode_struct(struct work *w, const struct trajd_codec_table *table,
 {
     const char *rule;
 
-    if (!(table->form == TRAJD_CODEC_MAP ? decode_map : decode_row)(w, table, base))
+    if (!(table->form == TRAJD_CODEC_ROW ? decode_row : decode_map)(w, table, base))
         return false;
     rule = table->check ? table->check(base, w->input->context) : NULL;
     return !rule || damaged(w, rule);

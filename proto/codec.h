@@ -72,7 +72,8 @@ enum trajd_codec_flag {
     TRAJD_CODEC_PACKED = 4,
     TRAJD_CODEC_LINES = 8, /* a TEXT may have newlines and tabs */
     /* The count member belongs to a field before this one: this array must be as long. */
-    TRAJD_CODEC_AS_LONG = 16
+    TRAJD_CODEC_AS_LONG = 16,
+    TRAJD_CODEC_ANY_TEXT = 32 /* a TEXT may have any UTF-8, control characters included */
 };
 
 /* UTF-8 or bytes in the input. struct trajd_wire_text and struct trajd_wire_bytes are the same. */
@@ -131,7 +132,11 @@ struct trajd_codec_field {
     }
 #define TRAJD_CODEC_HAS(type, member) .has = (uint32_t)offsetof(type, member) + 1
 
-enum trajd_codec_form { TRAJD_CODEC_ROW, TRAJD_CODEC_MAP };
+enum trajd_codec_form {
+    TRAJD_CODEC_ROW,
+    TRAJD_CODEC_MAP,
+    TRAJD_CODEC_CLOSED /* a MAP that is refused if it has a key that the table does not know */
+};
 
 struct trajd_codec_table {
     const char *name; /* for people who read the table */

@@ -66,7 +66,7 @@ static enum trajd_status no_common_stamp(const struct trajd_live *live, struct t
     return trajd_error_set(error, TRAJD_ERR_DATA, 0,
                            "the streams on clock %s have no recent stamp in common: push all rows "
                            "of one tick with one stamp, or give the feed anchors with a rate",
-                           live->clocks[live->anchor_clock].name);
+                           live->clocks[live->document.anchor_clock].name);
 }
 
 static enum trajd_status not_complete(const struct trajd_live *live,
@@ -326,13 +326,13 @@ static enum trajd_status find_earlier_anchors(struct trajd_live *live, struct tr
         return TRAJD_OK;
     for (uint32_t i = 0; i < live->input_count; i++)
         live->inputs[i].earlier_row = live->inputs[i].anchor_row;
-    live->anchors_ns[0] = live->anchor_ns;
+    live->anchors_ns[live->steps_back] = live->anchor_ns;
     while (live->anchor_count <= (uint64_t)live->steps_back) {
         status = find_earlier(live, &stamp_ns, error);
         if (status || stamp_ns == INT64_MIN)
             break;
         pass_stamp(live, stamp_ns);
-        live->anchors_ns[live->anchor_count++] = stamp_ns;
+        live->anchors_ns[live->steps_back - (int64_t)live->anchor_count++] = stamp_ns;
     }
     return status;
 }
@@ -355,69 +355,35 @@ static int64_t origin_ns(const struct trajd_live *live)
     return origin;
 }
 
-/* Returns what rounding down cut off the time of the anchor, in ns / anchor_rate.num. 0: the anchor
- * is no multiple of the rate from the origin. */
-static uint64_t anchor_fraction(const struct trajd_live *live)
+/* Returns the number of the anchor at its rate. 0, of which rounding cuts nothing off: it is no
+ * multiple of the rate from the origin. */
+static int64_t anchor_number(const struct trajd_live *live)
 {
+    const struct trajd_rate rate = live->rules.anchor_rate;
     int64_t since_ns, j;
 
     if (__builtin_sub_overflow(live->anchor_ns, origin_ns(live), &since_ns))
         return 0;
-    j = trajd_rate_row_at(live->anchor_rate, since_ns);
-    return trajd_rate_row_ns(live->anchor_rate, j) == since_ns
-               ? trajd_rate_fraction(live->anchor_rate, j)
-               : 0;
-}
-
-/* Places steps at multiples of the output's rate, as daemon/window/window_batch.c does. */
-static void place_at_rate(const struct trajd_live *live, struct trajd_live_target *output,
-                          uint64_t fraction)
-{
-    const uint64_t numerator = fraction * (uint64_t)output->rate.num,
-                   denominator = (uint64_t)live->anchor_rate.num * (uint64_t)output->rate.num;
-
-    for (uint32_t t = 0; t < output->step_count; t++)
-        output->offsets_ns[t] =
-            output->step_ns[t] +
-            (live->anchor_rate.num && numerator + output->step_fraction[t] >= denominator);
-}
-
-/* Places steps at the stamps of earlier anchors. Before the first one, they continue at the mean
- * interval of the recordings. */
-static void place_at_anchors(const struct trajd_live *live, struct trajd_live_target *output)
-{
-    const int64_t last = (int64_t)live->anchor_count - 1;
-
-    for (uint32_t t = 0; t < output->step_count; t++) {
-        const int64_t back = -(output->from + t);
-        output->offsets_ns[t] = 0;
-        if (last < 0 || back <= 0)
-            continue;
-        output->offsets_ns[t] = live->anchors_ns[back < last ? back : last] - live->anchor_ns;
-        if (back > last)
-            output->offsets_ns[t] -= (back - last) * live->clocks[live->anchor_clock].interval_ns;
-    }
-}
-
-static bool has_steps_in_time(const struct trajd_live *live, const struct trajd_live_target *output)
-{
-    for (uint32_t s = 0; s < output->source_count; s++)
-        if (live->sources[output->first_source + s].rule != TRAJD_LIVE_ROWS)
-            return true;
-    return false;
+    j = trajd_rate_row_at(rate, since_ns);
+    return trajd_rate_row_ns(rate, j) == since_ns ? j : 0;
 }
 
 enum trajd_status trajd_live_place_steps(struct trajd_live *live, struct trajd_error *error)
 {
-    const uint64_t fraction = live->anchor_rate.num ? anchor_fraction(live) : 0;
+    struct trajd_episode_clock *anchors = &live->view_clocks[live->input_count];
     const enum trajd_status status = find_earlier_anchors(live, error);
+    int64_t count = (int64_t)live->anchor_count;
 
-    for (uint32_t o = 0; o < live->output_count && !status; o++) {
-        struct trajd_live_target *output = &live->outputs[o];
-        if (output->rate.num)
-            place_at_rate(live, output, fraction);
-        else if (has_steps_in_time(live, output))
-            place_at_anchors(live, output);
-    }
-    return status;
+    if (status)
+        return status;
+    /* without rows on the anchor's clock all steps lie at the anchor */
+    for (int64_t back = 0; !live->anchor_count && back <= live->steps_back; back++)
+        live->anchors_ns[back] = live->anchor_ns;
+    count = count ? count : live->steps_back + 1;
+    anchors->stamps_ns = live->anchors_ns + live->steps_back + 1 - count;
+    anchors->row_count = count;
+    live->batch->windows[0].anchor = live->rules.anchor_rate.num ? anchor_number(live) : count - 1;
+    live->batch->anchor_ns[0] = live->anchor_ns;
+    trajd_bind_steps(live->batch, 0, 1);
+    return TRAJD_OK;
 }

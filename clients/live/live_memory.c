@@ -4,52 +4,54 @@
  * at the mean rate of the recordings: a sensor may be twice as fast. Frames it holds once. A row is
  * held for as long as no newer ones displace it, so max_age needs no rows of its own. */
 
-#include "clients/live/live_reader.h"
+#include <string.h>
+
+#include "clients/live/live_state.h"
 
 #define MOST_ROWS (UINT64_C(1) << 24)
 #define ALIGNMENT 64u
 
-static uint32_t grid_of(const struct trajd_live_source *source)
+void *trajd_live_alloc(struct trajd_live *live, uint64_t count, uint64_t size_bytes,
+                       struct trajd_error *error)
 {
-    return 2 * source->output + (source->rule == TRAJD_LIVE_ROWS);
+    uint64_t bytes;
+    void *memory = __builtin_mul_overflow(count, size_bytes, &bytes) || bytes > SIZE_MAX
+                       ? NULL
+                       : trajd_arena_alloc(&live->arena, bytes ? (size_t)bytes : 1);
+
+    if (!memory)
+        trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
+                        "the observation needs more than %zu MiB, or there is no memory",
+                        live->arena.limit_bytes >> 20);
+    return memory ? memset(memory, 0, (size_t)bytes) : NULL; /* maps the pages */
 }
 
-/* ---- steps ---- */
-
-/* Returns whether a step lies within 2^61 ns, at the output's rate or at the anchors' mean interval. */
-static bool is_near(const struct trajd_live *live, const struct trajd_live_target *output,
-                    int64_t step)
+/* Returns the mean interval of the anchors, or 0 without a clock. */
+static int64_t anchor_interval_ns(const struct trajd_live *live)
 {
-    __int128 ns = 0;
-
-    if (output->rate.num)
-        ns = (__int128)step * 1000000000 * output->rate.den / output->rate.num;
-    else if (live->anchor_clock >= 0)
-        ns = (__int128)step * live->clocks[live->anchor_clock].interval_ns;
-    return ns > -TRAJD_LIVE_FAR_NS && ns < TRAJD_LIVE_FAR_NS;
+    return live->document.has_anchor_clock ? live->clocks[live->document.anchor_clock].interval_ns
+                                           : 0;
 }
 
-static void make_steps(struct trajd_live_reader *reader, struct trajd_live_target *output)
+/* Returns how long before the anchor a step lies at most, at the rate of the grid or at the anchors'
+ * mean interval. */
+static __int128 span_of(const struct trajd_live *live, const struct trajd_plan_grid *grid,
+                        int64_t step)
 {
-    const struct trajd_live *live = reader->live;
-    const bool exact = output->rate.num && live->anchor_rate.num;
+    return grid->rate.num ? (__int128)step * 1000000000 * grid->rate.den / grid->rate.num
+                          : (__int128)step * anchor_interval_ns(live);
+}
 
-    output->step_ns = trajd_live_alloc(reader, output->step_count, sizeof *output->step_ns);
-    output->step_fraction =
-        trajd_live_alloc(reader, output->step_count, sizeof *output->step_fraction);
-    output->row_offsets = trajd_live_alloc(reader, output->step_count, sizeof *output->row_offsets);
-    output->offsets_ns = trajd_live_alloc(reader, output->step_count, sizeof *output->offsets_ns);
-    if (!reader->status && !(is_near(live, output, output->from) &&
-                             is_near(live, output, output->from + output->step_count)))
-        reader->status = trajd_error_set(reader->error, TRAJD_ERR_ARGUMENT, 0,
-                                         "output %s has steps beyond 2^61 ns", output->name);
-    for (uint32_t t = 0; t < output->step_count && !reader->status; t++) {
-        const int64_t step = output->from + t;
-        output->row_offsets[t] = step;
-        output->step_ns[t] = output->rate.num ? trajd_rate_row_ns(output->rate, step) : 0;
-        output->step_fraction[t] =
-            exact ? trajd_rate_fraction(output->rate, step) * (uint64_t)live->anchor_rate.num : 0;
+static enum trajd_status check_steps(const struct trajd_live *live, struct trajd_error *error)
+{
+    for (uint32_t t = 0; t < live->rules.target_count; t++) {
+        const struct trajd_plan_grid *grid = trajd_rules_grid(&live->rules, t);
+        if (span_of(live, grid, grid->from) <= -TRAJD_LIVE_FAR_NS)
+            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                                   "output %s has steps beyond 2^61 ns",
+                                   live->rules.outputs[live->rules.targets[t].output_index].name);
     }
+    return TRAJD_OK;
 }
 
 /* ---- rings ---- */
@@ -59,24 +61,23 @@ static int64_t largest(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Adds how far a source reads back. */
-static void add_span(const struct trajd_live *live, uint32_t s)
+/* Adds how far a target reads back. */
+static void add_span(const struct trajd_live *live, uint32_t t)
 {
-    const struct trajd_live_source *source = &live->sources[s];
-    const struct trajd_live_target *output = &live->outputs[source->output];
-    const struct trajd_stream *stream = &live->request_streams[s];
-    const int64_t back = output->from < 0 ? -output->from : 0;
-    struct trajd_live_input *input = &live->inputs[source->input];
+    const struct trajd_plan_target *target = &live->rules.targets[t];
+    const struct trajd_plan_grid *grid = trajd_rules_grid(&live->rules, t);
+    const int64_t back = grid->from < 0 ? -grid->from : 0;
+    struct trajd_live_input *input = &live->inputs[target->stream_index];
     __int128 span_ns = 0;
 
-    if (source->rule == TRAJD_LIVE_ROWS)
+    if (grid->rule == TRAJD_TARGET_ROWS)
         input->span_rows = largest(input->span_rows, back);
-    else if (output->rate.num)
-        span_ns = (__int128)back * 1000000000 * output->rate.den / output->rate.num + 1;
+    else if (grid->rate.num)
+        span_ns = span_of(live, grid, back) + 1;
     else /* at the stamps of anchors, which may be twice as slow as on average */
-        span_ns = 2 * (__int128)back * live->clocks[live->anchor_clock].interval_ns;
-    if (stream->kind == TRAJD_KIND_MEAN && source->rule != TRAJD_LIVE_ROWS)
-        span_ns += stream->mean_width;
+        span_ns = 2 * span_of(live, grid, back);
+    if (target->stream.kind == TRAJD_KIND_MEAN && grid->rule != TRAJD_TARGET_ROWS)
+        span_ns += target->stream.mean_width;
     input->span_ns =
         largest(input->span_ns, span_ns < TRAJD_LIVE_FAR_NS ? (int64_t)span_ns : TRAJD_LIVE_FAR_NS);
 }
@@ -84,10 +85,10 @@ static void add_span(const struct trajd_live *live, uint32_t s)
 /* All leads keep the rows of as many anchors as any output needs: live_anchor.c compares them. */
 static void add_anchor_span(struct trajd_live *live)
 {
-    for (uint32_t s = 0; s < live->source_count && live->lead_count; s++) {
-        const struct trajd_live_target *output = &live->outputs[live->sources[s].output];
-        if (live->sources[s].rule == TRAJD_LIVE_ROWS || !output->rate.num)
-            live->steps_back = largest(live->steps_back, -output->from);
+    for (uint32_t t = 0; t < live->rules.target_count && live->lead_count; t++) {
+        const struct trajd_plan_grid *grid = trajd_rules_grid(&live->rules, t);
+        if (grid->rule == TRAJD_TARGET_ROWS || !grid->rate.num)
+            live->steps_back = largest(live->steps_back, -grid->from);
     }
     for (uint32_t i = 0; i < live->input_count; i++)
         if (live->inputs[i].is_lead)
@@ -98,155 +99,179 @@ static int64_t latency_spread_ns(const struct trajd_live *live)
 {
     int64_t low = INT64_MAX, high = INT64_MIN;
 
-    for (uint32_t c = 0; c < live->clock_count; c++) {
+    for (uint32_t c = 0; c < live->document.clock_count; c++) {
         high = largest(high, live->clocks[c].latency_ns);
         low = -largest(-low, -live->clocks[c].latency_ns);
     }
     return high - low;
 }
 
-static void make_ring(struct trajd_live_reader *reader, struct trajd_live_input *input)
+static enum trajd_status make_ring(struct trajd_live *live, struct trajd_live_input *input,
+                                   struct trajd_error *error)
 {
-    const struct trajd_live *live = reader->live;
     const int64_t interval_ns = live->clocks[input->clock].interval_ns;
     const __int128 span_ns = (__int128)input->span_ns + latency_spread_ns(live) + live->history_ns;
     const __int128 rows = span_ns / interval_ns + input->span_rows + 2;
     struct trajd_live_ring *ring = &input->ring;
 
-    if (rows > (__int128)MOST_ROWS) {
-        reader->status = trajd_error_set(
-            reader->error, TRAJD_ERR_MEMORY, 0,
-            "stream %s: the window and the history hold more than 2^24 rows", input->name);
-        return;
-    }
+    if (rows > (__int128)MOST_ROWS)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
+                               "stream %s: the window and the history hold more than 2^24 rows",
+                               input->name);
     /* a quarter of it is left to the writer (live_ring.c); cameras keep to their rate */
     for (ring->capacity = input->has_pictures ? 8 : 64;
          ring->capacity * 3 / 4 < (input->has_pictures ? 1 : 2) * (uint64_t)rows;)
         ring->capacity *= 2;
     ring->row_bytes =
-        input->has_rows ? (size_t)input->column_count * trajd_dtype_size(input->dtype) : 0;
+        input->has_rows ? (size_t)input->column_count * trajd_dtype_size(input->stream->dtype) : 0;
     ring->row_words = (uint32_t)((ring->row_bytes + 7) / 8);
-    ring->words = trajd_live_alloc(reader, ring->capacity, (1 + (uint64_t)ring->row_words) * 8);
-    input->stamps_ns = trajd_live_alloc(reader, ring->capacity, sizeof *input->stamps_ns);
-    input->rows = trajd_live_alloc(reader, ring->capacity, (uint64_t)ring->row_words * 8 + 8);
+    ring->words =
+        trajd_live_alloc(live, ring->capacity, (1 + (uint64_t)ring->row_words) * 8, error);
+    if (ring->words)
+        input->stamps_ns = trajd_live_alloc(live, ring->capacity, sizeof *input->stamps_ns, error);
+    if (input->stamps_ns)
+        input->rows =
+            trajd_live_alloc(live, ring->capacity, (uint64_t)ring->row_words * 8 + 8, error);
+    return input->rows ? TRAJD_OK : TRAJD_ERR_MEMORY;
 }
 
-/* ---- the observation and the request ---- */
+/* ---- the observation and its batch ---- */
 
 static uint64_t aligned(uint64_t bytes)
 {
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-static void place_output(struct trajd_live_reader *reader, struct trajd_live_target *output)
+/* Refuses rows of outputs that the limit has no room for: the batch allocates them. */
+static enum trajd_status count_rows(struct trajd_live *live, struct trajd_error *error)
 {
-    struct trajd_live *live = reader->live;
-    const uint64_t steps = output->step_count;
+    uint64_t bytes = 0;
 
-    output->size_bytes = steps * output->column_count * trajd_dtype_size(output->dtype);
-    if (output->transform || output->is_hidden)
-        output->rows = trajd_live_alloc(reader, steps * output->row_column_count,
-                                        trajd_dtype_size(output->row_dtype));
-    if (output->is_hidden) {
-        output->row_mask = trajd_live_alloc(reader, steps, 1);
-        return;
+    for (uint32_t o = 0; o < live->rules.output_count; o++) {
+        const struct trajd_plan_output *output = &live->rules.outputs[o];
+        if (output->transform || output->is_hidden)
+            bytes += output->step_count * output->row_feature_count *
+                     trajd_dtype_size(output->row_dtype);
     }
-    output->offset_bytes = live->size_bytes;
-    output->mask_offset_bytes = aligned(output->offset_bytes + output->size_bytes);
-    live->size_bytes = aligned(output->mask_offset_bytes + steps);
+    if (bytes <= live->arena.limit_bytes - live->arena.total_bytes)
+        return TRAJD_OK;
+    return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "the observation needs more than %zu MiB",
+                           live->arena.limit_bytes >> 20);
 }
 
-static void make_source(struct trajd_live *live, uint32_t s, uint32_t column)
+/* Makes the view: a clock for each input, that of the anchors, and one without rows. */
+static enum trajd_status make_view(struct trajd_live *live, struct trajd_error *error)
 {
-    struct trajd_live_source *source = &live->sources[s];
-    const struct trajd_live_target *output = &live->outputs[source->output];
-    struct trajd_stream *stream = &live->request_streams[s];
-    const uint64_t element = trajd_dtype_size(output->row_dtype);
+    static const int64_t no_stamps[1];
+    const uint32_t count = live->rules.clock_count;
 
-    live->request_brackets[s] = (struct trajd_bracket){
-        .clock_index = source->input < 0 ? live->input_count : (uint32_t)source->input,
-        .grid_index = grid_of(source),
-        .row_begin = &source->row_begin,
-        .row_count = &source->row_count,
-        .anchor = &source->anchor};
-    stream->bracket_index = s;
-    stream->row_stride_bytes = source->input < 0
-                                   ? (uint64_t)stream->feature_count * sizeof(float)
-                                   : (uint64_t)live->inputs[source->input].ring.row_words * 8;
-    stream->bases = &source->base;
-    stream->mean_width = stream->kind == TRAJD_KIND_MEAN ? stream->mean_width : 1;
-    stream->scale = output->scale && !output->transform ? output->scale + column : NULL;
-    stream->offset = output->scale && !output->transform ? output->offset + column : NULL;
-    stream->output_type = output->row_dtype;
-    stream->step_stride_bytes = output->row_column_count * element;
-    stream->window_stride_bytes = stream->step_stride_bytes * output->step_count;
-    stream->mask_window_stride_bytes = output->step_count;
-    stream->mask_joins_previous = column > 0;
+    live->anchors_ns =
+        trajd_live_alloc(live, (uint64_t)live->steps_back + 1, sizeof *live->anchors_ns, error);
+    if (live->anchors_ns)
+        live->view_clocks = trajd_live_alloc(live, count, sizeof *live->view_clocks, error);
+    if (live->view_clocks)
+        live->request_clocks = trajd_live_alloc(live, count, sizeof *live->request_clocks, error);
+    if (!live->request_clocks)
+        return TRAJD_ERR_MEMORY;
+    for (uint32_t c = 0; c < count; c++) {
+        const int64_t *stamps_ns = c < live->input_count ? live->inputs[c].stamps_ns : no_stamps;
+        live->view_clocks[c].stamps_ns = live->request_clocks[c].stamps_ns = stamps_ns;
+    }
+    live->view_clocks[live->input_count].interval_ns = anchor_interval_ns(live);
+    live->view.clocks = live->view_clocks;
+    return TRAJD_OK;
 }
 
-static const int64_t no_stamps[1];
-
-static void make_request(struct trajd_live_reader *reader)
+/* Completes the streams with where their rows are. */
+static void set_strides(struct trajd_live *live)
 {
-    struct trajd_live *live = reader->live;
-
-    live->request_clocks =
-        trajd_live_alloc(reader, live->input_count + 1, sizeof *live->request_clocks);
-    live->request_grids =
-        trajd_live_alloc(reader, 2 * (uint64_t)live->output_count, sizeof *live->request_grids);
-    live->request_brackets =
-        trajd_live_alloc(reader, live->source_count, sizeof *live->request_brackets);
-    if (reader->status)
-        return;
-    for (uint32_t i = 0; i <= live->input_count; i++)
-        live->request_clocks[i].stamps_ns =
-            i < live->input_count ? live->inputs[i].stamps_ns : no_stamps;
-    for (uint32_t o = 0; o < live->output_count; o++) {
-        const struct trajd_live_target *output = &live->outputs[o];
-        uint32_t column = 0;
-        live->request_grids[2 * o] = (struct trajd_grid){
-            .unit = TRAJD_GRID_NS, .step_count = output->step_count, .offsets = output->offsets_ns};
-        live->request_grids[2 * o + 1] = (struct trajd_grid){.unit = TRAJD_GRID_ROWS,
-                                                             .step_count = output->step_count,
-                                                             .offsets = output->row_offsets};
-        for (uint32_t s = output->first_source; s < output->first_source + output->source_count;
-             s++) {
-            make_source(live, s, column);
-            column += live->request_streams[s].feature_count;
-        }
+    for (uint32_t t = 0; t < live->rules.target_count; t++) {
+        struct trajd_plan_target *target = &live->rules.targets[t];
+        if (target->stream_index != TRAJD_PLAN_ABSENT)
+            target->stream.row_stride_bytes =
+                (uint64_t)live->inputs[target->stream_index].ring.row_words * 8;
     }
-    live->request = (struct trajd_resample_request){.window_count = 1,
-                                                    .clock_count = live->input_count + 1,
-                                                    .grid_count = 2 * live->output_count,
-                                                    .bracket_count = live->source_count,
-                                                    .stream_count = live->row_source_count,
-                                                    .clocks = live->request_clocks,
-                                                    .grids = live->request_grids,
-                                                    .brackets = live->request_brackets,
-                                                    .streams = live->request_streams};
-    reader->status = trajd_resample_check_shape(&live->request, reader->error);
+}
+
+/* Writes to all memory of the batch, so that no page is mapped later. */
+static void touch(struct trajd_live *live)
+{
+    const struct trajd_plan_rules *rules = &live->rules;
+
+    for (uint32_t g = 0; g < rules->grid_count; g++)
+        if (live->batch->offsets[g])
+            memset(live->batch->offsets[g], 0, rules->grids[g].step_count * sizeof(int64_t));
+    for (uint32_t o = 0; o < rules->output_count; o++) {
+        const struct trajd_plan_output *output = &rules->outputs[o];
+        if (live->batch->outputs[o].rows)
+            memset(live->batch->outputs[o].rows, 0,
+                   output->step_count * output->row_feature_count *
+                       trajd_dtype_size(output->row_dtype));
+    }
+}
+
+static enum trajd_status make_batch(struct trajd_live *live, struct trajd_error *error)
+{
+    const struct trajd_binding_options options = {.rules = &live->rules,
+                                                  .views = &live->view,
+                                                  .clocks = live->request_clocks,
+                                                  .window_limit = 1};
+
+    live->size_bytes =
+        trajd_live_alloc(live, live->rules.visible_count, sizeof *live->size_bytes, error);
+    if (!live->size_bytes)
+        return TRAJD_ERR_MEMORY;
+    if (trajd_binding_create(&options, &live->batch))
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for an observation");
+    for (uint32_t o = 0; o < live->rules.visible_count; o++) {
+        const struct trajd_plan_output *output = &live->rules.outputs[o];
+        struct trajd_binding_output *place = &live->batch->outputs[o];
+        live->size_bytes[o] =
+            output->step_count * output->feature_count * trajd_dtype_size(output->dtype);
+        place->offset_bytes = live->total_bytes;
+        place->mask_offset_bytes = aligned(place->offset_bytes + live->size_bytes[o]);
+        live->total_bytes = aligned(place->mask_offset_bytes + output->step_count);
+    }
+    touch(live);
+    return trajd_resample_check_shape(&live->batch->request, error);
+}
+
+static enum trajd_status make_pictures(struct trajd_live *live, struct trajd_error *error)
+{
+    const uint32_t count = live->rules.picture_count;
+    enum trajd_status status = TRAJD_OK;
+
+    live->pictures = trajd_live_alloc(live, count, sizeof *live->pictures, error);
+    if (!live->pictures)
+        return TRAJD_ERR_MEMORY;
+    for (uint32_t p = 0; p < count && !status; p++) {
+        const struct trajd_plan_target *target =
+            &live->rules.targets[live->rules.row_target_count + p];
+        live->pictures[p] = (struct trajd_live_picture){.rules = &live->rules.pictures[p],
+                                                        .output = target->output_index,
+                                                        .input = target->stream_index};
+        status = trajd_live_picture_open(live, &live->pictures[p], error);
+    }
+    return status;
 }
 
 enum trajd_status trajd_live_allocate(struct trajd_live *live, struct trajd_error *error)
 {
-    struct trajd_live_reader reader = {.live = live, .yaml = live->yaml, .error = error};
+    enum trajd_status status = check_steps(live, error);
 
-    for (uint32_t s = 0; s < live->source_count; s++)
-        if (live->sources[s].input >= 0)
-            add_span(live, s);
+    for (uint32_t t = 0; t < live->rules.target_count && !status; t++)
+        if (live->rules.targets[t].stream_index != TRAJD_PLAN_ABSENT)
+            add_span(live, t);
     add_anchor_span(live);
-    for (uint32_t i = 0; i < live->input_count && !reader.status; i++)
-        make_ring(&reader, &live->inputs[i]);
-    live->anchors_ns =
-        trajd_live_alloc(&reader, (uint64_t)live->steps_back + 1, sizeof *live->anchors_ns);
-    for (uint32_t o = 0; o < live->output_count && !reader.status; o++) {
-        make_steps(&reader, &live->outputs[o]);
-        if (!reader.status)
-            place_output(&reader, &live->outputs[o]);
-    }
-    if (!reader.status)
-        make_request(&reader);
-    for (uint32_t p = 0; p < live->picture_count && !reader.status; p++)
-        reader.status = trajd_live_picture_open(live, &live->pictures[p], error);
-    return reader.status;
+    for (uint32_t i = 0; i < live->input_count && !status; i++)
+        status = make_ring(live, &live->inputs[i], error);
+    if (!status)
+        status = make_view(live, error);
+    if (!status)
+        status = count_rows(live, error);
+    if (status)
+        return status;
+    set_strides(live);
+    status = make_batch(live, error);
+    return status ? status : make_pictures(live, error);
 }

@@ -8,26 +8,15 @@
  *   live_push.c      a row
  *   live_picture.c   frames of a camera: prepared when they come, finished when they are observed
  *   live_memory.c    sizes and memory
- *   live_read.c, live_read_output.c, live_read_chain.c, live_read_picture.c, live_reader.c
- *                    the description
  *   live_ring.c      the last rows of a stream */
 #ifndef TRAJD_LIVE_LIVE_STATE_H
 #define TRAJD_LIVE_LIVE_STATE_H
 
 #include "clients/live/live_ring.h"
 #include "clients/live/trajd_live.h"
-#include "daemon/base/arena.h"
-#include "daemon/base/yaml.h"
-#include "kernels/image/augment/augment.h"
-#include "kernels/image/image_finish.h"
-#include "kernels/resample.h"
-#include "kernels/transform/transform.h"
+#include "daemon/engine/bind.h"
+#include "daemon/engine/document.h"
 
-#define TRAJD_LIVE_MAX_CLOCKS 257u
-#define TRAJD_LIVE_MAX_INPUTS 257u
-#define TRAJD_LIVE_MAX_OUTPUTS 64u
-#define TRAJD_LIVE_MAX_SOURCES 32u
-#define TRAJD_LIVE_MAX_STEPS 65536u
 #define TRAJD_LIVE_FAR_NS (INT64_C(1) << 61) /* no stamp is beyond */
 
 struct trajd_live_clock {
@@ -41,13 +30,11 @@ struct trajd_live_clock {
                           * newest row of all streams may be */
 };
 
-/* A stream that is pushed. */
+/* A stream that is pushed. Its rows are a clock of their own in the view, with the same number. */
 struct trajd_live_input {
+    const struct trajd_document_stream *stream;
     const char *name;
     uint32_t clock;
-    enum trajd_dtype dtype;
-    uint32_t rank;
-    uint64_t shape[TRAJD_LIVE_MAX_RANK];
     uint32_t column_count;
     bool is_lead;                /* it is on the clock of the anchors */
     bool has_rows;               /* an output reads its rows */
@@ -67,28 +54,10 @@ struct trajd_live_input {
     uint64_t *rows;
 };
 
-enum trajd_live_rule { TRAJD_LIVE_ROWS, TRAJD_LIVE_ANCHORS, TRAJD_LIVE_TIMES };
-
-/* One stream of one output. Its struct trajd_stream has the same number in the request. */
-struct trajd_live_source {
-    int32_t input; /* -1: the dataset has no such stream */
-    uint32_t output;
-    enum trajd_live_rule rule;
-    int64_t lookahead_ns;
-    bool may_lack;
-    /* [observe]: rows of the ring that it sees are before `end` */
-    uint64_t end;
-    int64_t row_begin, row_count, anchor; /* the arrays of its bracket */
-    const void *base;
-};
-
 /* The frames of an output, as its preparation and the centre of its augmentation make them. */
 struct trajd_live_picture {
+    const struct trajd_plan_picture *rules;
     uint32_t output, input;
-    struct trajd_image_preparation preparation;
-    struct trajd_augment
-        augment; /* steps that set a size; all others change nothing at the centre */
-    struct trajd_image_finish finish;
     uint64_t frame_bytes, frame_words;
     struct trajd_image_plan *plan;           /* [push]; owned; NULL: frames stay as they are */
     struct trajd_augment_plan *augment_plan; /* [push]; owned; NULL: none */
@@ -99,62 +68,51 @@ struct trajd_live_picture {
     uint8_t *frame, *padding; /* [observe]: one frame; a finished one for padded steps */
 };
 
-struct trajd_live_target {
-    const char *name;
-    bool is_hidden; /* the state that another output is relative to */
-    enum trajd_dtype dtype, row_dtype;
-    uint32_t rank;
-    uint64_t shape[TRAJD_LIVE_MAX_RANK];
-    uint32_t step_count, column_count, row_column_count;
-    int64_t from;
-    struct trajd_rate rate; /* num 0: the steps are the anchors, at their stamps */
-    uint32_t first_source, source_count;
-    bool is_picture;
-    struct trajd_transform *transform; /* NULL: the rows are the output */
-    uint32_t state;                    /* number of a hidden output, of a relative transform */
-    uint32_t norm_steps;               /* with a scale of their own: 1 or step_count */
-    float *scale, *offset;
-    int64_t *step_ns, *row_offsets; /* [T] */
-    uint64_t *step_fraction;        /* [T]; see daemon/window/window_plan.h */
-    int64_t *offsets_ns;            /* [T] [observe] */
-    uint8_t *rows, *row_mask;       /* [observe]: rows that are not part of the observation */
-    uint64_t offset_bytes, mask_offset_bytes, size_bytes;
-};
-
 struct trajd_live {
-    struct trajd_yaml *yaml;  /* owns the names */
-    struct trajd_arena arena; /* owns everything else */
-    enum trajd_edge edge;
-    int64_t anchor_clock; /* -1: none */
-    struct trajd_rate anchor_rate;
+    struct trajd_arena arena; /* owns everything but grids, batch and picture plans */
+    struct trajd_document document;
+    struct trajd_plan_rules rules; /* of the document */
     int64_t history_ns, max_anchor_age_ns;
-    uint32_t clock_count, input_count, output_count, source_count, visible_count;
-    uint32_t row_source_count, picture_count; /* pictures have the last sources, one each */
-    uint32_t lead_count;                      /* inputs on the clock of the anchors */
-    struct trajd_live_clock *clocks;
+    uint32_t input_count, lead_count; /* leads: inputs on the clock of the anchors */
+    struct trajd_live_clock *clocks;  /* [document.clock_count] */
     struct trajd_live_input *inputs;
-    struct trajd_live_target *outputs;
-    struct trajd_live_source *sources;
-    struct trajd_live_picture *pictures;
-    uint64_t size_bytes;
-    uint32_t is_observing; /* [observe] */
-    int64_t anchor_ns;     /* [observe] */
-    /* [observe]: stamps that any stream on the anchor's clock has, from the anchor backwards. Stream
-     * by stream they would be wrong: one of them may have lost a row. */
-    int64_t *anchors_ns;
+    struct trajd_live_picture *pictures; /* [rules.picture_count] */
+    uint64_t *size_bytes;                /* [rules.visible_count]: of each output */
+    uint64_t total_bytes;                /* of an observation */
+    uint32_t is_observing;               /* [observe] */
+    int64_t anchor_ns;                   /* [observe] */
+    /* [observe]: stamps that any stream on the anchor's clock has, ascending; the anchor is the
+     * last one. Stream by stream they would be wrong: one of them may have lost a row. */
+    int64_t *anchors_ns;   /* [steps_back + 1], filled from the end */
     int64_t steps_back;    /* how many of them before the anchor the outputs need */
     uint64_t anchor_count; /* how many there are, with the anchor; 0: no such stream has rows */
-    struct trajd_clock *request_clocks;     /* one for each input, and one without rows */
-    struct trajd_grid *request_grids;       /* two for each output: in ns, in rows */
-    struct trajd_bracket *request_brackets; /* one for each source */
-    struct trajd_stream *request_streams;   /* one for each source */
-    struct trajd_resample_request request;
+    /* [observe]: the rows that were copied, as the engine reads them: a clock for each input, that
+     * of the anchors, and one without rows */
+    struct trajd_episode_clock *view_clocks;
+    struct trajd_view view;
+    struct trajd_clock *request_clocks;
+    struct trajd_binding *batch; /* of one window */
 };
 
-/* live_read.c: fills everything that the description has. The arena's limit must be set. */
-enum trajd_status trajd_live_read(struct trajd_live *live, struct trajd_error *error);
-/* live_memory.c: sizes and allocates the rest. */
+/* Returns the anchor `back` anchors before the last one; back < anchor_count. */
+static inline int64_t trajd_live_anchor_back(const struct trajd_live *live, int64_t back)
+{
+    return live->anchors_ns[live->steps_back - back];
+}
+
+/* Returns the stream's clock. */
+static inline const struct trajd_live_clock *
+trajd_live_clock_of(const struct trajd_live *live, const struct trajd_live_input *input)
+{
+    return &live->clocks[input->clock];
+}
+
+/* live_memory.c: sizes and allocates everything beside the rules. */
 enum trajd_status trajd_live_allocate(struct trajd_live *live, struct trajd_error *error);
+/* Returns zeroed memory of the arena whose pages are mapped: a real-time loop must not wait for one.
+ * NULL with an error. */
+void *trajd_live_alloc(struct trajd_live *live, uint64_t count, uint64_t size_bytes,
+                       struct trajd_error *error);
 
 /* live_picture.c: allocates what pictures need; makes the frames of a row that has begun; writes the
  * steps and masks of a picture; frees its plans. */

@@ -196,6 +196,8 @@ const char *trajd_json_shortest(double number, bool is_narrow, char text[TRAJD_J
 
     if (!isfinite(number))
         return strcpy(text, isnan(number) ? "NaN" : number > 0 ? "Infinity" : "-Infinity");
+    if (number == 0 && signbit(number))
+        return strcpy(text, "-0.0"); /* other readers take -0 for the whole number 0 */
     for (int digits = is_narrow ? 6 : 15; digits <= most; digits++) {
         snprintf(text, TRAJD_JSON_NUMBER_SIZE, "%.*g", digits, number);
         if (is_narrow ? (double)strtof(text, NULL) == number : strtod(text, NULL) == number)
@@ -276,4 +278,13 @@ bool trajd_json_unpack(struct trajd_json *json, const char *key, const void *dat
     struct trajd_cursor cursor = {data, (const uint8_t *)data + length};
 
     return unpack(json, key, &cursor, 0) && cursor.at == cursor.end;
+}
+
+bool trajd_json_unpack_members(struct trajd_json *json, const void *data, size_t length)
+{
+    struct trajd_cursor cursor = {data, (const uint8_t *)data + length};
+    struct trajd_token head;
+
+    return trajd_token_read(&cursor, &head) && head.type == TRAJD_TOKEN_MAP &&
+           unpack_children(json, &cursor, &head, 0) && cursor.at == cursor.end;
 }

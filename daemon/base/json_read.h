@@ -27,6 +27,9 @@ enum trajd_status trajd_json_pack(const char *name, const char *text, size_t len
  * than TRAJD_JSON_DEPTH_MAX levels. */
 bool trajd_json_unpack(struct trajd_json *json, const char *key, const void *data, size_t length);
 
+/* The same of a map, whose members become members of an open object. */
+bool trajd_json_unpack_members(struct trajd_json *json, const void *data, size_t length);
+
 /* Returns whether the word is a number as JSON writes it, and whether it is a whole one. */
 bool trajd_json_is_number(const char *word, bool *is_whole);
 /* Prints a number with as few digits as give it back exactly; as NaN, Infinity or -Infinity if it

@@ -40,14 +40,4 @@ enum trajd_status trajd_dataset_open(const struct trajd_dataset_options *options
                                      struct trajd_dataset **dataset, struct trajd_error *error);
 void trajd_dataset_destroy(struct trajd_dataset **dataset);
 
-/* Returns the time of row n of a clock, in ns from the episode's origin. Outside its rows a stamped
- * clock continues with its mean interval, or with one second if it has a single row. */
-int64_t trajd_clock_row_ns(const struct trajd_episode_clock *clock, int64_t n);
-/* Returns how many rows of the first row_count lie at or before x ns from the origin. */
-int64_t trajd_clock_rows_until(const struct trajd_episode_clock *clock, int64_t row_count,
-                               int64_t x_ns);
-/* Prefetches the stamps for the same call. Does not block. */
-void trajd_clock_fetch_rows_until(const struct trajd_episode_clock *clock, int64_t row_count,
-                                  int64_t x_ns);
-
 #endif

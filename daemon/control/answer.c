@@ -180,7 +180,7 @@ void trajd_explain_picture(const struct trajd_window_plan *plan, uint32_t pictur
                            struct trajd_json *json)
 {
     const struct trajd_index_stream *stream =
-        trajd_plan_stream(plan, &plan->targets[plan->row_target_count + picture]);
+        trajd_plan_stream(plan, &plan->rules.targets[plan->rules.row_target_count + picture]);
     struct trajd_picture_words words;
     char text[TRAJD_PREPARATION_WORDS_SIZE];
 
@@ -198,7 +198,7 @@ void trajd_explain_picture(const struct trajd_window_plan *plan, uint32_t pictur
 void trajd_explain_draws(const struct trajd_window_plan *plan, uint32_t picture, uint64_t seed,
                          const struct trajd_window *window, uint32_t step, struct trajd_json *json)
 {
-    const struct trajd_augment *augment = &plan->pictures[picture].augment;
+    const struct trajd_augment *augment = &plan->rules.pictures[picture].augment;
     struct trajd_augment_params params;
 
     if (!augment->count)
@@ -220,15 +220,17 @@ void trajd_explain_draws(const struct trajd_window_plan *plan, uint32_t picture,
 enum trajd_mask trajd_explain_frame(const struct trajd_window_plan *plan, uint32_t picture,
                                     uint32_t episode, int64_t row, char *reason)
 {
-    const struct trajd_plan_target *target = &plan->targets[plan->row_target_count + picture];
+    const struct trajd_plan_target *target =
+        &plan->rules.targets[plan->rules.row_target_count + picture];
     struct trajd_frame_use use = {.episode_index = episode, .row = (uint32_t)row};
     struct trajd_frame_view *view = NULL;
     struct trajd_error error = {.message = "trajd-decoder was not found"};
     enum trajd_status status = TRAJD_ERR_SYSTEM;
 
     if (plan->dataset->frames)
-        status = trajd_frames_open_view(plan->dataset->frames, target->stream_index,
-                                        &plan->pictures[picture].preparation, 1, &view, &error);
+        status =
+            trajd_frames_open_view(plan->dataset->frames, target->stream_index,
+                                   &plan->rules.pictures[picture].preparation, 1, &view, &error);
     if (!status)
         status = trajd_frames_pin(view, &use, 1, &error);
     snprintf(reason, TRAJD_REASON_SIZE, "%s",

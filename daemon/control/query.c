@@ -13,9 +13,13 @@ static const struct {
     const char *what;
     trajd_query_result *answer;
 } answers[] = {
-    {"episodes", trajd_query_episodes}, {"explain", trajd_query_explain},
-    {"live", trajd_query_live},         {"pictures", trajd_query_pictures},
-    {"position", trajd_query_position}, {"statistics", trajd_query_statistics},
+    {"episodes", trajd_query_episodes},
+    {"explain", trajd_query_explain},
+    {"live", trajd_query_live},
+    {"plan", trajd_query_plan},
+    {"pictures", trajd_query_pictures},
+    {"position", trajd_query_position},
+    {"statistics", trajd_query_statistics},
 };
 
 enum { ANSWER_COUNT = sizeof answers / sizeof answers[0] };

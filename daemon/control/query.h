@@ -26,7 +26,7 @@ typedef enum trajd_status trajd_query_result(const struct trajd_query *query,
                                              struct trajd_json *json, struct trajd_error *error);
 
 trajd_query_result trajd_query_episodes, trajd_query_explain, trajd_query_live,
-    trajd_query_pictures, trajd_query_position, trajd_query_statistics;
+    trajd_query_pictures, trajd_query_plan, trajd_query_position, trajd_query_statistics;
 
 /* ---- documents of several pages: answer.c ---- */
 

@@ -17,8 +17,8 @@ static int64_t row_count(const struct trajd_window_plan *plan, const struct traj
 
     if (trajd_window_plan_quarantine(plan, episode))
         return 0;
-    if (plan->anchor_clock >= 0)
-        return episode->clocks[plan->anchor_clock].row_count;
+    if (plan->rules.anchor_clock >= 0)
+        return episode->clocks[plan->rules.anchor_clock].row_count;
     for (uint32_t c = 0; c < plan->dataset->index->clock_count; c++)
         rows = episode->clocks[c].row_count > rows ? episode->clocks[c].row_count : rows;
     return rows;

@@ -17,7 +17,7 @@
 struct explanation {
     struct trajd_window_spec spec; /* of the window's dataset, for batches of one window */
     struct trajd_window_plan *plan;
-    struct trajd_window_batch *batch;
+    struct trajd_binding *batch;
     const struct trajd_episode *episode;
     const void **rows; /* [arrays of the selection] */
     bool pinned;
@@ -79,7 +79,7 @@ static enum trajd_status prepare(struct explanation *e, const struct trajd_mixtu
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of a window");
     pin_rows(e);
     /* any address: outputs are not written */
-    trajd_window_batch_bind(e->batch, 0, 1, (uint8_t *)e->rows, rows_of, e);
+    trajd_bind_windows(e->batch, 0, 1, (uint8_t *)e->rows, rows_of, e);
     return TRAJD_OK;
 }
 
@@ -88,7 +88,7 @@ static void clean_up(struct explanation *e)
     if (e->pinned)
         trajd_cache_unpin(e->plan->dataset->cache, &e->plan->selection,
                           e->batch->windows[0].episode_index);
-    trajd_window_batch_destroy(&e->batch);
+    trajd_binding_destroy(&e->batch);
     trajd_window_plan_destroy(&e->plan);
     free(e->rows);
 }
@@ -108,7 +108,7 @@ struct source {
 
 static bool is_picture(const struct trajd_window_plan *plan, uint32_t target)
 {
-    return target >= plan->row_target_count;
+    return target >= plan->rules.row_target_count;
 }
 
 /* Looks at the frame of a step. A bad one masks the step, as in production. */
@@ -117,8 +117,8 @@ static void resolve_frame(const struct explanation *e, uint32_t t, struct source
     const struct trajd_window_plan *plan = e->plan;
     char reason[TRAJD_REASON_SIZE];
     const enum trajd_mask mask =
-        trajd_explain_frame(plan, t - plan->row_target_count, e->batch->windows[0].episode_index,
-                            source->step.row, reason);
+        trajd_explain_frame(plan, t - plan->rules.row_target_count,
+                            e->batch->windows[0].episode_index, source->step.row, reason);
 
     if (mask > source->mask)
         source->mask = mask;
@@ -129,20 +129,20 @@ static void resolve_source(const struct explanation *e, uint32_t t, uint32_t ste
                            struct source *source)
 {
     const struct trajd_window_plan *plan = e->plan;
-    const struct trajd_plan_target *target = &plan->targets[t];
-    const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
+    const struct trajd_plan_target *target = &plan->rules.targets[t];
+    const struct trajd_plan_bracket *bracket = &plan->rules.brackets[target->bracket_index];
     const struct trajd_index_stream *stream = trajd_plan_stream(plan, target);
     struct trajd_reason_facts facts;
 
-    *source =
-        (struct source){.target = target,
-                        .stream_index = t,
-                        .clock = &e->episode->clocks[bracket->clock_index],
-                        .in_rows = plan->grids[bracket->grid_index].rule == TRAJD_TARGET_ROWS};
+    *source = (struct source){.target = target,
+                              .stream_index = t,
+                              .clock = &e->episode->clocks[bracket->clock_index],
+                              .in_rows =
+                                  plan->rules.grids[bracket->grid_index].rule == TRAJD_TARGET_ROWS};
     trajd_resample_resolve(&e->batch->request, t, 0, step, &source->step);
     source->mask = source->step.mask;
     facts = (struct trajd_reason_facts){.step = &source->step,
-                                        .stream = &plan->streams[t],
+                                        .stream = &plan->rules.targets[t].stream,
                                         .stream_name = stream->name,
                                         .in_rows = source->in_rows,
                                         .clipped = bracket->clipped,
@@ -183,9 +183,10 @@ static void write_rows(const struct explanation *e, const struct source *source,
                        struct trajd_json *json)
 {
     const struct trajd_resample_step *step = &source->step;
-    const bool averages = e->plan->streams[source->stream_index].kind == TRAJD_KIND_MEAN &&
-                          step->mean_first < step->row;
-    const struct trajd_stream *stream = &e->plan->streams[source->stream_index];
+    const bool averages =
+        e->plan->rules.targets[source->stream_index].stream.kind == TRAJD_KIND_MEAN &&
+        step->mean_first < step->row;
+    const struct trajd_stream *stream = &e->plan->rules.targets[source->stream_index].stream;
     const double fraction = step->blends ? (double)step->past_ns / (double)step->width_ns : 0;
 
     trajd_json_open_array(json, "rows");
@@ -226,9 +227,10 @@ static void write_rows(const struct explanation *e, const struct source *source,
 static void find_targets(const struct trajd_window_plan *plan, uint32_t output, uint32_t *first,
                          uint32_t *end)
 {
-    for (*first = 0; plan->targets[*first].output_index != output; ++*first)
+    for (*first = 0; plan->rules.targets[*first].output_index != output; ++*first)
         continue;
-    for (*end = *first; *end < plan->target_count && plan->targets[*end].output_index == output;
+    for (*end = *first;
+         *end < plan->rules.target_count && plan->rules.targets[*end].output_index == output;
          ++*end)
         continue;
 }
@@ -260,19 +262,19 @@ static void write_stream(const struct explanation *e, const struct trajd_plan_ta
 static void write_goal(const struct explanation *e, uint32_t target, struct trajd_json *json)
 {
     const struct trajd_plan_bracket *bracket =
-        &e->plan->brackets[e->plan->targets[target].bracket_index];
-    const struct trajd_plan_grid *grid = &e->plan->grids[bracket->grid_index];
+        &e->plan->rules.brackets[e->plan->rules.targets[target].bracket_index];
+    const struct trajd_plan_grid *grid = &e->plan->rules.grids[bracket->grid_index];
 
     if (!grid->goal)
         return;
-    trajd_json_i64(json, "goal", trajd_window_batch_anchor(e->batch, grid, 0));
-    trajd_json_i64(json, "goal_ns", trajd_window_batch_anchor_ns(e->batch, grid, 0));
+    trajd_json_i64(json, "goal", trajd_binding_anchor(e->batch, grid, 0));
+    trajd_json_i64(json, "goal_ns", trajd_binding_anchor_ns(e->batch, grid, 0));
 }
 
 /* Opens the output's object and its list of steps. */
 static void open_output(const struct explanation *e, uint32_t o, struct trajd_json *json)
 {
-    const struct trajd_plan_output *output = &e->plan->outputs[o];
+    const struct trajd_plan_output *output = &e->plan->rules.outputs[o];
     uint32_t first, end;
 
     find_targets(e->plan, o, &first, &end);
@@ -288,10 +290,10 @@ static void open_output(const struct explanation *e, uint32_t o, struct trajd_js
         trajd_json_string(json, "transform", text);
     }
     if (is_picture(e->plan, first))
-        trajd_explain_picture(e->plan, first - e->plan->row_target_count, json);
+        trajd_explain_picture(e->plan, first - e->plan->rules.row_target_count, json);
     trajd_json_open_array(json, "sources");
     for (uint32_t t = first; t < end; t++)
-        write_stream(e, &e->plan->targets[t], json);
+        write_stream(e, &e->plan->rules.targets[t], json);
     trajd_json_close_array(json);
     trajd_json_open_array(json, "items");
 }
@@ -333,7 +335,7 @@ static void write_step(const struct explanation *e, uint32_t o, uint32_t step,
     trajd_json_close_array(json);
     trajd_json_u64(json, "mask", mask);
     if (is_picture(e->plan, first) && mask != TRAJD_MASK_BAD_FRAME && source.step.has_row)
-        trajd_explain_draws(e->plan, first - e->plan->row_target_count, e->seed,
+        trajd_explain_draws(e->plan, first - e->plan->rules.row_target_count, e->seed,
                             &e->batch->windows[0], step, json);
     trajd_json_close_object(json);
 }
@@ -345,12 +347,12 @@ static enum trajd_status find_output(const struct trajd_window_plan *plan, const
 {
     const char *names[TRAJD_SPEC_MAX_OUTPUTS], *nearest;
 
-    for (*output = 0; *output < plan->output_count; ++*output) {
-        names[*output] = plan->outputs[*output].name;
+    for (*output = 0; *output < plan->rules.output_count; ++*output) {
+        names[*output] = plan->rules.outputs[*output].name;
         if (strcmp(names[*output], name) == 0)
             return TRAJD_OK;
     }
-    nearest = trajd_yaml_nearest(name, names, plan->output_count);
+    nearest = trajd_yaml_nearest(name, names, plan->rules.output_count);
     return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "no output %s%s%s%s", name,
                            nearest ? " (did you mean " : "", nearest ? nearest : "",
                            nearest ? "?)" : "");
@@ -358,8 +360,8 @@ static enum trajd_status find_output(const struct trajd_window_plan *plan, const
 
 static bool draws_pictures(const struct trajd_window_plan *plan)
 {
-    for (uint32_t p = 0; p < plan->picture_count; p++)
-        if (plan->pictures[p].augment.count)
+    for (uint32_t p = 0; p < plan->rules.picture_count; p++)
+        if (plan->rules.pictures[p].augment.count)
             return true;
     return false;
 }
@@ -381,7 +383,7 @@ static void write_head(const struct explanation *e, const struct trajd_producer 
     trajd_json_i64(json, "origin_ns", e->episode->origin_ns);
     trajd_json_i64(json, "anchor", window->anchor);
     trajd_json_i64(json, "anchor_ns", e->batch->anchor_ns[0]);
-    if (e->plan->goal_count || draws_pictures(e->plan))
+    if (e->plan->rules.goal_count || draws_pictures(e->plan))
         trajd_json_u64(json, "pass", window->pass);
     if (e->unreadable)
         trajd_json_string(json, "unreadable", e->unreadable);
@@ -400,7 +402,7 @@ static enum trajd_status write_steps(const struct explanation *e, const struct t
     bool full = false;
 
     for (uint32_t o = begin; o < end; o++)
-        total += e->plan->outputs[o].step_count;
+        total += e->plan->rules.outputs[o].step_count;
     if (query->first >= total)
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
                                "step %" PRIu64 " does not exist: there %s %" PRIu64 " step%s",
@@ -409,8 +411,8 @@ static enum trajd_status write_steps(const struct explanation *e, const struct t
     trajd_json_u64(json, "first", query->first);
     trajd_json_open_array(json, "outputs");
     for (uint32_t o = begin; o < end && !full && next < last;
-         number += e->plan->outputs[o++].step_count) {
-        const uint64_t steps = e->plan->outputs[o].step_count;
+         number += e->plan->rules.outputs[o++].step_count) {
+        const uint64_t steps = e->plan->rules.outputs[o].step_count;
         const struct trajd_json_mark mark = trajd_json_get_mark(json);
         const uint64_t before = next;
         if (next >= number + steps)
@@ -440,7 +442,7 @@ enum trajd_status trajd_query_explain(const struct trajd_query *query,
                                       struct trajd_json *json, struct trajd_error *error)
 {
     const struct trajd_mixture_plan *plan = producer->plan;
-    uint32_t begin = 0, end = plan->members[0]->output_count;
+    uint32_t begin = 0, end = plan->members[0]->rules.output_count;
     struct trajd_window window;
     struct explanation e = {.plan = NULL};
     enum trajd_status status = TRAJD_OK;

@@ -66,43 +66,70 @@ enum trajd_status trajd_query_position(const struct trajd_query *query,
     return TRAJD_OK;
 }
 
-/* Answers "live": how an observation of the feed is built from rows as they come. */
+/* Answers "live", how an observation of the feed is built from rows as they come, and "plan", how
+ * all outputs are: the document of a plan, page by page. */
 
-enum trajd_status trajd_query_live(const struct trajd_query *query,
-                                   const struct trajd_producer *producer, struct trajd_json *json,
-                                   struct trajd_error *error)
+static enum trajd_status write_page(const struct trajd_document *document, uint64_t first,
+                                    struct trajd_json *json, struct trajd_error *error)
+{
+    uint64_t next = first;
+
+    if (first >= document->output_count)
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
+                               "output %" PRIu64 " does not exist: there are %u", first,
+                               document->output_count);
+    trajd_json_open_object(json, NULL);
+    if (!trajd_document_write_head(document, json))
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the document of a plan");
+    trajd_json_open_array(json, "outputs");
+    for (; next < document->output_count; next++) {
+        const struct trajd_json_mark mark = trajd_json_get_mark(json);
+        if (!trajd_document_write_output(&document->outputs[next], json))
+            return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
+                                   "no memory for the document of a plan");
+        if (!trajd_query_fits(json, mark))
+            break;
+    }
+    trajd_query_end_page(json, next, document->output_count);
+    if (next > first)
+        return TRAJD_OK;
+    return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                           "the description of %s is longer than a message",
+                           document->outputs[next].name);
+}
+
+static enum trajd_status describe(const struct trajd_query *query,
+                                  const struct trajd_producer *producer, bool is_whole,
+                                  struct trajd_json *json, struct trajd_error *error)
 {
     const struct trajd_mixture_plan *feed = producer->plan;
-    struct trajd_live_choice choice;
-    uint64_t next = query->first;
+    struct trajd_arena arena = {.limit_bytes = SIZE_MAX};
+    struct trajd_document document;
     enum trajd_status status;
 
     if (query->window >= feed->member_count)
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
                                "dataset %" PRIu64 " does not exist: the feed has %u dataset%s",
                                query->window, feed->member_count, trajd_plural(feed->member_count));
-    status = trajd_live_choose(feed->members[query->window], &choice, error);
-    if (status)
-        return status;
-    if (query->first >= choice.output_count)
-        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
-                               "output %" PRIu64 " does not exist: there are %u", query->first,
-                               choice.output_count);
-    trajd_json_open_object(json, NULL);
-    trajd_live_write_head(&choice, json);
-    trajd_json_open_array(json, "outputs");
-    for (; next < choice.output_count; next++) {
-        const struct trajd_json_mark mark = trajd_json_get_mark(json);
-        trajd_live_write_output(&choice, (uint32_t)next, json);
-        if (!trajd_query_fits(json, mark))
-            break;
-    }
-    trajd_query_end_page(json, next, choice.output_count);
-    if (next > query->first)
-        return TRAJD_OK;
-    return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                           "the description of %s is longer than a message",
-                           choice.plan->outputs[choice.outputs[next]].name);
+    status = trajd_live_describe(feed->members[query->window], is_whole, &arena, &document, error);
+    if (!status)
+        status = write_page(&document, query->first, json, error);
+    trajd_arena_free(&arena);
+    return status;
+}
+
+enum trajd_status trajd_query_live(const struct trajd_query *query,
+                                   const struct trajd_producer *producer, struct trajd_json *json,
+                                   struct trajd_error *error)
+{
+    return describe(query, producer, false, json, error);
+}
+
+enum trajd_status trajd_query_plan(const struct trajd_query *query,
+                                   const struct trajd_producer *producer, struct trajd_json *json,
+                                   struct trajd_error *error)
+{
+    return describe(query, producer, true, json, error);
 }
 
 /* Answers "pictures": what decides the values of the feed's pictures, one item for each output of
@@ -111,12 +138,12 @@ enum trajd_status trajd_query_live(const struct trajd_query *query,
 static void write_picture(const struct trajd_window_plan *plan, uint32_t picture,
                           struct trajd_json *json)
 {
-    const uint32_t o = plan->targets[plan->row_target_count + picture].output_index;
+    const uint32_t o = plan->rules.targets[plan->rules.row_target_count + picture].output_index;
     struct trajd_picture_words words;
 
     trajd_window_write_words(plan, picture, &words);
     trajd_json_open_object(json, NULL);
-    trajd_json_string(json, "output", plan->outputs[o].name);
+    trajd_json_string(json, "output", plan->rules.outputs[o].name);
     trajd_json_string(json, "dataset", plan->dataset->name);
     trajd_json_open_object(json, "keys");
     for (uint32_t w = 0; w < words.count; w++)
@@ -130,7 +157,7 @@ static uint64_t count_pictures(const struct trajd_mixture_plan *plan)
     uint64_t count = 0;
 
     for (uint32_t p = 0; p < plan->member_count; p++)
-        count += plan->members[p]->picture_count;
+        count += plan->members[p]->rules.picture_count;
     return count;
 }
 
@@ -140,8 +167,8 @@ static void write_item(const struct trajd_mixture_plan *plan, uint64_t item,
 {
     uint32_t p = 0;
 
-    for (; item >= plan->members[p]->picture_count; p++)
-        item -= plan->members[p]->picture_count;
+    for (; item >= plan->members[p]->rules.picture_count; p++)
+        item -= plan->members[p]->rules.picture_count;
     write_picture(plan->members[p], (uint32_t)item, json);
 }
 

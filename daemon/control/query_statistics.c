@@ -19,7 +19,7 @@ static enum trajd_status check_streams(const struct trajd_window_plan *plan, uin
     if (!trajd_window_plan_lacks(plan, output))
         return TRAJD_OK;
     return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "dataset %s lacks a stream of output %s",
-                           plan->dataset->name, plan->outputs[output].name);
+                           plan->dataset->name, plan->rules.outputs[output].name);
 }
 
 static enum trajd_status find_subject(const struct trajd_window_plan *plan, const char *name,
@@ -42,11 +42,11 @@ static enum trajd_status find_subject(const struct trajd_window_plan *plan, cons
         for (; count < streams->stream_count && count < 256; count++)
             names[count] = streams->streams[count].name;
     } else {
-        for (*index = 0; *index < plan->visible_count; (*index)++)
-            if (strcmp(plan->outputs[*index].name, name) == 0)
+        for (*index = 0; *index < plan->rules.visible_count; (*index)++)
+            if (strcmp(plan->rules.outputs[*index].name, name) == 0)
                 return check_streams(plan, *index, error);
-        for (; count < plan->visible_count; count++)
-            names[count] = plan->outputs[count].name;
+        for (; count < plan->rules.visible_count; count++)
+            names[count] = plan->rules.outputs[count].name;
     }
     nearest = trajd_yaml_nearest(name, names, count);
     return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
@@ -69,9 +69,9 @@ static void write_rule(const struct trajd_producer *producer, const struct trajd
         return;
     if (computed)
         trajd_json_string(json, "over",
-                          trajd_norm_over_name(plan->outputs[output_index].norm_over));
-    if (plan->outputs[output_index].norm_min_std > 0)
-        trajd_json_number(json, "min_std", "%.17g", plan->outputs[output_index].norm_min_std);
+                          trajd_norm_over_name(plan->rules.outputs[output_index].norm_over));
+    if (plan->rules.outputs[output_index].norm_min_std > 0)
+        trajd_json_number(json, "min_std", "%.17g", plan->rules.outputs[output_index].norm_min_std);
     if (spec->norm_file)
         trajd_json_string(json, "from", spec->norm_file);
     else if (computed)
@@ -93,7 +93,7 @@ static void write_norm(const struct trajd_producer *producer, const struct trajd
                        uint32_t output_index, uint32_t first, uint32_t count,
                        struct trajd_json *json)
 {
-    const struct trajd_plan_output *output = &plan->outputs[output_index];
+    const struct trajd_plan_output *output = &plan->rules.outputs[output_index];
 
     if (!plan->spec->outputs[output_index].norm_by)
         return;
@@ -108,7 +108,7 @@ static void write_norm(const struct trajd_producer *producer, const struct trajd
 static void write_chain(const struct trajd_window_plan *plan, uint32_t output_index,
                         struct trajd_json *json)
 {
-    const struct trajd_plan_output *output = &plan->outputs[output_index];
+    const struct trajd_plan_output *output = &plan->rules.outputs[output_index];
 
     if (output->norm_step_count > 1)
         trajd_json_u64(json, "norm_steps", output->norm_step_count);
@@ -133,7 +133,7 @@ static void write_output(const struct trajd_producer *producer, uint32_t o, stru
     const struct trajd_window_plan *plan = feed->members[0];
 
     trajd_json_open_object(json, NULL);
-    trajd_json_string(json, "name", plan->outputs[o].name);
+    trajd_json_string(json, "name", plan->rules.outputs[o].name);
     trajd_json_u64(json, "features", trajd_plan_feature_count(plan, o));
     trajd_json_bool(json, "picture",
                     trajd_plan_is_image(plan, o) || trajd_plan_has_frames(plan, o));
@@ -164,7 +164,7 @@ static enum trajd_status list_outputs(const struct trajd_producer *producer,
         trajd_json_string(json, NULL, feed->members[p]->dataset->name);
     trajd_json_close_array(json);
     trajd_json_open_array(json, "outputs");
-    for (uint32_t o = 0; o < plan->visible_count; o++)
+    for (uint32_t o = 0; o < plan->rules.visible_count; o++)
         write_output(producer, o, json);
     trajd_json_close_array(json);
     trajd_json_close_object(json);

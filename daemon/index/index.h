@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
+#include "daemon/engine/view.h"
 #include "daemon/index/rows/array.h"
 #include "daemon/layout/layout.h"
 #include "daemon/layout/quaternions.h"
@@ -92,23 +93,6 @@ struct trajd_index_clock {
     bool regular;
 };
 
-/* A clock in one episode. Times are in ns from the episode's origin: the earliest first row of all
- * its clocks, with the clocks' offset and latency applied. start_ns is the time of a regular
- * clock's first row; it is 0 for a stamped clock. */
-struct trajd_episode_clock {
-    int64_t row_count; /* after the stamp policies */
-    int64_t start_ns;
-    struct trajd_rate rate; /* regular clocks */
-    enum trajd_rate_source rate_source;
-    const int64_t *stamps_ns; /* [row_count], ascending; NULL for regular clocks */
-    /* The line through the first and the last stamp, for the first guess of a search; 0 for regular
-     * clocks. */
-    double rows_per_ns, row_at_zero;
-    /* [row_count]: source row of each kept row; NULL: all rows were kept */
-    const uint32_t *kept_rows;
-    uint64_t dropped_rows;
-};
-
 struct trajd_episode {
     /* "demo_12", or the file's relative path where a file is one episode; unique within its file */
     const char *id;
@@ -123,7 +107,10 @@ struct trajd_episode {
     /* [array_count]: the dataset that the array's path with a '*' matched, or NULL. NULL: no path
      * has a '*' */
     const char *const *matches;
-    const struct trajd_episode_clock *clocks; /* [clock_count] */
+    /* [clock_count]. The origin of an episode is the earliest first row of all its clocks, with the
+     * clocks' offset and latency applied. start_ns is the time of a regular clock's first row; it is
+     * 0 for a stamped clock. */
+    const struct trajd_episode_clock *clocks;
     /* absolute recorded time of the origin; 0 where all clocks are regular */
     int64_t origin_ns;
     /* of the stamps and of up to 64 sampled rows of each array, fewer where rows are large; part of

@@ -1,16 +1,16 @@
 /* Which outputs, streams and clocks are in a live description. */
 #include <string.h>
 
-#include "daemon/live/live_internal.h"
+#include "daemon/live/live_description.h"
 
 /* Returns why frames of a camera cannot be prepared as those of the recordings; NULL: they can. */
 static const char *why_no_frames(const struct trajd_window_plan *plan, uint32_t output_index)
 {
-    for (uint32_t t = plan->row_target_count; t < plan->target_count; t++) {
-        const struct trajd_index_stream *stream = trajd_plan_stream(plan, &plan->targets[t]);
-        if (plan->targets[t].output_index != output_index)
+    for (uint32_t t = plan->rules.row_target_count; t < plan->rules.target_count; t++) {
+        const struct trajd_index_stream *stream = trajd_plan_stream(plan, &plan->rules.targets[t]);
+        if (plan->rules.targets[t].output_index != output_index)
             continue;
-        if (plan->targets[t].stream_index == TRAJD_PLAN_ABSENT)
+        if (plan->rules.targets[t].stream_index == TRAJD_PLAN_ABSENT)
             return "this dataset has no such camera";
         if (stream->preparation)
             return "the files have frames of `trajctl pack --prepare`: take the feed of those "
@@ -22,16 +22,6 @@ static const char *why_no_frames(const struct trajd_window_plan *plan, uint32_t 
             return "the layout masks frames of zeros, which are not looked for as rows come";
     }
     return NULL;
-}
-
-const struct trajd_plan_grid *trajd_live_grid(const struct trajd_window_plan *plan,
-                                              uint32_t output_index)
-{
-    uint32_t t = 0;
-
-    while (plan->targets[t].output_index != output_index)
-        t++;
-    return &plan->grids[plan->brackets[plan->targets[t].bracket_index].grid_index];
 }
 
 const char *trajd_live_left_out(const struct trajd_window_plan *plan, uint32_t output_index)
@@ -47,7 +37,7 @@ const char *trajd_live_left_out(const struct trajd_window_plan *plan, uint32_t o
         return "role goal: it lies in the future of the episode";
     if (output->returns.is_given)
         return "a return adds rows of the future";
-    grid = trajd_live_grid(plan, output_index);
+    grid = trajd_rules_grid(&plan->rules, trajd_rules_first_target(&plan->rules, output_index));
     if (grid->from + grid->step_count > 1)
         return "at: its steps reach beyond the anchor (lookahead), to rows that a robot does not "
                "have yet: end at 0";
@@ -70,8 +60,8 @@ static enum trajd_status add_streams(struct trajd_live_choice *choice, uint32_t 
 {
     const struct trajd_window_plan *plan = choice->plan;
 
-    for (uint32_t t = 0; t < plan->target_count; t++) {
-        const struct trajd_plan_target *target = &plan->targets[t];
+    for (uint32_t t = 0; t < plan->rules.target_count; t++) {
+        const struct trajd_plan_target *target = &plan->rules.targets[t];
         if (target->output_index != output || target->stream_index == TRAJD_PLAN_ABSENT)
             continue;
         if (find_or_add(choice->streams, &choice->stream_count, TRAJD_LIVE_MAX_STREAMS,
@@ -88,17 +78,19 @@ static enum trajd_status add_streams(struct trajd_live_choice *choice, uint32_t 
 /* Returns whether the steps lie at the stamps of other anchors than the window's. */
 static bool reads_anchors(const struct trajd_window_plan *plan, const struct trajd_plan_grid *grid)
 {
-    return grid->rule == TRAJD_TARGET_ANCHOR_STEPS && !(grid->rate.num && plan->anchor_rate.num) &&
+    return grid->rule == TRAJD_TARGET_ANCHOR_STEPS &&
+           !(grid->rate.num && plan->rules.anchor_rate.num) &&
            (grid->from != 0 || grid->step_count > 1);
 }
 
 /* Returns whether a target of the output has steps at the stamps of earlier anchors. */
 static bool needs_ticks(const struct trajd_window_plan *plan, uint32_t output)
 {
-    for (uint32_t t = 0; t < plan->target_count; t++) {
-        const struct trajd_plan_bracket *bracket = &plan->brackets[plan->targets[t].bracket_index];
-        if (plan->targets[t].output_index == output &&
-            reads_anchors(plan, &plan->grids[bracket->grid_index]))
+    for (uint32_t t = 0; t < plan->rules.target_count; t++) {
+        const struct trajd_plan_bracket *bracket =
+            &plan->rules.brackets[plan->rules.targets[t].bracket_index];
+        if (plan->rules.targets[t].output_index == output &&
+            reads_anchors(plan, &plan->rules.grids[bracket->grid_index]))
             return true;
     }
     return false;
@@ -107,7 +99,7 @@ static bool needs_ticks(const struct trajd_window_plan *plan, uint32_t output)
 /* Refuses a feed without an output for a robot. Names the first observation and why it is none. */
 static enum trajd_status no_outputs(const struct trajd_window_plan *plan, struct trajd_error *error)
 {
-    for (uint32_t o = 0; o < plan->visible_count; o++) {
+    for (uint32_t o = 0; o < plan->rules.visible_count; o++) {
         const struct trajd_spec_output *output = &plan->spec->outputs[o];
         if (output->role == TRAJD_ROLE_OBS)
             return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
@@ -128,20 +120,21 @@ static bool has_stream_on(const struct trajd_live_choice *choice, int64_t clock)
     return false;
 }
 
-enum trajd_status trajd_live_choose(const struct trajd_window_plan *plan,
+enum trajd_status trajd_live_choose(const struct trajd_window_plan *plan, bool is_whole,
                                     struct trajd_live_choice *choice, struct trajd_error *error)
 {
     enum trajd_status status = TRAJD_OK;
 
     memset(choice, 0, sizeof *choice);
     choice->plan = plan;
-    for (uint32_t o = 0; o < plan->visible_count; o++)
-        if (!trajd_live_left_out(plan, o))
+    choice->is_whole = is_whole;
+    for (uint32_t o = 0; o < plan->rules.visible_count; o++)
+        if (is_whole || !trajd_live_left_out(plan, o))
             choice->outputs[choice->output_count++] = o;
     if (!choice->output_count)
         return no_outputs(plan, error);
     for (uint32_t i = choice->output_count, n = 0; n < i; n++) {
-        const struct trajd_plan_output *output = &plan->outputs[choice->outputs[n]];
+        const struct trajd_plan_output *output = &plan->rules.outputs[choice->outputs[n]];
         if (output->transform && output->transform->reference_count)
             choice->outputs[choice->output_count++] = output->reference_output;
     }
@@ -149,9 +142,9 @@ enum trajd_status trajd_live_choose(const struct trajd_window_plan *plan,
         status = add_streams(choice, choice->outputs[i], error);
         choice->needs_ticks = choice->needs_ticks || needs_ticks(plan, choice->outputs[i]);
     }
-    if (plan->anchor_clock >= 0)
+    if (plan->rules.anchor_clock >= 0)
         find_or_add(choice->clocks, &choice->clock_count, TRAJD_LIVE_MAX_STREAMS + 1,
-                    (uint32_t)plan->anchor_clock);
-    choice->needs_ticks = choice->needs_ticks && !has_stream_on(choice, plan->anchor_clock);
+                    (uint32_t)plan->rules.anchor_clock);
+    choice->needs_ticks = choice->needs_ticks && !has_stream_on(choice, plan->rules.anchor_clock);
     return status;
 }

@@ -1,21 +1,18 @@
-/* The live description of a feed: all that a robot needs to build the observation of a policy from
- * rows as they come. It is one JSON document without paths, datasets or rules that are still to be
- * resolved. clients/live reads it; README.md lists its keys.
- *
- * A description has the outputs of role obs, and the states that they are relative to. Outputs that
- * need rows after the anchor (actions, next, goal, returns) are only listed, each with the reason. */
+/* The document of a plan (daemon/engine/document.h), made for a robot: with the outputs of role obs
+ * and the states that they are relative to. Outputs that need rows after the anchor (actions, next,
+ * goal, returns) are only listed, each with the reason. Or made whole, with all outputs. */
 #ifndef TRAJD_LIVE_LIVE_DESCRIPTION_H
 #define TRAJD_LIVE_LIVE_DESCRIPTION_H
 
-#include "daemon/base/json.h"
+#include "daemon/engine/document.h"
 #include "daemon/window/window_plan.h"
 
-#define TRAJD_LIVE_VERSION 1
 #define TRAJD_LIVE_MAX_STREAMS 256
 
-/* What of a plan is in the description. Numbers in the document count the lists here. */
+/* What of a plan is in the document. Numbers in the document count the lists here. */
 struct trajd_live_choice {
     const struct trajd_window_plan *plan;
+    bool is_whole;
     uint32_t output_count;
     uint32_t outputs[TRAJD_SPEC_MAX_OUTPUTS]; /* of the plan: delivered ones, then states */
     uint32_t stream_count;
@@ -28,11 +25,15 @@ struct trajd_live_choice {
 
 /* Chooses. TRAJD_ERR_UNSUPPORTED: an observation of this feed cannot be built as rows come, with
  * the output and a remedy. */
-enum trajd_status trajd_live_choose(const struct trajd_window_plan *plan,
+enum trajd_status trajd_live_choose(const struct trajd_window_plan *plan, bool is_whole,
                                     struct trajd_live_choice *choice, struct trajd_error *error);
-/* Write members of an open object: all but "outputs", and one element of "outputs". */
-void trajd_live_write_head(const struct trajd_live_choice *choice, struct trajd_json *json);
-void trajd_live_write_output(const struct trajd_live_choice *choice, uint32_t number,
-                             struct trajd_json *json);
+/* Returns why an output is not part of an observation; NULL: it is. */
+const char *trajd_live_left_out(const struct trajd_window_plan *plan, uint32_t output_index);
+
+/* Makes the document in the arena. The plan must have its statistics, because scale and offset are
+ * in it, and outlive it. TRAJD_ERR_UNSUPPORTED as above, TRAJD_ERR_MEMORY. */
+enum trajd_status trajd_live_describe(const struct trajd_window_plan *plan, bool is_whole,
+                                      struct trajd_arena *arena, struct trajd_document *document,
+                                      struct trajd_error *error);
 
 #endif

@@ -27,9 +27,9 @@ static uint32_t count_steps(const struct trajd_producer *producer,
                             const struct trajd_producer_picture *picture,
                             const struct trajd_window_plan *plan)
 {
-    const uint32_t o = plan->targets[picture->target_index].output_index;
+    const uint32_t o = plan->rules.targets[picture->target_index].output_index;
 
-    return producer->spec->global_batch * plan->outputs[o].step_count;
+    return producer->spec->global_batch * plan->rules.outputs[o].step_count;
 }
 
 /* ---- groups ---- */
@@ -113,9 +113,10 @@ static enum trajd_status open_picture(struct trajd_gpu_pictures *pictures, uint3
         status = no_memory(producer, error);
     if (status || !picture->view)
         return status;
-    status = trajd_gpu_frames_open(
-        pictures->gpu, member->dataset, member->plan->targets[picture->target_index].stream_index,
-        picture->view, trajd_image_bytes(&picture->plan->preparation), &picture->on_gpu, error);
+    status = trajd_gpu_frames_open(pictures->gpu, member->dataset,
+                                   member->plan->rules.targets[picture->target_index].stream_index,
+                                   picture->view, trajd_image_bytes(&picture->plan->preparation),
+                                   &picture->on_gpu, error);
     if (!status && !trajd_gpu_frames_fit(picture->on_gpu)) {
         own->streamed_at = pictures->streamed_bytes;
         pictures->streamed_bytes += steps * trajd_gpu_frames_stride(picture->on_gpu);
@@ -129,7 +130,7 @@ static enum trajd_status open_member(struct trajd_gpu_pictures *pictures, uint32
     struct trajd_producer *producer = pictures->producer;
     enum trajd_status status = trajd_producer_open_pictures(producer, &producer->members[m], error);
 
-    for (uint32_t p = 0; p < producer->plan->members[m]->picture_count && !status; p++)
+    for (uint32_t p = 0; p < producer->plan->members[m]->rules.picture_count && !status; p++)
         status = open_picture(pictures, m, p, error);
     return status;
 }
@@ -141,7 +142,7 @@ static void lay_out(struct trajd_gpu_pictures *pictures)
     struct trajd_producer *producer = pictures->producer;
     const struct trajd_window_plan *first = producer->plan->members[0];
 
-    for (uint32_t p = 0; p < first->picture_count; p++) {
+    for (uint32_t p = 0; p < first->rules.picture_count; p++) {
         const uint32_t steps = count_steps(producer, &producer->members[0].pictures[p], first);
         for (uint32_t m = 0; m < producer->plan->member_count; m++)
             pictures->members[m][p].mask_at = pictures->staged_bytes;
@@ -200,7 +201,7 @@ static enum trajd_status create(struct trajd_gpu_pictures *pictures, struct traj
     if (status)
         return status;
     lay_out(pictures);
-    for (uint32_t p = 0; p < producer->plan->members[0]->picture_count; p++) {
+    for (uint32_t p = 0; p < producer->plan->members[0]->rules.picture_count; p++) {
         const uint32_t steps =
             count_steps(producer, &producer->members[0].pictures[p], producer->plan->members[0]);
         longest = steps > longest ? steps : longest;
@@ -216,10 +217,10 @@ static enum trajd_status check_members(const struct trajd_producer *producer,
 
     for (uint32_t m = 1; m < producer->plan->member_count; m++) {
         const struct trajd_window_plan *plan = producer->plan->members[m];
-        bool is_same = plan->picture_count == first->picture_count;
-        for (uint32_t p = 0; is_same && p < plan->picture_count; p++)
-            is_same = plan->targets[plan->row_target_count + p].output_index ==
-                      first->targets[first->row_target_count + p].output_index;
+        bool is_same = plan->rules.picture_count == first->rules.picture_count;
+        for (uint32_t p = 0; is_same && p < plan->rules.picture_count; p++)
+            is_same = plan->rules.targets[plan->rules.row_target_count + p].output_index ==
+                      first->rules.targets[first->rules.row_target_count + p].output_index;
         if (!is_same)
             return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
                                    "feed %s: datasets %s and %s have encoded pictures in different "
@@ -234,7 +235,7 @@ enum trajd_status trajd_gpu_pictures_create(struct trajd_producer *producer, uin
                                             struct trajd_error *error)
 {
     const uint32_t members = producer->plan->member_count,
-                   count = producer->plan->members[0]->picture_count;
+                   count = producer->plan->members[0]->rules.picture_count;
     struct trajd_arena *arena = &producer->on_gpu->arena;
     struct trajd_gpu_pictures *pictures;
     const enum trajd_status status = check_members(producer, error);
@@ -282,7 +283,7 @@ void trajd_gpu_pictures_destroy(struct trajd_gpu_pictures **out)
     for (uint32_t m = 0; pictures->members && m < pictures->producer->plan->member_count; m++) {
         const struct trajd_producer_member *member = &pictures->producer->members[m];
         for (uint32_t p = 0; member->pictures && pictures->members[m] &&
-                             p < member->plan->picture_count && member->pictures[p].plan;
+                             p < member->plan->rules.picture_count && member->pictures[p].plan;
              p++)
             close_picture(pictures, m, p);
     }

@@ -226,10 +226,10 @@ static enum trajd_status make_step(struct making *making, const struct picture_s
 {
     struct trajd_producer *producer = making->pictures->producer;
     const struct trajd_producer_gpu *on_gpu = producer->on_gpu;
-    const struct trajd_window_batch *batch = producer->ahead_batch->members[making->member];
-    const struct trajd_batch_output *places = producer->batch->members[making->member]->outputs;
-    const uint32_t o = batch->plan->targets[making->picture->target_index].output_index;
-    const struct trajd_plan_output *output = &batch->plan->outputs[o];
+    const struct trajd_binding *batch = producer->ahead_batch->members[making->member];
+    const struct trajd_binding_output *places = producer->batch->members[making->member]->outputs;
+    const uint32_t o = batch->plan->rules.targets[making->picture->target_index].output_index;
+    const struct trajd_plan_output *output = &batch->plan->rules.outputs[o];
     const uint64_t bytes = trajd_image_finish_bytes(&making->picture->plan->finish),
                    row = batch->window_rows ? batch->window_rows[step->window] : step->window,
                    at = row * output->step_count + step->step;
@@ -283,13 +283,13 @@ static enum trajd_status send(struct trajd_gpu_pictures *pictures,
     uint8_t *block = (uint8_t *)pictures->blocks + number * pictures->staged_bytes;
     enum trajd_status status = TRAJD_OK;
 
-    for (uint32_t p = 0; p < plan->picture_count && !status; p++) {
-        const uint32_t o = plan->targets[plan->row_target_count + p].output_index;
+    for (uint32_t p = 0; p < plan->rules.picture_count && !status; p++) {
+        const uint32_t o = plan->rules.targets[plan->rules.row_target_count + p].output_index;
         status = trajd_device_copy_async(
             (uint8_t *)gpu_batch->fill.memory +
                 producer->batch->members[0]->outputs[o].mask_offset_bytes,
             staging + pictures->members[0][p].mask_at,
-            (uint64_t)gpu_batch->fill.row_count * plan->outputs[o].step_count, stream, error);
+            (uint64_t)gpu_batch->fill.row_count * plan->rules.outputs[o].step_count, stream, error);
     }
     for (uint32_t g = 0; g < pictures->group_count && !status; g++) {
         const struct trajd_gpu_picture_group *group = &pictures->groups[g];
@@ -317,7 +317,7 @@ enum trajd_status trajd_gpu_pictures_prepare(struct trajd_gpu_pictures *pictures
     trajd_picture_find_batch(producer, &gpu_batch->fill, gpu_batch->fill.position,
                              gpu_batch->fill.row_count);
     for (uint32_t m = 0; m < producer->plan->member_count; m++)
-        for (uint32_t p = 0; p < producer->plan->members[m]->picture_count && !status; p++) {
+        for (uint32_t p = 0; p < producer->plan->members[m]->rules.picture_count && !status; p++) {
             struct making making = {.pictures = pictures,
                                     .gpu_batch = gpu_batch,
                                     .number = number,

@@ -19,7 +19,7 @@ struct frame {
 };
 
 struct trajd_gpu_request {
-    struct trajd_window_batch *batch;
+    struct trajd_binding *batch;
     struct trajd_gpu *gpu;
     void *constants; /* on the GPU */
     uint64_t constants_bytes;
@@ -35,7 +35,7 @@ struct trajd_gpu_request {
     const float **scale, **offset;
     struct trajd_transform_gpu_job *jobs; /* [frame_count][job_count] */
     uint32_t blend_count;
-    struct trajd_batch_blend *blends; /* [blend_count] */
+    struct trajd_binding_blend *blends; /* [blend_count] */
 };
 
 static enum trajd_status no_memory(struct trajd_error *error)
@@ -174,8 +174,8 @@ static void lay_norms(struct trajd_gpu_request *request, struct laying *laying)
 {
     const struct trajd_window_plan *plan = request->batch->plan;
 
-    for (uint32_t o = 0; o < plan->visible_count; o++) {
-        const struct trajd_plan_output *out = &plan->outputs[o];
+    for (uint32_t o = 0; o < plan->rules.visible_count; o++) {
+        const struct trajd_plan_output *out = &plan->rules.outputs[o];
         if (!out->transform)
             continue;
         request->scale[o] = put_floats(laying, out->scale, trajd_plan_norm_count(out));
@@ -186,11 +186,11 @@ static void lay_norms(struct trajd_gpu_request *request, struct laying *laying)
 /* Lends the batch rows and their masks. */
 static void lay_rows(struct trajd_gpu_request *request, struct laying *laying)
 {
-    struct trajd_window_batch *batch = request->batch;
+    struct trajd_binding *batch = request->batch;
     const struct trajd_window_plan *plan = batch->plan;
 
-    for (uint32_t o = 0; o < plan->output_count; o++) {
-        const struct trajd_plan_output *out = &plan->outputs[o];
+    for (uint32_t o = 0; o < plan->rules.output_count; o++) {
+        const struct trajd_plan_output *out = &plan->rules.outputs[o];
         const uint64_t steps = (uint64_t)plan->spec->global_batch * out->step_count;
         uint8_t *rows, *mask;
         if (!batch->outputs[o].rows)
@@ -198,22 +198,24 @@ static void lay_rows(struct trajd_gpu_request *request, struct laying *laying)
         rows = take_room(laying, steps * out->row_feature_count * trajd_dtype_size(out->row_dtype));
         mask = take_room(laying, steps);
         if (rows)
-            trajd_window_batch_lend_rows(batch, o, rows, mask);
+            trajd_binding_lend_rows(batch, o, rows, mask);
     }
 }
 
 /* Lists the rotations that are blended behind the resampling. Where `blends` is NULL it only counts
  * them. */
-static uint32_t list_blends(const struct trajd_window_plan *plan, struct trajd_batch_blend *blends)
+static uint32_t list_blends(const struct trajd_window_plan *plan,
+                            struct trajd_binding_blend *blends)
 {
-    struct trajd_batch_blend found;
+    struct trajd_binding_blend found;
     uint32_t count = 0;
 
-    for (uint32_t o = 0; o < plan->visible_count; o++)
+    for (uint32_t o = 0; o < plan->rules.visible_count; o++)
         for (uint32_t p = 0;
-             plan->outputs[o].transform && p < plan->outputs[o].transform->part_count; p++)
+             plan->rules.outputs[o].transform && p < plan->rules.outputs[o].transform->part_count;
+             p++)
             for (int of_state = 0; of_state < 2; of_state++)
-                if (trajd_window_find_blend(plan, o, p, of_state, &found)) {
+                if (trajd_rules_find_blend(&plan->rules, o, p, of_state, &found)) {
                     if (blends)
                         blends[count] = found;
                     count++;
@@ -225,12 +227,12 @@ static void make_tables(struct trajd_gpu_request *request, struct trajd_arena *a
 {
     const struct trajd_window_plan *plan = request->batch->plan;
 
-    for (uint32_t o = 0; o < plan->visible_count; o++)
-        request->job_count += plan->outputs[o].transform != NULL;
+    for (uint32_t o = 0; o < plan->rules.visible_count; o++)
+        request->job_count += plan->rules.outputs[o].transform != NULL;
     if (!request->job_count)
         return;
-    request->scale = trajd_arena_array(arena, plan->visible_count, sizeof *request->scale);
-    request->offset = trajd_arena_array(arena, plan->visible_count, sizeof *request->offset);
+    request->scale = trajd_arena_array(arena, plan->rules.visible_count, sizeof *request->scale);
+    request->offset = trajd_arena_array(arena, plan->rules.visible_count, sizeof *request->offset);
     request->jobs = trajd_arena_array(arena, (uint64_t)request->frame_count * request->job_count,
                                       sizeof *request->jobs);
     request->blend_count = list_blends(plan, NULL);
@@ -271,7 +273,7 @@ static enum trajd_status make_rows(struct trajd_gpu_request *request,
 
 enum trajd_status trajd_gpu_request_create(struct trajd_gpu *gpu,
                                            struct trajd_device_stream *stream,
-                                           struct trajd_window_batch *batch, uint32_t frame_count,
+                                           struct trajd_binding *batch, uint32_t frame_count,
                                            struct trajd_arena *arena,
                                            struct trajd_gpu_request **out,
                                            struct trajd_error *error)
@@ -321,11 +323,11 @@ static void gather_jobs(const struct trajd_gpu_request *request, uint32_t frame,
 {
     struct trajd_transform_gpu_job *to = request->jobs + (size_t)frame * request->job_count;
 
-    for (uint32_t o = 0; request->job_count && o < request->batch->plan->visible_count; o++) {
-        const struct trajd_plan_output *out = &request->batch->plan->outputs[o];
+    for (uint32_t o = 0; request->job_count && o < request->batch->plan->rules.visible_count; o++) {
+        const struct trajd_plan_output *out = &request->batch->plan->rules.outputs[o];
         if (!out->transform)
             continue;
-        trajd_window_batch_job(request->batch, first, o, slot, &to->job);
+        trajd_binding_job(request->batch, first, o, slot, &to->job);
         to->job.window_rows = gathered->window_rows;
         to->job.scale = request->scale[o];
         to->job.offset = request->offset[o];

@@ -20,7 +20,7 @@ struct trajd_gpu_request;
  * error. Blocks for the copy. */
 enum trajd_status trajd_gpu_request_create(struct trajd_gpu *gpu,
                                            struct trajd_device_stream *stream,
-                                           struct trajd_window_batch *batch, uint32_t frame_count,
+                                           struct trajd_binding *batch, uint32_t frame_count,
                                            struct trajd_arena *arena,
                                            struct trajd_gpu_request **request,
                                            struct trajd_error *error);

@@ -27,14 +27,14 @@ struct narrowing {
 
 struct trajd_gpu_streamed_rows {
     const struct trajd_window_plan *plan; /* the batch's */
-    struct trajd_window_batch *batch;
+    struct trajd_binding *batch;
     struct trajd_selection selection;
     uint32_t *array_indexes;
     bool *as_float32;
     struct source *sources; /* [source_count] */
     uint32_t source_count;
-    uint32_t *source_of;        /* [plan->target_count]: index of its source, or RESIDENT */
-    struct narrowing *brackets; /* [plan->bracket_count] */
+    uint32_t *source_of;        /* [plan->rules.target_count]: index of its source, or RESIDENT */
+    struct narrowing *brackets; /* [plan->rules.bracket_count] */
     uint64_t largest_bytes;
 };
 
@@ -102,8 +102,8 @@ static void add_target(struct trajd_gpu_streamed_rows *streamed_rows, const bool
                        struct trajd_arena *arena)
 {
     const struct trajd_window_plan *plan = streamed_rows->plan;
-    const struct trajd_plan_target *target = &plan->targets[t];
-    const struct trajd_stream *stream = &plan->streams[t];
+    const struct trajd_plan_target *target = &plan->rules.targets[t];
+    const struct trajd_stream *stream = &plan->rules.targets[t].stream;
     struct narrowing *narrowing = &streamed_rows->brackets[target->bracket_index];
     const uint64_t batch = plan->spec->global_batch;
     uint32_t entry, g;
@@ -127,7 +127,7 @@ static void add_target(struct trajd_gpu_streamed_rows *streamed_rows, const bool
         narrowing->low = trajd_arena_array(arena, batch, sizeof *narrowing->low);
     narrowing->wanted = true;
     narrowing->quantum =
-        quantum_of(plan->clocks[plan->brackets[target->bracket_index].clock_index].rate);
+        quantum_of(plan->clocks[plan->rules.brackets[target->bracket_index].clock_index].rate);
 }
 
 static uint64_t round_up(uint64_t size_bytes)
@@ -144,16 +144,17 @@ static void find_largest(struct trajd_gpu_streamed_rows *streamed_rows)
     for (uint32_t i = 0; i < plan->episode_count; i++) {
         uint64_t bytes = 0;
         for (uint32_t g = 0; g < streamed_rows->source_count; g++)
-            bytes += round_up((uint64_t)trajd_plan_row_count(
-                                  plan, &plan->brackets[streamed_rows->sources[g].bracket_index],
-                                  &plan->dataset->index->episodes[plan->episodes[i]]) *
-                              streamed_rows->sources[g].stride_bytes);
+            bytes +=
+                round_up((uint64_t)trajd_plan_row_count(
+                             plan, &plan->rules.brackets[streamed_rows->sources[g].bracket_index],
+                             &plan->dataset->index->episodes[plan->episodes[i]]) *
+                         streamed_rows->sources[g].stride_bytes);
         streamed_rows->largest_bytes =
             bytes > streamed_rows->largest_bytes ? bytes : streamed_rows->largest_bytes;
     }
 }
 
-enum trajd_status trajd_gpu_streamed_rows_create(struct trajd_window_batch *batch, const bool *held,
+enum trajd_status trajd_gpu_streamed_rows_create(struct trajd_binding *batch, const bool *held,
                                                  struct trajd_arena *arena,
                                                  struct trajd_gpu_streamed_rows **out,
                                                  struct trajd_error *error)
@@ -171,13 +172,15 @@ enum trajd_status trajd_gpu_streamed_rows_create(struct trajd_window_batch *batc
         made->batch = batch;
         made->array_indexes = trajd_arena_array(arena, count, sizeof *made->array_indexes);
         made->as_float32 = trajd_arena_array(arena, count, sizeof *made->as_float32);
-        made->sources = trajd_arena_array(arena, plan->target_count, sizeof *made->sources);
-        made->source_of = trajd_arena_array(arena, plan->target_count, sizeof *made->source_of);
-        made->brackets = trajd_arena_array(arena, plan->bracket_count, sizeof *made->brackets);
+        made->sources = trajd_arena_array(arena, plan->rules.target_count, sizeof *made->sources);
+        made->source_of =
+            trajd_arena_array(arena, plan->rules.target_count, sizeof *made->source_of);
+        made->brackets =
+            trajd_arena_array(arena, plan->rules.bracket_count, sizeof *made->brackets);
     }
     if (!arena->is_starved)
         select_entries(made, held);
-    for (uint32_t t = 0; t < plan->target_count && !arena->is_starved; t++)
+    for (uint32_t t = 0; t < plan->rules.target_count && !arena->is_starved; t++)
         add_target(made, held, t, arena);
     if (arena->is_starved)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
@@ -232,10 +235,10 @@ static void find_rows(const struct trajd_gpu_streamed_rows *streamed_rows, uint3
                       uint32_t window, int64_t rows, int64_t *low, int64_t *high)
 {
     const struct trajd_window_plan *plan = streamed_rows->plan;
-    const struct trajd_plan_grid *grid = &plan->grids[plan->brackets[b].grid_index];
+    const struct trajd_plan_grid *grid = &plan->rules.grids[plan->rules.brackets[b].grid_index];
     const struct trajd_episode *episode =
         &plan->dataset->index->episodes[streamed_rows->batch->windows[window].episode_index];
-    const struct trajd_episode_clock *clock = &episode->clocks[plan->brackets[b].clock_index];
+    const struct trajd_episode_clock *clock = &episode->clocks[plan->rules.brackets[b].clock_index];
     const int64_t width = streamed_rows->brackets[b].width,
                   reach = streamed_rows->brackets[b].reach;
     int64_t from, to;
@@ -243,13 +246,14 @@ static void find_rows(const struct trajd_gpu_streamed_rows *streamed_rows, uint3
     *low = *high = 0;
     if (rows < 1)
         return;
-    find_reach(&streamed_rows->batch->request_grids[plan->brackets[b].grid_index], w, &from, &to);
+    find_reach(&streamed_rows->batch->request_grids[plan->rules.brackets[b].grid_index], w, &from,
+               &to);
     if (grid->rule == TRAJD_TARGET_ROWS) {
-        const __int128 anchor = trajd_window_batch_anchor(streamed_rows->batch, grid, window);
+        const __int128 anchor = trajd_binding_anchor(streamed_rows->batch, grid, window);
         *low = bounded(anchor + from - width - NEIGHBOURS);
         *high = bounded(anchor + to + reach + 1 + NEIGHBOURS);
     } else {
-        const __int128 anchor_ns = trajd_window_batch_anchor_ns(streamed_rows->batch, grid, window);
+        const __int128 anchor_ns = trajd_binding_anchor_ns(streamed_rows->batch, grid, window);
         *low = trajd_clock_rows_until(clock, rows, bounded(anchor_ns + from - width)) - NEIGHBOURS;
         *high = trajd_clock_rows_until(clock, rows, bounded(anchor_ns + to + reach)) + NEIGHBOURS;
     }
@@ -263,13 +267,13 @@ static void move_bracket(const struct trajd_gpu_streamed_rows *streamed_rows, ui
                          uint32_t w, int64_t low, int64_t high)
 {
     const struct trajd_window_plan *plan = streamed_rows->plan;
-    const struct trajd_plan_bracket *bracket = &plan->brackets[b];
+    const struct trajd_plan_bracket *bracket = &plan->rules.brackets[b];
     const struct trajd_clock *clock = &plan->clocks[bracket->clock_index];
-    const struct trajd_batch_bracket *arrays = &streamed_rows->batch->brackets[b];
+    const struct trajd_binding_bracket *arrays = &streamed_rows->batch->brackets[b];
 
     arrays->row_begin[w] += low;
     arrays->row_count[w] = high - low;
-    if (plan->grids[bracket->grid_index].rule == TRAJD_TARGET_ROWS)
+    if (plan->rules.grids[bracket->grid_index].rule == TRAJD_TARGET_ROWS)
         arrays->anchor[w] -= low;
     else if (!clock->stamps_ns)
         arrays->anchor[w] -= trajd_rate_row_ns(clock->rate, low);
@@ -290,9 +294,9 @@ static void narrow_bracket(struct trajd_gpu_streamed_rows *streamed_rows, uint32
 static void move_residents(const struct trajd_gpu_streamed_rows *streamed_rows, uint32_t t,
                            uint32_t count)
 {
-    const struct trajd_batch_target *target = &streamed_rows->batch->targets[t];
-    const uint32_t b = streamed_rows->plan->targets[t].bracket_index;
-    const uint64_t stride_bytes = streamed_rows->plan->streams[t].row_stride_bytes;
+    const struct trajd_binding_target *target = &streamed_rows->batch->targets[t];
+    const uint32_t b = streamed_rows->plan->rules.targets[t].bracket_index;
+    const uint64_t stride_bytes = streamed_rows->plan->rules.targets[t].stream.row_stride_bytes;
 
     for (uint32_t w = 0; w < count; w++)
         if (target->bases[w])
@@ -306,12 +310,12 @@ uint64_t trajd_gpu_streamed_rows_narrow(struct trajd_gpu_streamed_rows *streamed
     const struct trajd_window_plan *plan = streamed_rows->plan;
     uint64_t size_bytes = 0;
 
-    for (uint32_t b = 0; b < plan->bracket_count; b++)
+    for (uint32_t b = 0; b < plan->rules.bracket_count; b++)
         if (streamed_rows->brackets[b].wanted)
             narrow_bracket(streamed_rows, b, first, count);
-    for (uint32_t t = 0; t < plan->target_count; t++)
+    for (uint32_t t = 0; t < plan->rules.target_count; t++)
         if (streamed_rows->source_of[t] == RESIDENT &&
-            streamed_rows->brackets[plan->targets[t].bracket_index].wanted)
+            streamed_rows->brackets[plan->rules.targets[t].bracket_index].wanted)
             move_residents(streamed_rows, t, count);
     for (uint32_t g = 0; g < streamed_rows->source_count; g++) {
         struct source *source = &streamed_rows->sources[g];
@@ -350,7 +354,7 @@ static void gather_window(void *context, uint32_t w)
                    (uint64_t)streamed_rows->batch->brackets[source->bracket_index].row_count[w] *
                        source->stride_bytes);
     }
-    for (uint32_t t = 0; t < plan->target_count; t++) {
+    for (uint32_t t = 0; t < plan->rules.target_count; t++) {
         const uint32_t g = streamed_rows->source_of[t];
         if (g != RESIDENT)
             streamed_rows->batch->targets[t].bases[w] =

@@ -3,7 +3,7 @@
  * the batch. The batch's request is changed to see only these rows. The result equals that of
  * resident rows bit for bit.
  *
- *   trajd_window_batch_bind
+ *   trajd_bind_windows
  *     -> narrow: which rows each window touches, and how many bytes they are
  *     -> gather: copies the rows to the block and sets the bases to their addresses on the GPU
  *     -> trajd_gpu_request_gather */
@@ -19,7 +19,7 @@ struct trajd_gpu_streamed_rows;
 /* Prepares streaming of the arrays of the plan's selection that are not `held`. *streamed_rows is
  * NULL where all are held. The batch must outlive it. It belongs to the
  * arena. */
-enum trajd_status trajd_gpu_streamed_rows_create(struct trajd_window_batch *batch, const bool *held,
+enum trajd_status trajd_gpu_streamed_rows_create(struct trajd_binding *batch, const bool *held,
                                                  struct trajd_arena *arena,
                                                  struct trajd_gpu_streamed_rows **streamed_rows,
                                                  struct trajd_error *error);

@@ -219,12 +219,12 @@ static const void *const *rows_of(void *context, uint32_t episode)
 
 /* Fills one row of the batch with NaN, in outputs whose type has one (bad_rows: keep). Rows that
  * cannot be read become NaN and masked MISSING, whatever pads the edges. */
-static void fill_row_with_nan(const struct trajd_window_batch *batch, uint8_t *slot, uint32_t row)
+static void fill_row_with_nan(const struct trajd_binding *batch, uint8_t *slot, uint32_t row)
 {
     const struct trajd_window_plan *plan = batch->plan;
 
-    for (uint32_t o = 0; o < plan->visible_count; o++) {
-        const struct trajd_plan_output *output = &plan->outputs[o];
+    for (uint32_t o = 0; o < plan->rules.visible_count; o++) {
+        const struct trajd_plan_output *output = &plan->rules.outputs[o];
         const uint64_t count = output->step_count * output->feature_count,
                        size = trajd_dtype_size(output->dtype);
         uint8_t *at = slot + batch->outputs[o].offset_bytes + row * count * size;
@@ -248,7 +248,7 @@ static void fill_windows_with_nan(const struct trajd_producer_member *member, ui
 }
 
 struct finishing {
-    const struct trajd_window_batch *batch;
+    const struct trajd_binding *batch;
     uint32_t first;
     uint8_t *memory;
 };
@@ -258,8 +258,8 @@ static void finish_slice(void *context, uint32_t begin, uint32_t end)
 {
     const struct finishing *finishing = context;
 
-    trajd_window_batch_transform(finishing->batch, finishing->first, begin, end, NULL,
-                                 finishing->memory);
+    trajd_binding_transform(finishing->batch, finishing->first, begin, end, NULL,
+                            finishing->memory);
 }
 
 /* Makes these windows. TRAJD_ERR_MEMORY: their rows do not fit the cache together at present. */
@@ -274,7 +274,7 @@ static enum trajd_status try_windows(struct trajd_producer *producer,
 
     begin_ns = trajd_producer_count_time(producer, TRAJD_PRODUCER_LOAD_NS, begin_ns);
     if (!status) {
-        trajd_window_batch_bind(member->batch, first, count, fill->memory, rows_of, member);
+        trajd_bind_windows(member->batch, first, count, fill->memory, rows_of, member);
         status = trajd_plan_run_then(member->kernel_plan, &member->batch->request, finish_slice,
                                      &finishing, producer->options.pool, error);
         trajd_producer_count_time(producer, TRAJD_PRODUCER_RESAMPLE_NS, begin_ns);
@@ -328,12 +328,11 @@ enum trajd_status trajd_producer_make_rows(struct trajd_producer *producer,
 
 /* ---- ids ---- */
 
-static void write_ids(const struct trajd_producer *producer,
-                      const struct trajd_window_batch *member, uint8_t *slot, uint32_t first,
-                      uint32_t count)
+static void write_ids(const struct trajd_producer *producer, const struct trajd_binding *member,
+                      uint8_t *slot, uint32_t first, uint32_t count)
 {
     const struct trajd_wire_tensor *ids =
-        &producer->schema.tensors[2 * member->plan->visible_count];
+        &producer->schema.tensors[2 * member->plan->rules.visible_count];
     int64_t *columns[TRAJD_PRODUCER_ID_COUNT];
 
     for (int i = 0; i < TRAJD_PRODUCER_ID_COUNT; i++)

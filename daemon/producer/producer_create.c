@@ -42,9 +42,9 @@ static void add_tensor(struct trajd_producer *producer, const char *name, const 
 static const struct trajd_plan_picture *find_pictures(const struct trajd_window_plan *plan,
                                                       uint32_t output_index)
 {
-    for (uint32_t p = 0; p < plan->picture_count; p++)
-        if (plan->targets[plan->row_target_count + p].output_index == output_index)
-            return &plan->pictures[p];
+    for (uint32_t p = 0; p < plan->rules.picture_count; p++)
+        if (plan->rules.targets[plan->rules.row_target_count + p].output_index == output_index)
+            return &plan->rules.pictures[p];
     return NULL;
 }
 
@@ -64,7 +64,7 @@ static void add_output_tensors(struct trajd_producer *producer,
                                const struct trajd_window_plan *plan, uint32_t output_index,
                                char **mask_name)
 {
-    const struct trajd_plan_output *output = &plan->outputs[output_index];
+    const struct trajd_plan_output *output = &plan->rules.outputs[output_index];
     const struct trajd_plan_picture *picture = find_pictures(plan, output_index);
     const char *role = trajd_role_name(output->role);
     uint64_t shape[TRAJD_ARRAY_MAX_RANK + 1] = {output->step_count};
@@ -83,8 +83,8 @@ static void add_output_tensors(struct trajd_producer *producer,
 static void add_augment_tensors(struct trajd_producer *producer,
                                 const struct trajd_window_plan *plan, char **name)
 {
-    for (uint32_t o = 0; o < plan->output_count; o++) {
-        const struct trajd_plan_output *output = &plan->outputs[o];
+    for (uint32_t o = 0; o < plan->rules.output_count; o++) {
+        const struct trajd_plan_output *output = &plan->rules.outputs[o];
         const uint64_t shape[] = {output->step_count, output->augment ? output->augment->count : 0,
                                   TRAJD_AUGMENT_VALUES};
         if (!output->augment)
@@ -95,15 +95,16 @@ static void add_augment_tensors(struct trajd_producer *producer,
     }
 }
 
-static void place_outputs(const struct trajd_producer *producer, struct trajd_window_batch *batch)
+static void place_outputs(const struct trajd_producer *producer, struct trajd_binding *batch)
 {
     const struct trajd_wire_tensor *augment =
         &producer->schema.tensors[producer->schema.tensor_count];
 
-    for (uint32_t o = batch->plan->visible_count; o-- > 0;) {
+    for (uint32_t o = batch->plan->rules.visible_count; o-- > 0;) {
         batch->outputs[o].offset_bytes = producer->schema.tensors[2 * o].offset_bytes;
         batch->outputs[o].mask_offset_bytes = producer->schema.tensors[2 * o + 1].offset_bytes;
-        if (batch->plan->outputs[o].augment) /* the last tensors, in the order of the outputs */
+        if (batch->plan->rules.outputs[o]
+                .augment) /* the last tensors, in the order of the outputs */
             batch->outputs[o].augment_offset_bytes = (--augment)->offset_bytes;
     }
 }
@@ -120,16 +121,16 @@ static enum trajd_status make_schema(struct trajd_producer *producer, struct tra
     char *mask_name;
     enum trajd_status status;
 
-    for (uint32_t o = 0; o < plan->visible_count; o++)
-        names += 2 * strlen(plan->outputs[o].name) + sizeof ".mask" + sizeof ".augment";
+    for (uint32_t o = 0; o < plan->rules.visible_count; o++)
+        names += 2 * strlen(plan->rules.outputs[o].name) + sizeof ".mask" + sizeof ".augment";
     producer->schema.global_batch = producer->spec->global_batch;
-    producer->schema.tensors =
-        trajd_arena_array(&producer->arena, 3 * plan->visible_count + TRAJD_PRODUCER_ID_COUNT + 1,
-                          sizeof *producer->schema.tensors);
+    producer->schema.tensors = trajd_arena_array(
+        &producer->arena, 3 * plan->rules.visible_count + TRAJD_PRODUCER_ID_COUNT + 1,
+        sizeof *producer->schema.tensors);
     mask_name = trajd_arena_array(&producer->arena, names, 1);
     if (producer->arena.is_starved)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the schema");
-    for (uint32_t o = 0; o < plan->visible_count; o++)
+    for (uint32_t o = 0; o < plan->rules.visible_count; o++)
         add_output_tensors(producer, plan, o, &mask_name);
     for (int i = 0; i < TRAJD_PRODUCER_ID_COUNT; i++)
         add_tensor(producer, ids[i], "ids", NULL, TRAJD_I64, 0, NULL);
@@ -185,10 +186,10 @@ static double transform_ns(const struct trajd_window_plan *plan)
 {
     double ns = 0;
 
-    for (uint32_t o = 0; o < plan->visible_count; o++)
-        if (plan->outputs[o].transform)
-            ns += (double)plan->spec->global_batch * plan->outputs[o].step_count *
-                  trajd_transform_step_ns(plan->outputs[o].transform);
+    for (uint32_t o = 0; o < plan->rules.visible_count; o++)
+        if (plan->rules.outputs[o].transform)
+            ns += (double)plan->spec->global_batch * plan->rules.outputs[o].step_count *
+                  trajd_transform_step_ns(plan->rules.outputs[o].transform);
     return ns;
 }
 

@@ -92,7 +92,7 @@ static enum trajd_status make_member(struct trajd_producer *producer,
 static void measure(const struct trajd_producer *producer, struct trajd_producer_gpu *own)
 {
     const struct trajd_wire_tensor *first =
-        &producer->schema.tensors[2 * producer->plan->members[0]->visible_count];
+        &producer->schema.tensors[2 * producer->plan->members[0]->rules.visible_count];
     const struct trajd_wire_tensor *last =
         &producer->schema.tensors[producer->schema.tensor_count - 1];
 

@@ -55,7 +55,7 @@ static enum trajd_status check_readable(struct trajd_producer *producer, uint32_
 static enum trajd_status fill_nan(const struct trajd_producer *producer, uint32_t p, uint8_t *slot,
                                   uint32_t first, uint32_t count, struct trajd_error *error)
 {
-    const struct trajd_window_batch *batch = producer->batch->members[p];
+    const struct trajd_binding *batch = producer->batch->members[p];
     const struct trajd_window_plan *plan = batch->plan;
     const struct trajd_producer_gpu *own = producer->on_gpu;
     enum trajd_status status = TRAJD_OK;
@@ -64,8 +64,8 @@ static enum trajd_status fill_nan(const struct trajd_producer *producer, uint32_
         const uint32_t row = batch->window_rows ? batch->window_rows[w] : w;
         if (!trajd_gpu_member_lacks_rows(&own->members[p], batch->windows[w].episode_index))
             continue;
-        for (uint32_t o = 0; o < plan->visible_count && !status; o++) {
-            const struct trajd_plan_output *output = &plan->outputs[o];
+        for (uint32_t o = 0; o < plan->rules.visible_count && !status; o++) {
+            const struct trajd_plan_output *output = &plan->rules.outputs[o];
             const uint64_t bytes =
                 output->step_count * output->feature_count * trajd_dtype_size(output->dtype);
             if (output->dtype == TRAJD_F64 || output->dtype == TRAJD_F32 ||
@@ -177,7 +177,7 @@ static enum trajd_status gather_some(struct trajd_producer *producer,
                                      uint32_t count, struct used *used, struct trajd_error *error)
 {
     struct trajd_producer_gpu *own = producer->on_gpu;
-    struct trajd_window_batch *batch = producer->batch->members[p];
+    struct trajd_binding *batch = producer->batch->members[p];
     struct rows_of_member of = {&own->members[p], &producer->members[p]};
     struct trajd_device_stream *copies = own->members[p].streamed_rows ? own->copies : own->stream;
     const uint32_t frame = (uint32_t)(gpu_batch - own->batches);
@@ -188,8 +188,8 @@ static enum trajd_status gather_some(struct trajd_producer *producer,
     if (used->block + trajd_gpu_request_block_bytes(own->members[p].request, count) >
         own->block_bytes)
         status = flush(producer, gpu_batch, used, error);
-    trajd_window_batch_bind(batch, first, count, gpu_batch->fill.memory, trajd_gpu_member_rows,
-                            &own->members[p]);
+    trajd_bind_windows(batch, first, count, gpu_batch->fill.memory, trajd_gpu_member_rows,
+                       &own->members[p]);
     if (!status && own->members[p].streamed_rows)
         status = send_streamed_rows(producer, gpu_batch, &of, first, count, used, error);
     if (!status && gpu_batch->requests[p]) /* of another range of the same dataset */
@@ -285,7 +285,7 @@ static const void *const *no_rows(void *context, uint32_t episode)
 /* Measures the first batch of an epoch as an example of all batches, and adds a quarter. */
 uint64_t trajd_producer_gpu_rows_bytes(struct trajd_producer *producer, uint32_t p)
 {
-    struct trajd_window_batch *batch = producer->batch->members[p];
+    struct trajd_binding *batch = producer->batch->members[p];
     struct trajd_gpu_streamed_rows *streamed_rows = producer->on_gpu->members[p].streamed_rows;
     const uint64_t length = trajd_mixture_plan_epoch_length(producer->plan),
                    largest = trajd_gpu_streamed_rows_largest(streamed_rows);
@@ -297,7 +297,7 @@ uint64_t trajd_producer_gpu_rows_bytes(struct trajd_producer *producer, uint32_t
         length < producer->spec->global_batch ? (uint32_t)length : producer->spec->global_batch);
     trajd_mixture_batch_slice(batch, 0, producer->spec->global_batch, &first, &count);
     if (count) {
-        trajd_window_batch_bind(batch, first, count, producer->on_gpu->slab, no_rows, NULL);
+        trajd_bind_windows(batch, first, count, producer->on_gpu->slab, no_rows, NULL);
         size_bytes = trajd_gpu_streamed_rows_narrow(streamed_rows, first, count);
         size_bytes += size_bytes / 4;
     }

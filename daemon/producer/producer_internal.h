@@ -16,7 +16,7 @@
 struct trajd_producer_member {
     struct trajd_dataset *dataset;
     const struct trajd_window_plan *plan; /* the mixture plan's */
-    struct trajd_window_batch *batch;     /* the mixture batch's */
+    struct trajd_binding *batch;          /* the mixture batch's */
     struct trajd_plan *kernel_plan;
     /* the arrays that batches read from the cache: the plan's, without those on the GPU */
     const struct trajd_selection *selection;
@@ -26,7 +26,7 @@ struct trajd_producer_member {
     uint8_t *pinned;   /* [index episodes]: 1 pinned, 2 unreadable (bad_rows: keep) */
     uint32_t *ahead;   /* [G]: episodes to prefetch for one batch */
     uint32_t ahead_count;
-    struct trajd_producer_picture *pictures; /* [plan->picture_count] */
+    struct trajd_producer_picture *pictures; /* [plan->rules.picture_count] */
     uint64_t windows;                        /* made; atomic */
 };
 

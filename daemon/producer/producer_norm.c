@@ -12,7 +12,7 @@ static uint32_t open_outputs(const struct trajd_window_plan *plan, uint32_t *out
 {
     uint32_t count = 0;
 
-    for (uint32_t o = 0; o < plan->output_count; o++)
+    for (uint32_t o = 0; o < plan->rules.output_count; o++)
         if (trajd_window_norm_is_open(plan, o) && !trajd_window_plan_lacks(plan, o))
             outputs[count++] = o;
     return count;
@@ -54,15 +54,15 @@ static enum trajd_status find_output(const struct trajd_producer *producer,
                                      const struct trajd_window_plan *source, uint32_t output,
                                      uint32_t *found, struct trajd_error *error)
 {
-    const char *wanted = producer->plan->members[0]->outputs[output].name;
+    const char *wanted = producer->plan->members[0]->rules.outputs[output].name;
     const char *names[TRAJD_SPEC_MAX_OUTPUTS], *nearest;
 
-    for (*found = 0; *found < source->output_count; (*found)++)
-        if (strcmp(source->outputs[*found].name, wanted) == 0)
+    for (*found = 0; *found < source->rules.output_count; (*found)++)
+        if (strcmp(source->rules.outputs[*found].name, wanted) == 0)
             return TRAJD_OK;
-    for (uint32_t o = 0; o < source->output_count; o++)
-        names[o] = source->outputs[o].name;
-    nearest = trajd_yaml_nearest(wanted, names, source->output_count);
+    for (uint32_t o = 0; o < source->rules.output_count; o++)
+        names[o] = source->rules.outputs[o].name;
+    nearest = trajd_yaml_nearest(wanted, names, source->rules.output_count);
     return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
                            "feed %s: outputs.%s: norm: feed %s, which statistics_from names, has "
                            "no output of that name%s%s%s",
@@ -90,18 +90,19 @@ static enum trajd_status follow_source(const struct trajd_producer *producer,
 {
     const struct trajd_spec_output *own = &member->spec->outputs[output],
                                    *theirs = &source->spec->outputs[found];
-    const enum trajd_norm_over over = source->outputs[found].norm_over;
+    const enum trajd_norm_over over = source->rules.outputs[found].norm_over;
     char text[32], other[32];
 
     if (own->norm_over && own->norm_over != over)
         return refuse_key(producer, own->name, source, "over", trajd_norm_over_name(own->norm_over),
                           trajd_norm_over_name(over), error);
-    member->outputs[output].norm_over = over;
-    if (member->outputs[output].transform || source->outputs[found].transform) {
-        const struct trajd_transform *a = member->outputs[output].transform,
-                                     *b = source->outputs[found].transform;
+    member->rules.outputs[output].norm_over = over;
+    if (member->rules.outputs[output].transform || source->rules.outputs[found].transform) {
+        const struct trajd_transform *a = member->rules.outputs[output].transform,
+                                     *b = source->rules.outputs[found].transform;
         if ((a ? trajd_chain_id(a) : 0) != (b ? trajd_chain_id(b) : 0) ||
-            member->outputs[output].norm_step_count != source->outputs[found].norm_step_count)
+            member->rules.outputs[output].norm_step_count !=
+                source->rules.outputs[found].norm_step_count)
             return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                    "feed %s: outputs.%s: feed %s, which statistics_from names, "
                                    "has another rotation, relative_to or norm.per, so its "
@@ -115,7 +116,7 @@ static enum trajd_status follow_source(const struct trajd_producer *producer,
     if (own->norm_min_std > 0 && own->norm_min_std != theirs->norm_min_std)
         return refuse_key(producer, own->name, source, "min_std", text,
                           theirs->norm_min_std > 0 ? other : "none", error);
-    member->outputs[output].norm_min_std = theirs->norm_min_std;
+    member->rules.outputs[output].norm_min_std = theirs->norm_min_std;
     return TRAJD_OK;
 }
 
@@ -127,7 +128,7 @@ static bool is_little(const struct trajd_window_plan *plan, const uint32_t *outp
     uint64_t values = 0; /* of a window */
 
     for (uint32_t i = 0; i < count; i++) {
-        const struct trajd_plan_output *output = &plan->outputs[outputs[i]];
+        const struct trajd_plan_output *output = &plan->rules.outputs[outputs[i]];
         values += output->feature_count *
                   (output->norm_over == TRAJD_NORM_OVER_WINDOWS ? output->step_count : 1);
     }
@@ -192,7 +193,7 @@ static uint32_t unseen_outputs(const struct trajd_window_plan *plan, uint32_t *o
 {
     uint32_t count = 0;
 
-    for (uint32_t o = 0; o < plan->visible_count; o++)
+    for (uint32_t o = 0; o < plan->rules.visible_count; o++)
         if (!trajd_window_norm_is_open(plan, o) && trajd_statistics_are_cheap(plan, o))
             outputs[count++] = o;
     return count;

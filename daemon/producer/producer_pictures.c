@@ -84,12 +84,12 @@ static enum trajd_status open_picture(struct trajd_producer *producer,
 {
     const struct trajd_window_plan *plan = member->plan;
     struct trajd_producer_picture *picture = &member->pictures[p];
-    const struct trajd_plan_target *target = &plan->targets[plan->row_target_count + p];
-    const uint32_t steps = plan->outputs[target->output_index].step_count;
+    const struct trajd_plan_target *target = &plan->rules.targets[plan->rules.row_target_count + p];
+    const uint32_t steps = plan->rules.outputs[target->output_index].step_count;
     enum trajd_status status;
 
-    picture->plan = &plan->pictures[p];
-    picture->target_index = plan->row_target_count + p;
+    picture->plan = &plan->rules.pictures[p];
+    picture->target_index = plan->rules.row_target_count + p;
     picture->steps = trajd_arena_array(
         &producer->arena, (uint64_t)producer->spec->global_batch * steps, sizeof *picture->steps);
     picture->uses = trajd_arena_array(
@@ -98,7 +98,7 @@ static enum trajd_status open_picture(struct trajd_producer *producer,
         return no_memory(producer, error);
     status = make_padding(producer, picture, error);
     if (!status)
-        status = make_workers(producer, &plan->outputs[target->output_index], picture, error);
+        status = make_workers(producer, &plan->rules.outputs[target->output_index], picture, error);
     if (status || target->stream_index == TRAJD_PLAN_ABSENT)
         return status;
     if (!member->dataset->frames)
@@ -110,7 +110,7 @@ static enum trajd_status open_picture(struct trajd_producer *producer,
                                     &picture->plan->preparation, steps, &picture->view, error);
     if (status)
         trajd_error_prefix(error, "feed %s: outputs.%s", producer->name,
-                           plan->outputs[target->output_index].name);
+                           plan->rules.outputs[target->output_index].name);
     return status;
 }
 
@@ -120,22 +120,22 @@ enum trajd_status trajd_producer_open_pictures(struct trajd_producer *producer,
 {
     enum trajd_status status = TRAJD_OK;
 
-    if (!member->plan->picture_count)
+    if (!member->plan->rules.picture_count)
         return TRAJD_OK;
-    member->pictures =
-        trajd_arena_array(&producer->arena, member->plan->picture_count, sizeof *member->pictures);
+    member->pictures = trajd_arena_array(&producer->arena, member->plan->rules.picture_count,
+                                         sizeof *member->pictures);
     if (!member->pictures)
         return no_memory(producer, error);
     if (!producer->ahead_batch)
         status = trajd_mixture_batch_create(producer->plan, &producer->ahead_batch, error);
-    for (uint32_t p = 0; p < member->plan->picture_count && !status; p++)
+    for (uint32_t p = 0; p < member->plan->rules.picture_count && !status; p++)
         status = open_picture(producer, member, p, error);
     return status;
 }
 
 void trajd_producer_close_pictures(struct trajd_producer_member *member)
 {
-    for (uint32_t p = 0; member->pictures && p < member->plan->picture_count; p++) {
+    for (uint32_t p = 0; member->pictures && p < member->plan->rules.picture_count; p++) {
         struct trajd_producer_picture *picture = &member->pictures[p];
         trajd_frames_close_view(&picture->view);
         for (uint32_t w = 0; picture->workers && w < picture->worker_count; w++)
@@ -148,13 +148,12 @@ void trajd_producer_close_pictures(struct trajd_producer_member *member)
 
 /* Finds the frame of each step of the windows that are bound, the windows [first, first + count) of
  * the batch. fill: only of rows that workers of this node read; NULL: of all. */
-static void find_frames(const struct trajd_window_batch *batch,
-                        struct trajd_producer_picture *picture, uint32_t first, uint32_t count,
-                        const struct trajd_fill *fill)
+static void find_frames(const struct trajd_binding *batch, struct trajd_producer_picture *picture,
+                        uint32_t first, uint32_t count, const struct trajd_fill *fill)
 {
     const struct trajd_window_plan *plan = batch->plan;
     const uint32_t t = picture->target_index,
-                   steps = plan->outputs[plan->targets[t].output_index].step_count;
+                   steps = plan->rules.outputs[plan->rules.targets[t].output_index].step_count;
 
     picture->step_count = picture->use_count = 0;
     for (uint32_t w = 0; w < count; w++) {
@@ -190,14 +189,14 @@ void trajd_picture_find_batch(struct trajd_producer *producer, const struct traj
 {
     trajd_mixture_batch_look_up(producer->ahead_batch, fill->epoch, position, count);
     for (uint32_t m = 0; m < producer->plan->member_count; m++) {
-        struct trajd_window_batch *batch = producer->ahead_batch->members[m];
+        struct trajd_binding *batch = producer->ahead_batch->members[m];
         if (batch->window_count && producer->on_gpu)
-            trajd_window_batch_bind(batch, 0, batch->window_count, fill->memory,
-                                    trajd_gpu_member_rows, &producer->on_gpu->members[m]);
+            trajd_bind_windows(batch, 0, batch->window_count, fill->memory, trajd_gpu_member_rows,
+                               &producer->on_gpu->members[m]);
         else if (batch->window_count)
-            trajd_window_batch_bind(batch, 0, batch->window_count, fill->memory, any_rows,
-                                    &producer->members[m]);
-        for (uint32_t p = 0; p < batch->plan->picture_count; p++)
+            trajd_bind_windows(batch, 0, batch->window_count, fill->memory, any_rows,
+                               &producer->members[m]);
+        for (uint32_t p = 0; p < batch->plan->rules.picture_count; p++)
             find_frames(batch, &producer->members[m].pictures[p], 0, batch->window_count, fill);
     }
 }
@@ -207,7 +206,7 @@ static void want_batch(struct trajd_producer *producer, const struct trajd_fill 
 {
     trajd_picture_find_batch(producer, fill, position, count);
     for (uint32_t m = 0; m < producer->plan->member_count; m++)
-        for (uint32_t p = 0; p < producer->plan->members[m]->picture_count; p++) {
+        for (uint32_t p = 0; p < producer->plan->members[m]->rules.picture_count; p++) {
             struct trajd_producer_picture *picture = &producer->members[m].pictures[p];
             if (picture->on_gpu)
                 picture->use_count = trajd_gpu_frames_select_absent(picture->on_gpu, picture->uses,
@@ -229,7 +228,7 @@ static const struct trajd_plan_output *plan_output(const struct picture_writing 
 {
     const struct trajd_window_plan *plan = writing->batch->plan;
 
-    return &plan->outputs[plan->targets[writing->picture->target_index].output_index];
+    return &plan->rules.outputs[plan->rules.targets[writing->picture->target_index].output_index];
 }
 
 void trajd_picture_draw(const struct picture_writing *writing, const struct picture_step *step,
@@ -237,7 +236,7 @@ void trajd_picture_draw(const struct picture_writing *writing, const struct pict
 {
     const struct trajd_window_plan *plan = writing->batch->plan;
 
-    trajd_window_draw(plan, writing->picture->target_index - plan->row_target_count,
+    trajd_window_draw(plan, writing->picture->target_index - plan->rules.row_target_count,
                       writing->producer->spec->seed,
                       &writing->batch->windows[writing->first + step->window], step->step, params);
 }
@@ -263,8 +262,8 @@ static void *parameters_of(const struct picture_writing *writing, const struct p
                            uint64_t row)
 {
     const struct trajd_window_plan *plan = writing->batch->plan;
-    const uint32_t o = plan->targets[writing->picture->target_index].output_index;
-    const struct trajd_plan_output *output = &plan->outputs[o];
+    const uint32_t o = plan->rules.targets[writing->picture->target_index].output_index;
+    const struct trajd_plan_output *output = &plan->rules.outputs[o];
 
     return (uint8_t *)writing->fill->memory + writing->batch->outputs[o].augment_offset_bytes +
            (row * output->step_count + step->step) * trajd_picture_augment_bytes(output);
@@ -392,13 +391,13 @@ enum trajd_status trajd_producer_make_pictures(struct trajd_producer *producer,
 {
     enum trajd_status status = TRAJD_OK;
 
-    for (uint32_t p = 0; p < member->plan->picture_count; p++) {
+    for (uint32_t p = 0; p < member->plan->rules.picture_count; p++) {
         struct trajd_producer_picture *picture = &member->pictures[p];
         find_frames(member->batch, picture, first, count, NULL);
         if (picture->use_count) /* so that all cameras are decoded at once */
             trajd_frames_want(picture->view, picture->uses, picture->use_count);
     }
-    for (uint32_t p = 0; p < member->plan->picture_count && !status; p++) {
+    for (uint32_t p = 0; p < member->plan->rules.picture_count && !status; p++) {
         struct picture_writing writing = {.producer = producer,
                                           .batch = member->batch,
                                           .picture = &member->pictures[p],

@@ -50,7 +50,7 @@ void trajd_picture_find_batch(struct trajd_producer *producer, const struct traj
 /* What the threads that write the steps of one picture share. */
 struct picture_writing {
     const struct trajd_producer *producer;
-    const struct trajd_window_batch *batch;
+    const struct trajd_binding *batch;
     struct trajd_producer_picture *picture;
     const struct trajd_fill *fill;
     uint32_t first; /* window of the batch */

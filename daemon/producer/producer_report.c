@@ -48,18 +48,18 @@ const char *trajd_producer_changed_norm(const struct trajd_producer *producer)
 {
     for (uint32_t p = 0; p < producer->plan->member_count; p++) {
         const struct trajd_window_plan *plan = producer->plan->members[p];
-        for (uint32_t o = 0; o < plan->output_count; o++)
-            if (plan->outputs[o].norm_min_std > 0 ||
+        for (uint32_t o = 0; o < plan->rules.output_count; o++)
+            if (plan->rules.outputs[o].norm_min_std > 0 ||
                 (trajd_window_norm_is_open(plan, o) &&
-                 plan->outputs[o].norm_over == TRAJD_NORM_OVER_ROWS))
-                return plan->outputs[o].name;
+                 plan->rules.outputs[o].norm_over == TRAJD_NORM_OVER_ROWS))
+                return plan->rules.outputs[o].name;
     }
     return NULL;
 }
 
 void trajd_producer_report_norm(const struct trajd_producer *producer, FILE *out)
 {
-    for (uint32_t o = 0; o < producer->plan->members[0]->output_count; o++) {
+    for (uint32_t o = 0; o < producer->plan->members[0]->rules.output_count; o++) {
         const struct trajd_spec_output *output = &producer->spec->outputs[o];
         if (!output->norm_by)
             continue;
@@ -68,12 +68,13 @@ void trajd_producer_report_norm(const struct trajd_producer *producer, FILE *out
             fprintf(out, " of %s", output->norm_file);
         else if (output->norm_by != TRAJD_NORM_NUMBERS)
             fprintf(out, ", statistics over %s of %s%s%s",
-                    trajd_norm_over_name(producer->plan->members[0]->outputs[o].norm_over),
+                    trajd_norm_over_name(producer->plan->members[0]->rules.outputs[o].norm_over),
                     producer->spec->statistics_from ? "feed " : "this feed",
                     producer->spec->statistics_from ? producer->spec->statistics_from : "",
                     producer->norm_is_known ? "" : " (to be computed when it is opened)");
-        if (producer->plan->members[0]->outputs[o].norm_min_std > 0)
-            fprintf(out, ", std at least %g", producer->plan->members[0]->outputs[o].norm_min_std);
+        if (producer->plan->members[0]->rules.outputs[o].norm_min_std > 0)
+            fprintf(out, ", std at least %g",
+                    producer->plan->members[0]->rules.outputs[o].norm_min_std);
         for (uint32_t d = 0; d < output->norm_mask_count; d++)
             if (!output->norm_mask[d])
                 fprintf(out, ", feature %u unchanged", d);
@@ -83,13 +84,13 @@ void trajd_producer_report_norm(const struct trajd_producer *producer, FILE *out
 
 static const char *differs(const struct trajd_window_plan *a, const struct trajd_window_plan *b)
 {
-    for (uint32_t i = 0; i < a->output_count && a->dataset == b->dataset; i++)
-        for (uint32_t j = 0; j < b->output_count; j++)
+    for (uint32_t i = 0; i < a->rules.output_count && a->dataset == b->dataset; i++)
+        for (uint32_t j = 0; j < b->rules.output_count; j++)
             if (trajd_window_norm_is_open(a, i) && trajd_window_norm_is_open(b, j) &&
-                strcmp(a->outputs[i].name, b->outputs[j].name) == 0 &&
+                strcmp(a->rules.outputs[i].name, b->rules.outputs[j].name) == 0 &&
                 trajd_statistics_output_fingerprint(a, i) !=
                     trajd_statistics_output_fingerprint(b, j))
-                return a->outputs[i].name;
+                return a->rules.outputs[i].name;
     return NULL;
 }
 

@@ -57,7 +57,7 @@ static void add_rate(struct trajd_digest *digest, struct trajd_rate rate)
 static void add_chain(struct trajd_digest *digest, const struct trajd_window_plan *plan,
                       uint32_t output_index)
 {
-    const struct trajd_plan_output *output = &plan->outputs[output_index];
+    const struct trajd_plan_output *output = &plan->rules.outputs[output_index];
     const struct trajd_spec_output *state = &plan->spec->outputs[output->reference_output];
 
     if (!output->transform)
@@ -77,8 +77,8 @@ uint64_t trajd_statistics_output_fingerprint(const struct trajd_window_plan *pla
 {
     const struct trajd_window_spec *spec = plan->spec;
     const struct trajd_spec_output *output = &spec->outputs[output_index];
-    const bool wide = plan->outputs[output_index].dtype == TRAJD_F64;
-    const bool rows = plan->outputs[output_index].norm_over == TRAJD_NORM_OVER_ROWS;
+    const bool wide = plan->rules.outputs[output_index].dtype == TRAJD_F64;
+    const bool rows = plan->rules.outputs[output_index].norm_over == TRAJD_NORM_OVER_ROWS;
     const uint64_t numbers[] = {FIGURES_VERSION,
                                 rows ? TRAJD_STATISTICS_ROWS : TRAJD_STATISTICS_WINDOWS,
                                 plan->dataset->index->fingerprint,

@@ -36,10 +36,11 @@ struct difference_column {
 
 bool statistics_takes_rows(const struct trajd_window_plan *plan, uint32_t target)
 {
-    const struct trajd_plan_bracket *bracket = &plan->brackets[plan->targets[target].bracket_index];
-    const struct trajd_plan_grid *grid = &plan->grids[bracket->grid_index];
+    const struct trajd_plan_bracket *bracket =
+        &plan->rules.brackets[plan->rules.targets[target].bracket_index];
+    const struct trajd_plan_grid *grid = &plan->rules.grids[bracket->grid_index];
 
-    return grid->rule == TRAJD_TARGET_ROWS && !plan->streams[target].total &&
+    return grid->rule == TRAJD_TARGET_ROWS && !plan->rules.targets[target].stream.total &&
            !(bracket->clipped &&
              (bracket->lookahead_ns || grid->from + (int64_t)grid->step_count - 1 > 0));
 }
@@ -50,16 +51,16 @@ bool statistics_takes_rows(const struct trajd_window_plan *plan, uint32_t target
 static bool copies_rows(const struct trajd_window_plan *plan, uint32_t output_index, bool holds,
                         uint32_t *bracket_index)
 {
-    const enum trajd_dtype dtype = plan->outputs[output_index].row_dtype;
+    const enum trajd_dtype dtype = plan->rules.outputs[output_index].row_dtype;
     bool found = false;
 
-    for (uint32_t t = 0; t < plan->target_count; t++) {
-        const struct trajd_plan_target *target = &plan->targets[t];
-        const struct trajd_stream *stream = &plan->streams[t];
+    for (uint32_t t = 0; t < plan->rules.target_count; t++) {
+        const struct trajd_plan_target *target = &plan->rules.targets[t];
+        const struct trajd_stream *stream = &plan->rules.targets[t].stream;
         if (target->output_index != output_index)
             continue;
         if (!statistics_takes_rows(plan, t) ||
-            plan->grids[plan->brackets[target->bracket_index].grid_index].per_window ||
+            plan->rules.grids[plan->rules.brackets[target->bracket_index].grid_index].per_window ||
             (found && target->bracket_index != *bracket_index) ||
             (stream->kind != TRAJD_KIND_PREVIOUS && stream->kind != TRAJD_KIND_NEAREST &&
              stream->kind != TRAJD_KIND_LINEAR) ||
@@ -74,7 +75,7 @@ static bool copies_rows(const struct trajd_window_plan *plan, uint32_t output_in
 
 bool statistics_is_difference(const struct trajd_window_plan *plan, uint32_t output_index)
 {
-    const struct trajd_plan_output *output = &plan->outputs[output_index];
+    const struct trajd_plan_output *output = &plan->rules.outputs[output_index];
     const struct trajd_plan_grid *grid;
     uint32_t bracket;
 
@@ -90,7 +91,7 @@ bool statistics_is_difference(const struct trajd_window_plan *plan, uint32_t out
         return true;
     if (!copies_rows(plan, output->reference_output, true, &bracket))
         return false;
-    grid = &plan->grids[plan->brackets[bracket].grid_index];
+    grid = &plan->rules.grids[plan->rules.brackets[bracket].grid_index];
     return grid->from == 0 && grid->step_count == 1;
 }
 
@@ -100,10 +101,10 @@ static void find_source(const struct trajd_window_plan *plan, uint32_t output_in
 {
     uint32_t t = 0;
 
-    while (plan->targets[t].output_index != output_index)
+    while (plan->rules.targets[t].output_index != output_index)
         t++;
-    for (; d >= plan->streams[t].feature_count; t++)
-        d -= plan->streams[t].feature_count;
+    for (; d >= plan->rules.targets[t].stream.feature_count; t++)
+        d -= plan->rules.targets[t].stream.feature_count;
     *target = t;
     *column = d;
 }
@@ -111,7 +112,7 @@ static void find_source(const struct trajd_window_plan *plan, uint32_t output_in
 static void find_columns(const struct trajd_window_plan *plan, uint32_t output_index,
                          struct difference_column *columns)
 {
-    const struct trajd_plan_output *output = &plan->outputs[output_index];
+    const struct trajd_plan_output *output = &plan->rules.outputs[output_index];
 
     for (uint32_t p = 0; p < output->transform->part_count; p++) {
         const struct trajd_transform_part *part = &output->transform->parts[p];
@@ -130,7 +131,7 @@ void statistics_differences_allocate(struct windows_walk *walk, uint32_t item, u
 {
     struct item_view *view = &walk->views[item];
     const uint32_t o = walk->sweep->items[item].index;
-    const struct trajd_plan_output *output = &walk->plan->outputs[o];
+    const struct trajd_plan_output *output = &walk->plan->rules.outputs[o];
 
     view->columns = trajd_arena_alloc(&walk->arena, output->feature_count * sizeof *view->columns);
     view->runs = trajd_arena_alloc(&walk->arena, windows * sizeof *view->runs);
@@ -143,17 +144,18 @@ void statistics_differences_allocate(struct windows_walk *walk, uint32_t item, u
 
 static const struct trajd_plan_grid *grid_of(const struct windows_walk *walk, uint32_t item)
 {
-    const struct trajd_plan_target *target = &walk->plan->targets[walk->views[item].first_target];
+    const struct trajd_plan_target *target =
+        &walk->plan->rules.targets[walk->views[item].first_target];
 
-    return &walk->plan->grids[walk->plan->brackets[target->bracket_index].grid_index];
+    return &walk->plan->rules.grids[walk->plan->rules.brackets[target->bracket_index].grid_index];
 }
 
 static const char *row_of(const struct windows_walk *walk, const void *const *rows, uint32_t target,
                           int64_t row)
 {
-    const struct trajd_stream *stream = &walk->plan->streams[target];
+    const struct trajd_stream *stream = &walk->plan->rules.targets[target].stream;
 
-    return (const char *)rows[walk->plan->targets[target].entry] +
+    return (const char *)rows[walk->plan->rules.targets[target].entry] +
            (uint64_t)row * stream->row_stride_bytes +
            (uint64_t)stream->first_column * trajd_dtype_size(stream->source_type);
 }
@@ -161,7 +163,7 @@ static const char *row_of(const struct windows_walk *walk, const void *const *ro
 static double number_of(const struct windows_walk *walk, const void *const *rows, uint32_t target,
                         uint32_t column, int64_t row)
 {
-    const enum trajd_dtype type = walk->plan->streams[target].source_type;
+    const enum trajd_dtype type = walk->plan->rules.targets[target].stream.source_type;
 
     return trajd_element_load(type, row_of(walk, rows, target, row) +
                                         (uint64_t)column * trajd_dtype_size(type));
@@ -175,9 +177,9 @@ static bool flag_rows(const struct windows_walk *walk, const void *const *rows,
     bool is_clean = true;
 
     memset(flags, DIFFERENCE_GOOD, (size_t)count);
-    for (uint32_t t = 0; t < plan->target_count; t++)
-        for (int64_t r = 0; r < count && plan->targets[t].output_index == output_index; r++)
-            for (uint32_t d = 0; d < plan->streams[t].feature_count; d++) {
+    for (uint32_t t = 0; t < plan->rules.target_count; t++)
+        for (int64_t r = 0; r < count && plan->rules.targets[t].output_index == output_index; r++)
+            for (uint32_t d = 0; d < plan->rules.targets[t].stream.feature_count; d++) {
                 const double value = number_of(walk, rows, t, d, first + r);
                 if (isfinite(value))
                     continue;
@@ -193,7 +195,8 @@ static bool counts(const struct windows_walk *walk, uint32_t item, const struct 
                    int64_t anchor, int64_t row)
 {
     const struct item_view *view = &walk->views[item];
-    const struct trajd_plan_output *output = &walk->plan->outputs[walk->sweep->items[item].index];
+    const struct trajd_plan_output *output =
+        &walk->plan->rules.outputs[walk->sweep->items[item].index];
     const uint8_t own = run->row_flags[row - run->first_row],
                   state = run->state_flags[anchor - run->first_anchor];
 
@@ -231,9 +234,9 @@ static uint64_t count_valid(const struct windows_walk *walk, uint32_t item,
 static bool are_readable(const struct windows_walk *walk, uint32_t output_index,
                          const void *const *rows)
 {
-    for (uint32_t t = 0; t < walk->plan->target_count; t++)
+    for (uint32_t t = 0; t < walk->plan->rules.target_count; t++)
         if (trajd_window_plan_uses(walk->plan, output_index, t) &&
-            !rows[walk->plan->targets[t].entry])
+            !rows[walk->plan->rules.targets[t].entry])
             return false;
     return true;
 }
@@ -244,19 +247,20 @@ static int64_t count_states(const struct windows_walk *walk, uint32_t output_ind
                             const struct trajd_episode *episode)
 {
     const struct trajd_window_plan *plan = walk->plan;
-    const struct trajd_plan_output *output = &plan->outputs[output_index];
+    const struct trajd_plan_output *output = &plan->rules.outputs[output_index];
     uint32_t t = 0;
 
-    while (plan->targets[t].output_index != output->reference_output)
+    while (plan->rules.targets[t].output_index != output->reference_output)
         t++;
-    return trajd_plan_row_count(plan, &plan->brackets[plan->targets[t].bracket_index], episode);
+    return trajd_plan_row_count(plan, &plan->rules.brackets[plan->rules.targets[t].bracket_index],
+                                episode);
 }
 
 /* Flags the states of a run. Returns whether all are good. */
 static bool flag_states(const struct windows_walk *walk, uint32_t output_index,
                         const struct difference_run *run)
 {
-    const uint32_t state = walk->plan->outputs[output_index].reference_output;
+    const uint32_t state = walk->plan->rules.outputs[output_index].reference_output;
     const int64_t inside =
         greatest(0, least(run->anchor_count, run->state_count - run->first_anchor));
     bool is_clean = true;
@@ -279,7 +283,7 @@ void statistics_differences_add_run(struct windows_walk *walk, uint32_t item, ui
     const struct trajd_window *window = &walk->batch->windows[w];
     const struct trajd_episode *episode = &plan->dataset->index->episodes[window->episode_index];
     struct difference_run *run = &view->runs[view->run_count];
-    const bool is_relative = plan->outputs[o].transform->reference_count > 0;
+    const bool is_relative = plan->rules.outputs[o].transform->reference_count > 0;
     int64_t row_end;
 
     if (!rows || !are_readable(walk, o, rows))
@@ -288,7 +292,8 @@ void statistics_differences_add_run(struct windows_walk *walk, uint32_t item, ui
         .first_anchor = window->anchor,
         .anchor_count = end - w,
         .row_count = trajd_plan_row_count(
-            plan, &plan->brackets[plan->targets[view->first_target].bracket_index], episode),
+            plan, &plan->rules.brackets[plan->rules.targets[view->first_target].bracket_index],
+            episode),
         .rows = rows,
         .row_flags = view->flags + (size_t)w * (grid->step_count + 1)};
     run->first_row = greatest(0, window->anchor + grid->from);
@@ -319,7 +324,7 @@ struct block {
 static void load_column(const struct windows_walk *walk, const void *const *rows, uint32_t target,
                         uint32_t column, int64_t first, int64_t count, double *out)
 {
-    const struct trajd_stream *stream = &walk->plan->streams[target];
+    const struct trajd_stream *stream = &walk->plan->rules.targets[target].stream;
     const char *from = row_of(walk, rows, target, first) +
                        (uint64_t)column * trajd_dtype_size(stream->source_type);
 
@@ -392,7 +397,7 @@ static struct trajd_histogram *histogram_of(const struct share *share, uint32_t 
 {
     const struct windows_walk *walk = share->sweep->count_context;
     const struct statistics_item *item = &share->sweep->items[share->item];
-    const struct trajd_plan_output *output = &walk->plan->outputs[item->index];
+    const struct trajd_plan_output *output = &walk->plan->rules.outputs[item->index];
     const uint32_t column =
         (output->norm_step_count > 1 ? step * (uint32_t)output->feature_count : 0) + d;
     const uint32_t place = item->first_column + column - share->sweep->group_begin;
@@ -434,7 +439,7 @@ static bool has_column(const struct share *share, uint32_t d)
 {
     const struct windows_walk *walk = share->sweep->count_context;
     const struct trajd_plan_output *output =
-        &walk->plan->outputs[share->sweep->items[share->item].index];
+        &walk->plan->rules.outputs[share->sweep->items[share->item].index];
 
     for (uint32_t step = 0; step < output->norm_step_count; step++)
         if (histogram_of(share, step, d))
@@ -447,7 +452,7 @@ static void count_item(const struct share *share)
     const struct windows_walk *walk = share->sweep->count_context;
     const struct item_view *view = &walk->views[share->item];
     const uint64_t columns =
-        walk->plan->outputs[share->sweep->items[share->item].index].feature_count;
+        walk->plan->rules.outputs[share->sweep->items[share->item].index].feature_count;
 
     for (uint32_t d = 0; d < columns; d++)
         for (uint32_t r = 0; r < view->run_count && has_column(share, d); r++) {

@@ -190,7 +190,7 @@ static enum trajd_status compute_outputs(struct trajd_stats_service *stats_servi
     uint32_t outputs[TRAJD_SPEC_MAX_OUTPUTS], count = 0;
     enum trajd_status status;
 
-    for (uint32_t o = 0; o < job->plan->visible_count; o++) {
+    for (uint32_t o = 0; o < job->plan->rules.visible_count; o++) {
         if (o != job->index && !trajd_statistics_are_cheap(job->plan, o))
             continue;
         results[count] = look_up(stats_service, trajd_statistics_output_fingerprint(job->plan, o));

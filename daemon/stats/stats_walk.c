@@ -114,7 +114,7 @@ static void add_run(struct windows_walk *walk, uint32_t i, uint32_t w, uint32_t 
     const struct trajd_window_plan *plan = walk->plan;
     struct item_view *view = &walk->views[i];
     const struct trajd_plan_bracket *bracket =
-        &plan->brackets[plan->targets[view->first_target].bracket_index];
+        &plan->rules.brackets[plan->rules.targets[view->first_target].bracket_index];
     const struct trajd_window *window = &walk->batch->windows[w];
     const struct trajd_episode *episode = &plan->dataset->index->episodes[window->episode_index];
     const void *const *rows = rows_of(walk, window->episode_index);
@@ -122,18 +122,18 @@ static void add_run(struct windows_walk *walk, uint32_t i, uint32_t w, uint32_t 
     bool is_readable = rows != NULL;
 
     for (uint32_t t = 0; t < view->target_count && is_readable; t++)
-        is_readable = rows[plan->targets[view->first_target + t].entry] != NULL;
+        is_readable = rows[plan->rules.targets[view->first_target + t].entry] != NULL;
     if (!is_readable)
         return;
-    first =
-        weigh_rows(&plan->grids[bracket->grid_index], trajd_plan_row_count(plan, bracket, episode),
-                   plan->streams[view->first_target].max_age_ns >= 0, window->anchor,
-                   window->anchor + (end - w), view->weights + *used, &count);
+    first = weigh_rows(&plan->rules.grids[bracket->grid_index],
+                       trajd_plan_row_count(plan, bracket, episode),
+                       plan->rules.targets[view->first_target].stream.max_age_ns >= 0,
+                       window->anchor, window->anchor + (end - w), view->weights + *used, &count);
     for (uint32_t t = 0; t < view->target_count; t++) {
-        const struct trajd_stream *stream = &plan->streams[view->first_target + t];
+        const struct trajd_stream *stream = &plan->rules.targets[view->first_target + t].stream;
         struct statistics_lane *lane = &walk->sweep->lanes[view->first_lane + t];
         lane->runs[lane->run_count++] = (struct statistics_run){
-            (const char *)rows[plan->targets[view->first_target + t].entry] +
+            (const char *)rows[plan->rules.targets[view->first_target + t].entry] +
                 (uint64_t)first * stream->row_stride_bytes +
                 (uint64_t)stream->first_column * trajd_dtype_size(stream->source_type),
             (uint64_t)count, view->weights + *used};
@@ -223,7 +223,7 @@ static void transform_slice(void *context, uint32_t begin, uint32_t end)
 {
     struct windows_walk *walk = context;
 
-    trajd_window_batch_transform(walk->batch, 0, begin, end, walk->transforms, walk->slot);
+    trajd_binding_transform(walk->batch, 0, begin, end, walk->transforms, walk->slot);
 }
 
 static enum trajd_status resample(struct windows_walk *walk, uint32_t count,
@@ -235,8 +235,8 @@ static enum trajd_status resample(struct windows_walk *walk, uint32_t count,
     uint32_t s = 0;
 
     walk->at = 0;
-    trajd_window_batch_bind(walk->batch, 0, count, walk->slot, rows_of, walk);
-    for (uint32_t t = 0; t < plan->target_count; t++)
+    trajd_bind_windows(walk->batch, 0, count, walk->slot, rows_of, walk);
+    for (uint32_t t = 0; t < plan->rules.target_count; t++)
         if (needs_resampling(walk, t))
             walk->streams[s++] = walk->batch->request_streams[t];
     request = walk->batch->request;
@@ -254,10 +254,10 @@ static void weigh_steps(struct windows_walk *walk, uint32_t i, uint32_t count)
 {
     const struct item_view *view = &walk->views[i];
     const uint32_t o = walk->sweep->items[i].index;
-    const struct trajd_batch_output *place = &walk->batch->outputs[o];
+    const struct trajd_binding_output *place = &walk->batch->outputs[o];
     const uint8_t *mask = walk->slot + place->mask_offset_bytes;
     struct statistics_lane *lanes = &walk->sweep->lanes[view->first_lane];
-    const struct trajd_plan_output *output = &walk->plan->outputs[o];
+    const struct trajd_plan_output *output = &walk->plan->rules.outputs[o];
     /* the steps of a window are rows of one lane, or each is a row of a lane of its own */
     const uint32_t lane_count = output->norm_step_count, each = output->step_count / lane_count;
     const uint64_t rows = (uint64_t)count * each;
@@ -276,7 +276,8 @@ static void weigh_steps(struct windows_walk *walk, uint32_t i, uint32_t count)
 
 static void count_steps(struct windows_walk *walk, uint32_t i, uint32_t count)
 {
-    const struct trajd_plan_output *output = &walk->plan->outputs[walk->sweep->items[i].index];
+    const struct trajd_plan_output *output =
+        &walk->plan->rules.outputs[walk->sweep->items[i].index];
     struct trajd_statistics *result = walk->sweep->items[i].result;
 
     result->item_count += count;
@@ -326,11 +327,11 @@ static enum trajd_status prepare_walk(struct windows_walk *walk, struct trajd_er
     bool needed[TRAJD_SPEC_MAX_OUTPUTS * TRAJD_SPEC_MAX_SOURCES] = {false};
 
     walk->stream_count = walk->selection.array_count = walk->next_episode = 0;
-    for (uint32_t t = 0; t < plan->target_count; t++)
+    for (uint32_t t = 0; t < plan->rules.target_count; t++)
         for (uint32_t i = 0; i < walk->sweep->item_count; i++)
             if (needs_rows(walk, i, t))
-                needed[plan->targets[t].entry] = true;
-    for (uint32_t t = 0; t < plan->target_count; t++)
+                needed[plan->rules.targets[t].entry] = true;
+    for (uint32_t t = 0; t < plan->rules.target_count; t++)
         if (needs_resampling(walk, t))
             walk->streams[walk->stream_count++] = walk->batch->request_streams[t];
     for (uint32_t p = 0; p < plan->selection.array_count; p++)

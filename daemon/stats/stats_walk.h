@@ -117,7 +117,7 @@ struct windows_walk {
     struct trajd_arena arena;       /* has the arrays below, but for `slot` */
     struct trajd_window_spec spec;  /* a changed copy of the feed's; borrows its texts */
     struct trajd_window_plan *plan; /* of `spec` */
-    struct trajd_window_batch *batch;
+    struct trajd_binding *batch;
     struct trajd_plan *kernels; /* of this walk; NULL: all items are direct */
     struct trajd_stream *streams;
     uint32_t stream_count;

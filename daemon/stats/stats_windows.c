@@ -22,7 +22,7 @@
 enum trajd_status trajd_statistics_check_output(const struct trajd_window_plan *plan,
                                                 uint32_t output_index, struct trajd_error *error)
 {
-    const struct trajd_plan_output *output = &plan->outputs[output_index];
+    const struct trajd_plan_output *output = &plan->rules.outputs[output_index];
 
     if (trajd_window_plan_lacks(plan, output_index))
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
@@ -51,9 +51,9 @@ bool trajd_statistics_are_cheap(const struct trajd_window_plan *plan, uint32_t o
 
 static bool adds_steps(const struct trajd_window_plan *plan, uint32_t output_index)
 {
-    for (uint32_t t = 0; t < plan->target_count; t++)
-        if (plan->targets[t].output_index == output_index &&
-            plan->streams[t].total == TRAJD_TOTAL_STEP)
+    for (uint32_t t = 0; t < plan->rules.target_count; t++)
+        if (plan->rules.targets[t].output_index == output_index &&
+            plan->rules.targets[t].stream.total == TRAJD_TOTAL_STEP)
             return true;
     return false;
 }
@@ -99,13 +99,13 @@ static uint32_t chunk_windows(const struct trajd_window_plan *feed, enum trajd_n
     uint64_t bytes = 1, windows;
 
     for (uint32_t i = 0; i < count; i++) {
-        const struct trajd_plan_output *output = &feed->outputs[outputs[i]];
+        const struct trajd_plan_output *output = &feed->rules.outputs[outputs[i]];
         bytes += (one_step ? 1 : output->step_count) *
                  (5 + 8 * output->feature_count +
                   (output->transform ? 8 * output->row_feature_count : 0));
     }
-    for (uint32_t o = 0; o < feed->output_count; o++)
-        bytes += 8 * (uint64_t)(one_step ? 1 : feed->outputs[o].step_count);
+    for (uint32_t o = 0; o < feed->rules.output_count; o++)
+        bytes += 8 * (uint64_t)(one_step ? 1 : feed->rules.outputs[o].step_count);
     windows = CHUNK_BYTES / bytes;
     return windows < 1 ? 1 : windows > CHUNK_WINDOWS ? CHUNK_WINDOWS : (uint32_t)windows;
 }
@@ -113,15 +113,15 @@ static uint32_t chunk_windows(const struct trajd_window_plan *feed, enum trajd_n
 /* Returns whether an item is direct: all its sources use one bracket, and the kinds copy rows. */
 static bool is_direct(const struct trajd_window_plan *plan, const struct item_view *view)
 {
-    const struct trajd_plan_target *first = &plan->targets[view->first_target];
+    const struct trajd_plan_target *first = &plan->rules.targets[view->first_target];
 
-    if (plan->outputs[first->output_index].transform)
+    if (plan->rules.outputs[first->output_index].transform)
         return false;
     for (uint32_t t = view->first_target; t < view->first_target + view->target_count; t++)
-        if (plan->targets[t].bracket_index != first->bracket_index ||
+        if (plan->rules.targets[t].bracket_index != first->bracket_index ||
             !statistics_takes_rows(plan, t) ||
-            (plan->streams[t].kind != TRAJD_KIND_PREVIOUS &&
-             plan->streams[t].kind != TRAJD_KIND_NEAREST))
+            (plan->rules.targets[t].stream.kind != TRAJD_KIND_PREVIOUS &&
+             plan->rules.targets[t].stream.kind != TRAJD_KIND_NEAREST))
             return false;
     return true;
 }
@@ -133,7 +133,7 @@ static void make_lanes(struct windows_walk *walk, uint32_t i)
     const struct trajd_window_plan *plan = walk->plan;
     struct statistics_sweep *sweep = walk->sweep;
     struct item_view *view = &walk->views[i];
-    const struct trajd_plan_output *output = &plan->outputs[sweep->items[i].index];
+    const struct trajd_plan_output *output = &plan->rules.outputs[sweep->items[i].index];
     const bool direct = view->direct, picture = trajd_plan_is_image(plan, sweep->items[i].index);
     const uint32_t lanes = direct ? view->target_count : output->norm_step_count,
                    room = direct ? walk->spec.global_batch : 1;
@@ -142,7 +142,8 @@ static void make_lanes(struct windows_walk *walk, uint32_t i)
 
     view->first_lane = sweep->lane_count;
     for (uint32_t l = 0; l < lanes; l++) {
-        const struct trajd_stream *stream = &plan->streams[view->first_target + (direct ? l : 0)];
+        const struct trajd_stream *stream =
+            &plan->rules.targets[view->first_target + (direct ? l : 0)].stream;
         const uint32_t own = picture  ? sweep->items[i].column_count
                              : direct ? stream->feature_count
                                       : (uint32_t)output->feature_count;
@@ -169,7 +170,7 @@ static enum trajd_status place_outputs(struct windows_walk *walk, struct trajd_e
 
     for (uint32_t i = 0; i < walk->sweep->item_count; i++) {
         const uint32_t o = walk->sweep->items[i].index;
-        const struct trajd_plan_output *output = &walk->plan->outputs[o];
+        const struct trajd_plan_output *output = &walk->plan->rules.outputs[o];
         const uint64_t steps = windows * output->step_count;
         walk->views[i].weights =
             trajd_arena_alloc(&walk->arena, steps * sizeof *walk->views[i].weights);
@@ -200,15 +201,15 @@ static enum trajd_status make_items(struct windows_walk *walk, enum trajd_norm_o
         const enum trajd_status status = trajd_statistics_check_output(plan, outputs[i], error);
         if (status)
             return status;
-        for (uint32_t t = 0; t < plan->target_count; t++)
-            if (plan->targets[t].output_index == outputs[i]) {
+        for (uint32_t t = 0; t < plan->rules.target_count; t++)
+            if (plan->rules.targets[t].output_index == outputs[i]) {
                 view->first_target = view->target_count++ ? view->first_target : t;
             }
         view->direct = is_direct(plan, view);
         view->is_difference = statistics_is_difference(plan, outputs[i]);
         sweep->items[i].index = outputs[i];
         sweep->items[i].column_count = trajd_plan_feature_count(plan, outputs[i]);
-        sweep->items[i].key_bits = trajd_histogram_key_bits(plan->outputs[outputs[i]].dtype);
+        sweep->items[i].key_bits = trajd_histogram_key_bits(plan->rules.outputs[outputs[i]].dtype);
         sweep->items[i].result = trajd_statistics_new(source, sweep->items[i].column_count);
         if (!sweep->items[i].result)
             return statistics_no_memory(error);
@@ -220,14 +221,14 @@ static enum trajd_status make_items(struct windows_walk *walk, enum trajd_norm_o
 
 static enum trajd_status allocate(struct windows_walk *walk, struct trajd_error *error)
 {
-    const size_t windows = walk->spec.global_batch, targets = walk->plan->target_count + 1;
+    const size_t windows = walk->spec.global_batch, targets = walk->plan->rules.target_count + 1;
     const size_t entries = walk->plan->selection.array_count;
     size_t lanes = targets + walk->sweep->item_count;
     struct statistics_sweep *sweep = walk->sweep;
     struct trajd_arena *arena = &walk->arena;
 
-    for (uint32_t o = 0; o < walk->plan->output_count; o++)
-        lanes += walk->plan->outputs[o].norm_step_count;
+    for (uint32_t o = 0; o < walk->plan->rules.output_count; o++)
+        lanes += walk->plan->rules.outputs[o].norm_step_count;
     walk->arena.limit_bytes = SIZE_MAX;
     sweep->items = trajd_arena_alloc(arena, sweep->item_count * sizeof *sweep->items);
     sweep->lanes = trajd_arena_alloc(arena, lanes * sizeof *sweep->lanes);
@@ -246,7 +247,7 @@ static enum trajd_status allocate(struct windows_walk *walk, struct trajd_error 
 static void free_walk(struct windows_walk *walk)
 {
     trajd_plan_destroy(&walk->kernels);
-    trajd_window_batch_destroy(&walk->batch);
+    trajd_binding_destroy(&walk->batch);
     trajd_window_plan_destroy(&walk->plan);
     trajd_arena_free(&walk->arena);
     free(walk->slot);
@@ -310,7 +311,7 @@ enum trajd_status trajd_statistics_of_outputs(const struct trajd_statistics_requ
     for (size_t v = 0; v < ARRAY_LEN(overs) && !status; v++) {
         uint32_t used = 0;
         for (uint32_t i = 0; i < count; i++)
-            if (request->plan->outputs[outputs[i]].norm_over == overs[v]) {
+            if (request->plan->rules.outputs[outputs[i]].norm_over == overs[v]) {
                 places[used] = i;
                 group[used++] = outputs[i];
             }

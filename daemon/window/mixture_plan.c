@@ -16,9 +16,9 @@ static enum trajd_status check_outputs(const struct trajd_mixture_plan *plan,
     const struct trajd_window_plan *first = plan->members[0];
 
     for (uint32_t p = 1; p < plan->member_count; p++)
-        for (uint32_t o = 0; o < first->visible_count; o++) {
-            const struct trajd_plan_output *a = &first->outputs[o],
-                                           *b = &plan->members[p]->outputs[o];
+        for (uint32_t o = 0; o < first->rules.visible_count; o++) {
+            const struct trajd_plan_output *a = &first->rules.outputs[o],
+                                           *b = &plan->members[p]->rules.outputs[o];
             char of_a[128], of_b[128];
             struct trajd_text text_a = {of_a, sizeof of_a, 0}, text_b = {of_b, sizeof of_b, 0};
             if (is_same(a, b))
@@ -250,7 +250,7 @@ void trajd_mixture_batch_destroy(struct trajd_mixture_batch **out)
     if (!batch)
         return;
     for (uint32_t p = 0; batch->members && p < batch->plan->member_count; p++)
-        trajd_window_batch_destroy(&batch->members[p]);
+        trajd_binding_destroy(&batch->members[p]);
     free(batch->members);
     free(batch->windows);
     free(batch);
@@ -267,14 +267,14 @@ void trajd_mixture_batch_look_up(struct trajd_mixture_batch *batch, uint64_t epo
     }
     trajd_mixture_run(plan->mixture, epoch, position, row_count, batch->windows);
     for (uint32_t p = 0; p < plan->member_count; p++)
-        trajd_window_batch_clear(batch->members[p]);
+        batch->members[p]->window_count = 0;
     for (uint32_t row = 0; row < row_count; row++)
         trajd_window_batch_add(batch->members[batch->windows[row].dataset_index],
                                &batch->windows[row], row);
 }
 
 /* Returns the first of a member's windows whose row is `row` or after it. */
-static uint32_t window_at(const struct trajd_window_batch *member, uint32_t row)
+static uint32_t window_at(const struct trajd_binding *member, uint32_t row)
 {
     uint32_t low = 0, high = member->window_count;
 
@@ -290,8 +290,8 @@ static uint32_t window_at(const struct trajd_window_batch *member, uint32_t row)
     return low;
 }
 
-void trajd_mixture_batch_slice(const struct trajd_window_batch *member, uint32_t begin,
-                               uint32_t count, uint32_t *first, uint32_t *window_count)
+void trajd_mixture_batch_slice(const struct trajd_binding *member, uint32_t begin, uint32_t count,
+                               uint32_t *first, uint32_t *window_count)
 {
     *first = window_at(member, begin);
     *window_count = window_at(member, begin + count) - *first;

@@ -57,8 +57,8 @@ bool trajd_mixture_plan_window(const struct trajd_mixture_plan *plan, uint64_t w
 /* A batch of a feed: one batch of each member's plan. For one thread at a time. */
 struct trajd_mixture_batch {
     const struct trajd_mixture_plan *plan;
-    struct trajd_window_batch **members; /* [plan->member_count] */
-    struct trajd_window *windows;        /* [G]: of a mixture, in the order of rows */
+    struct trajd_binding **members; /* [plan->member_count] */
+    struct trajd_window *windows;   /* [G]: of a mixture, in the order of rows */
 };
 
 /* Makes an empty batch. The plan must be complete (trajd_window_batch_create) and outlive the
@@ -74,7 +74,7 @@ void trajd_mixture_batch_look_up(struct trajd_mixture_batch *batch, uint64_t epo
                                  uint64_t position, uint32_t row_count);
 /* Finds the windows of a member that belong to the rows [begin, begin + count) of the batch:
  * *window_count windows from *first on. */
-void trajd_mixture_batch_slice(const struct trajd_window_batch *member, uint32_t begin,
-                               uint32_t count, uint32_t *first, uint32_t *window_count);
+void trajd_mixture_batch_slice(const struct trajd_binding *member, uint32_t begin, uint32_t count,
+                               uint32_t *first, uint32_t *window_count);
 
 #endif

@@ -96,7 +96,7 @@ static enum column sort_steps(const struct trajd_plan_output *output,
 void trajd_window_plan_warn_of_columns(struct trajd_window_plan *plan, uint32_t output_index,
                                        const struct trajd_statistics *statistics)
 {
-    const struct trajd_plan_output *output = &plan->outputs[output_index];
+    const struct trajd_plan_output *output = &plan->rules.outputs[output_index];
     struct found found[COLUMN_KINDS] = {{0, 0, 0}};
 
     for (uint32_t column = 0; column < output->feature_count; column++) {

@@ -25,7 +25,7 @@ static enum trajd_status check_quaternions(const struct trajd_window_plan *plan,
                                            uint32_t output_index, struct trajd_error *error)
 {
     const struct trajd_spec_output *output = &plan->spec->outputs[output_index];
-    const struct trajd_transform *transform = plan->outputs[output_index].transform;
+    const struct trajd_transform *transform = plan->rules.outputs[output_index].transform;
 
     for (uint32_t p = 0; p < transform->part_count; p++) {
         const struct trajd_transform_part *part = &transform->parts[p];
@@ -51,11 +51,11 @@ static enum trajd_status check_rotations(const struct trajd_window_plan *plan,
     const struct trajd_spec_output *output = &plan->spec->outputs[output_index];
     uint64_t column = 0;
 
-    if (plan->outputs[output_index].transform)
+    if (plan->rules.outputs[output_index].transform)
         return check_quaternions(plan, output_index, error);
-    for (uint32_t t = 0; t < plan->target_count; t++) {
-        const struct trajd_index_stream *stream = trajd_plan_stream(plan, &plan->targets[t]);
-        if (plan->targets[t].output_index != output_index)
+    for (uint32_t t = 0; t < plan->rules.target_count; t++) {
+        const struct trajd_index_stream *stream = trajd_plan_stream(plan, &plan->rules.targets[t]);
+        if (plan->rules.targets[t].output_index != output_index)
             continue;
         for (uint64_t d = column; d < column + stream->feature_count && is_rotation(stream->kind);
              d++)
@@ -90,7 +90,7 @@ enum trajd_status trajd_window_norm_prepare(struct trajd_window_plan *plan, uint
                                             struct trajd_error *error)
 {
     const struct trajd_spec_output *output = &plan->spec->outputs[output_index];
-    struct trajd_plan_output *out = &plan->outputs[output_index];
+    struct trajd_plan_output *out = &plan->rules.outputs[output_index];
     enum trajd_status status = check_counts(output, out->feature_count, error);
 
     if (!status && output->norm_by != TRAJD_NORM_NUMBERS)
@@ -186,7 +186,7 @@ static enum trajd_status check_chain(struct trajd_window_plan *plan, uint32_t ou
                                      struct trajd_error *error)
 {
     const struct trajd_spec_output *output = &plan->spec->outputs[output_index];
-    const struct trajd_transform *transform = plan->outputs[output_index].transform;
+    const struct trajd_transform *transform = plan->rules.outputs[output_index].transform;
     const uint64_t own = transform ? trajd_chain_id(transform) : 0;
 
     if (statistics->chain_id == own)
@@ -213,7 +213,7 @@ enum trajd_status trajd_window_norm_set(struct trajd_window_plan *plan, uint32_t
                                         struct trajd_error *error)
 {
     const struct trajd_spec_output *output = &plan->spec->outputs[output_index];
-    struct trajd_plan_output *out = &plan->outputs[output_index];
+    struct trajd_plan_output *out = &plan->rules.outputs[output_index];
     const uint32_t features = trajd_plan_feature_count(plan, output_index);
     const bool from_file = statistics->source == TRAJD_STATISTICS_FILE;
     enum trajd_status status;
@@ -243,8 +243,8 @@ uint64_t trajd_window_norm_digest(const struct trajd_window_plan *plan)
     bool any = false;
 
     trajd_digest_init(&digest);
-    for (uint32_t o = 0; o < plan->output_count; o++) {
-        const struct trajd_plan_output *output = &plan->outputs[o];
+    for (uint32_t o = 0; o < plan->rules.output_count; o++) {
+        const struct trajd_plan_output *output = &plan->rules.outputs[o];
         if (!output->scale)
             continue;
         any = true;
@@ -254,13 +254,13 @@ uint64_t trajd_window_norm_digest(const struct trajd_window_plan *plan)
         trajd_digest_add(&digest, output->offset,
                          trajd_plan_norm_count(output) * sizeof *output->offset);
     }
-    for (uint32_t p = 0; p < plan->picture_count; p++) {
-        const struct trajd_image_finish *finish = &plan->pictures[p].finish;
-        const uint32_t o = plan->targets[plan->row_target_count + p].output_index;
+    for (uint32_t p = 0; p < plan->rules.picture_count; p++) {
+        const struct trajd_image_finish *finish = &plan->rules.pictures[p].finish;
+        const uint32_t o = plan->rules.targets[plan->rules.row_target_count + p].output_index;
         if (!plan->spec->outputs[o].picture.has_norm)
             continue;
         any = true;
-        trajd_digest_add_text(&digest, plan->outputs[o].name);
+        trajd_digest_add_text(&digest, plan->rules.outputs[o].name);
         trajd_digest_add(&digest, finish->scale, sizeof finish->scale);
         trajd_digest_add(&digest, finish->offset, sizeof finish->offset);
     }

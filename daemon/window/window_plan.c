@@ -27,11 +27,12 @@ static enum trajd_status resolve_anchor(struct trajd_window_plan *plan, struct t
 {
     const char *wanted = plan->spec->anchor_clock;
 
-    plan->anchor_clock = wanted ? trajd_index_find_clock(plan->dataset->index, wanted) : -1;
-    if (wanted && plan->anchor_clock < 0)
+    plan->rules.anchor_clock = wanted ? trajd_index_find_clock(plan->dataset->index, wanted) : -1;
+    if (wanted && plan->rules.anchor_clock < 0)
         return refuse_clock(plan->dataset->index, wanted, error);
-    plan->anchor_rate = plan->anchor_clock >= 0 ? plan->dataset->clock_rates[plan->anchor_clock]
-                                                : plan->spec->anchor_rate;
+    plan->rules.anchor_rate = plan->rules.anchor_clock >= 0
+                                  ? plan->dataset->clock_rates[plan->rules.anchor_clock]
+                                  : plan->spec->anchor_rate;
     return TRAJD_OK;
 }
 
@@ -127,18 +128,20 @@ static enum trajd_status allocate(struct trajd_window_plan *plan, struct trajd_e
 
     for (uint32_t o = 0; o < plan->spec->output_count; o++)
         targets += plan->spec->outputs[o].source_count;
-    plan->output_count = plan->spec->output_count;
-    for (uint32_t o = 0; o < plan->output_count; o++)
-        plan->visible_count += !plan->spec->outputs[o].is_hidden;
-    plan->outputs = calloc(plan->output_count, sizeof *plan->outputs);
-    plan->targets = calloc(targets, sizeof *plan->targets);
-    plan->grids = calloc(targets, sizeof *plan->grids);
-    plan->goals = calloc(plan->output_count, sizeof *plan->goals);
-    plan->brackets = calloc(targets, sizeof *plan->brackets);
+    plan->rules.output_count = plan->spec->output_count;
+    for (uint32_t o = 0; o < plan->rules.output_count; o++)
+        plan->rules.visible_count += !plan->spec->outputs[o].is_hidden;
+    plan->rules.outputs = calloc(plan->rules.output_count, sizeof *plan->rules.outputs);
+    plan->rules.targets = calloc(targets, sizeof *plan->rules.targets);
+    plan->models = calloc(targets, sizeof *plan->models);
+    plan->rules.grids = calloc(targets, sizeof *plan->rules.grids);
+    plan->goals = calloc(plan->rules.output_count, sizeof *plan->goals);
+    plan->rules.brackets = calloc(targets, sizeof *plan->rules.brackets);
     plan->entry_arrays = calloc(targets, sizeof *plan->entry_arrays);
     plan->entry_as_float32 = calloc(targets, sizeof *plan->entry_as_float32);
-    return plan->outputs && plan->targets && plan->grids && plan->goals && plan->brackets &&
-                   plan->entry_arrays && plan->entry_as_float32
+    return plan->rules.outputs && plan->rules.targets && plan->models && plan->rules.grids &&
+                   plan->goals && plan->rules.brackets && plan->entry_arrays &&
+                   plan->entry_as_float32
                ? TRAJD_OK
                : trajd_plan_no_memory(error);
 }
@@ -162,6 +165,8 @@ static enum trajd_status create(const struct trajd_plan_peer *peer,
     plan->peers = peers;
     plan->peer_count = peer_count;
     plan->is_member = is_member;
+    plan->rules.edge = spec->edge;
+    plan->rules.clock_count = dataset->index->clock_count;
     plan->fingerprint = trajd_mix(hashes, 2);
     status = allocate(plan, error);
     if (!status)
@@ -224,8 +229,8 @@ enum trajd_status trajd_window_plan_create_again(const struct trajd_window_plan 
 bool trajd_window_plan_uses(const struct trajd_window_plan *plan, uint32_t output_index,
                             uint32_t target)
 {
-    const struct trajd_plan_output *output = &plan->outputs[output_index];
-    const uint32_t own = plan->targets[target].output_index;
+    const struct trajd_plan_output *output = &plan->rules.outputs[output_index];
+    const uint32_t own = plan->rules.targets[target].output_index;
 
     return own == output_index || (output->transform && output->transform->reference_count &&
                                    own == output->reference_output);
@@ -233,8 +238,8 @@ bool trajd_window_plan_uses(const struct trajd_window_plan *plan, uint32_t outpu
 
 bool trajd_window_plan_lacks(const struct trajd_window_plan *plan, uint32_t output_index)
 {
-    for (uint32_t t = 0; t < plan->target_count; t++)
-        if (plan->targets[t].stream_index == TRAJD_PLAN_ABSENT &&
+    for (uint32_t t = 0; t < plan->rules.target_count; t++)
+        if (plan->rules.targets[t].stream_index == TRAJD_PLAN_ABSENT &&
             trajd_window_plan_uses(plan, output_index, t))
             return true;
     return false;
@@ -247,30 +252,28 @@ void trajd_window_plan_destroy(struct trajd_window_plan **out)
     *out = NULL;
     if (!plan)
         return;
-    for (uint32_t g = 0; g < plan->grid_count; g++) {
-        free(plan->grids[g].offsets);
-        free(plan->grids[g].step_ns);
-        free(plan->grids[g].step_fraction);
-    }
+    trajd_rules_clear_grids(&plan->rules);
     trajd_sampler_destroy(&plan->sampler);
-    for (uint32_t o = 0; plan->outputs && o < plan->output_count; o++) {
-        free(plan->outputs[o].scale);
-        free(plan->outputs[o].offset);
-        free(plan->outputs[o].transform);
+    for (uint32_t o = 0; plan->rules.outputs && o < plan->rules.output_count; o++) {
+        free(plan->rules.outputs[o].scale);
+        free(plan->rules.outputs[o].offset);
+        free(plan->rules.outputs[o].transform);
     }
-    free(plan->outputs);
-    free(plan->targets);
-    free(plan->pictures);
-    free(plan->grids);
+    free(plan->rules.outputs);
+    free(plan->rules.targets);
+    free(plan->rules.pictures);
+    free(plan->rules.grids);
     free(plan->goals);
     free(plan->anchor_ends);
-    free(plan->brackets);
+    free(plan->rules.brackets);
     free(plan->entry_arrays);
     free(plan->entry_as_float32);
     free(plan->episodes);
     trajd_plan_texts_clear(&plan->quarantined);
     trajd_plan_texts_clear(&plan->warnings);
+    free(plan->models);
     free(plan->clocks);
-    free(plan->streams);
+    free(plan->views);
+    trajd_arena_free(&plan->view_arena);
     free(plan);
 }

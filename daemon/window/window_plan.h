@@ -5,8 +5,9 @@
  *                -> brackets and grids of the targets           window_plan_grid.c
  *                -> scale and offset of each feature            window_norm.c
  *                -> segments of allowed anchors -> sampler      window_segments.c
- *                -> streams as the kernels take them            window_streams.c
- *   position     -> windows -> request                          window_batch.h
+ *                -> streams and views as the engine takes them  window_streams.c
+ *   position     -> windows                                     window_batch.h
+ *   windows      -> request                                     daemon/engine/bind.h
  *
  * A plan is set up by one thread: create, then trajd_window_norm_set and
  * trajd_window_plan_copy_forms where needed. After that it is constant and thread-safe. Arrays have
@@ -19,94 +20,14 @@
 #include <stdio.h>
 
 #include "daemon/base/text/text.h"
+#include "daemon/base/arena.h"
 #include "daemon/cache/dataset.h"
+#include "daemon/engine/rules.h"
 #include "daemon/window/order/sampler.h"
 #include "daemon/window/picture/picture_prepared.h"
 #include "daemon/window/picture/picture_words.h"
 #include "daemon/window/feed_spec/window_spec.h"
 #include "daemon/window/transform/chain.h"
-#include "kernels/resample.h"
-
-enum trajd_target_rule {
-    TRAJD_TARGET_ROWS, /* rows of the anchor's own clock; no search */
-    /* the times of the anchors `from` to `from + step_count - 1` after the window's anchor,
-     * searched on another clock */
-    TRAJD_TARGET_ANCHOR_STEPS,
-    TRAJD_TARGET_OFFSETS, /* fixed offsets from the anchor, in ns */
-};
-
-struct trajd_plan_grid {
-    enum trajd_target_rule rule;
-    uint32_t goal;       /* the steps count from goal plan->goals[goal - 1]; 0: from the anchor */
-    int64_t from;        /* first step */
-    uint32_t step_count; /* T */
-    /* rate of the steps; num 0: the steps are the anchors, whose rate is irregular or differs
-     * between episodes */
-    struct trajd_rate rate;
-    bool per_window;
-    int64_t *offsets; /* [T]; NULL: each window has its own (per_window) */
-    int64_t *step_ns; /* [T]: time of each step, relative to step 0 */
-    /* [T]: the fraction of a ns that rounding down removed from step_ns, in units of 1 /
-     * (anchor_rate.num * rate.num) ns */
-    uint64_t *step_fraction;
-};
-
-struct trajd_plan_bracket {
-    uint32_t clock_index, grid_index;
-    bool in_chunk; /* rows after the last step are hidden: a return ends there */
-    bool clipped;  /* rows after anchor (or goal) + lookahead are hidden */
-    int64_t lookahead_ns;
-    /* >= 0: the array whose row count applies, for example where an episode has one observation
-     * more than its clock has rows; -1: the clock's row count */
-    int64_t array_index;
-};
-
-#define TRAJD_PLAN_ABSENT UINT32_MAX
-
-/* One source stream of one output. */
-struct trajd_plan_target {
-    uint32_t output_index;
-    /* in the index; TRAJD_PLAN_ABSENT: this dataset of a mixture lacks the stream, and its steps
-     * are MISSING */
-    uint32_t stream_index;
-    /* only if stream_index is TRAJD_PLAN_ABSENT: a copy of the stream in another dataset of the
-     * mixture, with a clock_index of this dataset */
-    struct trajd_index_stream model;
-    uint32_t bracket_index;
-    uint32_t entry; /* which array of the selection; TRAJD_PLAN_ABSENT: none, or pictures */
-    enum trajd_missing missing;
-};
-
-struct trajd_plan_output {
-    const char *name;
-    enum trajd_role role;
-    enum trajd_dtype dtype;
-    uint32_t step_count; /* T */
-    uint32_t rank;       /* of one step */
-    uint64_t shape[TRAJD_ARRAY_MAX_RANK];
-    uint64_t feature_count; /* D, over all sources, after the transform */
-    /* a row as the kernels resample it: another one where there is a transform */
-    enum trajd_dtype row_dtype;
-    uint64_t row_feature_count;
-    struct trajd_transform *transform; /* from rows to the output; owned; NULL: they are the same */
-    uint32_t reference_output;         /* of a relative transform: the output with the state */
-    bool is_hidden;                    /* not delivered; hidden outputs come last */
-    uint32_t norm_step_count;          /* T where each step has a scale of its own, else 1 */
-    /* [norm_step_count, D]: normalisation; 1 and 0 until it is known; NULL: none */
-    float *scale, *offset;
-    enum trajd_norm_over norm_over; /* ROWS or WINDOWS: what its statistics weigh alike */
-    double norm_min_std;            /* mean_std: the smallest std that is divided by; 0: none */
-    const struct trajd_augment *augment; /* of its picture; NULL: it is not augmented */
-};
-
-/* The pictures of one target: how a frame of the stream is prepared, and how a prepared frame
- * becomes a step of the output. `written` is the part of `finish` that is done here, the rest is
- * the worker's: all of it, or none (trajd_window_plan_leave_unfinished). */
-struct trajd_plan_picture {
-    struct trajd_image_preparation preparation;
-    struct trajd_augment augment; /* with all sizes in pixels; count 0: none */
-    struct trajd_image_finish finish, written;
-};
 
 #define TRAJD_PLAN_TEXTS_MAX 64u
 
@@ -121,21 +42,12 @@ struct trajd_window_plan {
     struct trajd_dataset *dataset;
     const struct trajd_plan_peer *peers; /* of a mixture; borrowed */
     uint32_t peer_count;
-    int64_t anchor_clock; /* index of the clock; -1: spec->anchor_rate */
-    /* of all anchors; num 0: irregular, or different between episodes */
-    struct trajd_rate anchor_rate;
-    uint32_t grid_count, bracket_count, target_count, output_count, goal_count;
+    struct trajd_plan_rules rules; /* what the outputs are made of; see daemon/engine/rules.h */
+    /* [target_count]: of a target without a stream in this dataset, a copy of the stream in another
+     * dataset of the mixture, with a clock_index of this dataset */
+    struct trajd_index_stream *models;
     struct trajd_goal_rule *goals; /* [goal_count], all different */
-    int64_t *anchor_ends;   /* [episodes of the index]: anchors before padding; NULL: no goals */
-    uint32_t visible_count; /* of the outputs: those that are delivered */
-    struct trajd_plan_grid *grids;
-    struct trajd_plan_bracket *brackets;
-    struct trajd_plan_target *targets;
-    /* The kernels read the rows of the first targets. The others, row_target_count + p, are
-     * pictures[p]: their frames come from dataset->frames. */
-    uint32_t row_target_count, picture_count;
-    struct trajd_plan_picture *pictures;
-    struct trajd_plan_output *outputs;
+    int64_t *anchor_ends; /* [episodes of the index]: anchors before padding; NULL: no goals */
     uint32_t *entry_arrays;
     bool *entry_as_float32;
     struct trajd_selection selection;
@@ -155,8 +67,8 @@ struct trajd_window_plan {
     struct trajd_plan_texts quarantined; /* the reasons, in the order of the index */
     struct trajd_plan_texts warnings;    /* trajd_window_plan_warn */
     struct trajd_clock *clocks;          /* [clocks of the index], as the kernels take them */
-    /* [target_count], as the kernels take them, without rows, outputs and masks */
-    struct trajd_stream *streams;
+    struct trajd_view *views;            /* [episodes of the index] */
+    struct trajd_arena view_arena;       /* owns what they point to */
 };
 
 /* Makes a plan. Caller destroys. spec and dataset must outlive it. TRAJD_ERR_ARGUMENT with the
@@ -247,17 +159,17 @@ uint64_t trajd_plan_norm_count(const struct trajd_plan_output *output);
 
 /* ---- window_plan_picture.c: how pictures are made ---- */
 
-/* Writes how the frames of plan->pictures[picture] were prepared in the files: "480x640, resized to
+/* Writes how the frames of plan->rules.pictures[picture] were prepared in the files: "480x640, resized to
  * ...". Returns `text`; NULL: they are as recorded. */
 const char *trajd_window_describe_prepared(const struct trajd_window_plan *plan, uint32_t picture,
                                            char text[TRAJD_PREPARATION_WORDS_SIZE]);
-/* Draws what the augmentation does to the frame of a step of plan->pictures[picture]. `seed`: of
+/* Draws what the augmentation does to the frame of a step of plan->rules.pictures[picture]. `seed`: of
  * the feed. The window's pass counts, too. */
 void trajd_window_draw(const struct trajd_window_plan *plan, uint32_t picture, uint64_t seed,
                        const struct trajd_window *window, uint32_t step,
                        struct trajd_augment_params *params);
 
-/* Writes everything that decides the values of plan->pictures[picture], without `norm:`. */
+/* Writes everything that decides the values of plan->rules.pictures[picture], without `norm:`. */
 void trajd_window_write_words(const struct trajd_window_plan *plan, uint32_t picture,
                               struct trajd_picture_words *words);
 /* Returns a number for the words of all pictures; 0 where there are none. Equal fingerprints and

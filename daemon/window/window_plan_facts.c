@@ -9,8 +9,7 @@
 int64_t trajd_plan_anchor_ns(const struct trajd_window_plan *plan,
                              const struct trajd_episode *episode, int64_t j)
 {
-    return plan->anchor_clock >= 0 ? trajd_clock_row_ns(&episode->clocks[plan->anchor_clock], j)
-                                   : trajd_rate_row_ns(plan->spec->anchor_rate, j);
+    return trajd_rules_anchor_ns(&plan->rules, episode->clocks, j);
 }
 
 int64_t trajd_plan_row_count(const struct trajd_window_plan *plan,
@@ -27,7 +26,7 @@ const struct trajd_index_stream *trajd_plan_stream(const struct trajd_window_pla
                                                    const struct trajd_plan_target *target)
 {
     return target->stream_index == TRAJD_PLAN_ABSENT
-               ? &target->model
+               ? &plan->models[target - plan->rules.targets]
                : &plan->dataset->index->streams[target->stream_index];
 }
 
@@ -41,13 +40,13 @@ enum trajd_kind trajd_plan_kind(const struct trajd_window_plan *plan,
 bool trajd_plan_adds(const struct trajd_window_plan *plan, const struct trajd_plan_target *target)
 {
     const struct trajd_spec_output *output = &plan->spec->outputs[target->output_index];
-    const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
-    const struct trajd_plan_grid *grid = &plan->grids[bracket->grid_index];
+    const struct trajd_plan_bracket *bracket = &plan->rules.brackets[target->bracket_index];
+    const struct trajd_plan_grid *grid = &plan->rules.grids[bracket->grid_index];
 
     return trajd_plan_stream(plan, target)->is_delta &&
            output->kind == TRAJD_SPEC_KIND_FROM_STREAM && grid->rule != TRAJD_TARGET_ROWS &&
            (grid->rule == TRAJD_TARGET_OFFSETS ||
-            (int64_t)bracket->clock_index != plan->anchor_clock);
+            (int64_t)bracket->clock_index != plan->rules.anchor_clock);
 }
 
 static const struct trajd_index_stream *only_stream(const struct trajd_window_plan *plan,
@@ -55,11 +54,11 @@ static const struct trajd_index_stream *only_stream(const struct trajd_window_pl
 {
     const struct trajd_index_stream *found = NULL;
 
-    for (uint32_t t = 0; t < plan->target_count; t++)
-        if (plan->targets[t].output_index == output_index) {
+    for (uint32_t t = 0; t < plan->rules.target_count; t++)
+        if (plan->rules.targets[t].output_index == output_index) {
             if (found)
                 return NULL;
-            found = trajd_plan_stream(plan, &plan->targets[t]);
+            found = trajd_plan_stream(plan, &plan->rules.targets[t]);
         }
     return found;
 }
@@ -75,7 +74,7 @@ enum trajd_dtype trajd_plan_byte_type(const struct trajd_window_plan *plan, uint
     const struct trajd_index_stream *stream = only_stream(plan, output_index);
     enum trajd_kind kind = plan->spec->outputs[output_index].kind;
 
-    if (!stream || !is_bytes(stream->dtype) || plan->outputs[output_index].transform ||
+    if (!stream || !is_bytes(stream->dtype) || plan->rules.outputs[output_index].transform ||
         plan->spec->outputs[output_index].returns.is_given)
         return TRAJD_DTYPE_NONE;
     kind = kind == TRAJD_SPEC_KIND_FROM_STREAM ? stream->kind : kind;
@@ -85,15 +84,15 @@ enum trajd_dtype trajd_plan_byte_type(const struct trajd_window_plan *plan, uint
 
 bool trajd_plan_is_image(const struct trajd_window_plan *plan, uint32_t output_index)
 {
-    const struct trajd_plan_output *output = &plan->outputs[output_index];
+    const struct trajd_plan_output *output = &plan->rules.outputs[output_index];
     return trajd_plan_byte_type(plan, output_index) == TRAJD_U8 &&
            (output->rank == 2 || output->rank == 3);
 }
 
 bool trajd_plan_has_frames(const struct trajd_window_plan *plan, uint32_t output_index)
 {
-    for (uint32_t t = plan->row_target_count; t < plan->target_count; t++)
-        if (plan->targets[t].output_index == output_index)
+    for (uint32_t t = plan->rules.row_target_count; t < plan->rules.target_count; t++)
+        if (plan->rules.targets[t].output_index == output_index)
             return true;
     return false;
 }
@@ -105,30 +104,11 @@ uint64_t trajd_plan_norm_count(const struct trajd_plan_output *output)
 
 uint32_t trajd_plan_feature_count(const struct trajd_window_plan *plan, uint32_t output_index)
 {
-    const struct trajd_plan_output *output = &plan->outputs[output_index];
+    const struct trajd_plan_output *output = &plan->rules.outputs[output_index];
 
     if (trajd_plan_is_image(plan, output_index))
         return output->rank == 3 ? (uint32_t)output->shape[2] : 1;
     return (uint32_t)trajd_plan_norm_count(output);
-}
-
-uint64_t trajd_plan_anchor_fraction(const struct trajd_window_plan *plan,
-                                    const struct trajd_plan_grid *grid, int64_t j,
-                                    uint64_t *denominator)
-{
-    *denominator = (uint64_t)plan->anchor_rate.num * (uint64_t)grid->rate.num;
-    return trajd_rate_fraction(plan->anchor_rate, j) * (uint64_t)grid->rate.num;
-}
-
-int64_t trajd_plan_carry_ns(const struct trajd_window_plan *plan,
-                            const struct trajd_plan_grid *grid, int64_t j, int64_t t)
-{
-    uint64_t denominator, numerator;
-
-    if (!plan->anchor_rate.num || !grid->rate.num)
-        return 0;
-    numerator = trajd_plan_anchor_fraction(plan, grid, j, &denominator);
-    return numerator + grid->step_fraction[t] >= denominator;
 }
 
 enum trajd_status trajd_plan_no_memory(struct trajd_error *error)
@@ -167,9 +147,9 @@ const char *trajd_window_plan_quarantine(const struct trajd_window_plan *plan,
 {
     const struct trajd_index *index = plan->dataset->index;
 
-    for (uint32_t t = 0; t < plan->target_count && !episode->quarantine && episode->other_shapes;
-         t++) {
-        const uint32_t stream = plan->targets[t].stream_index;
+    for (uint32_t t = 0;
+         t < plan->rules.target_count && !episode->quarantine && episode->other_shapes; t++) {
+        const uint32_t stream = plan->rules.targets[t].stream_index;
         const char *reason = stream == TRAJD_PLAN_ABSENT
                                  ? NULL
                                  : episode->other_shapes[index->streams[stream].array_index];
@@ -207,16 +187,17 @@ bool trajd_plan_reaches_out(const struct trajd_window_plan *plan,
                             const struct trajd_plan_target *target,
                             char text[TRAJD_PLAN_REACH_SIZE])
 {
-    const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
-    const struct trajd_plan_grid *grid = &plan->grids[bracket->grid_index];
-    const bool in_rows = grid->rule != TRAJD_TARGET_OFFSETS && plan->anchor_clock >= 0;
+    const struct trajd_plan_bracket *bracket = &plan->rules.brackets[target->bracket_index];
+    const struct trajd_plan_grid *grid = &plan->rules.grids[bracket->grid_index];
+    const bool in_rows = grid->rule != TRAJD_TARGET_OFFSETS && plan->rules.anchor_clock >= 0;
     /* in double: a difference of two times of int64 may be no int64 */
     const double from = (double)(in_rows ? grid->from : grid->step_ns[0]),
                  to = (double)(in_rows ? grid->from + grid->step_count - 1
                                        : grid->step_ns[grid->step_count - 1]),
                  reach = (to > 0 ? to : 0) - (from < 0 ? from : 0) + in_rows,
                  longest = longest_episode(
-                     plan, in_rows ? (uint32_t)plan->anchor_clock : bracket->clock_index, in_rows);
+                     plan, in_rows ? (uint32_t)plan->rules.anchor_clock : bracket->clock_index,
+                     in_rows);
 
     if (grid->goal || longest <= 0 || reach <= longest)
         return false;

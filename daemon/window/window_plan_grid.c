@@ -4,8 +4,6 @@
 
 #include "daemon/window/window_plan_internal.h"
 
-#define MAX_OFFSETS (UINT64_C(1) << 24) /* explicit targets of a batch on one grid: 128 MiB */
-
 static bool same_rate(struct trajd_rate a, struct trajd_rate b)
 {
     return a.num == b.num && a.den == b.den;
@@ -22,7 +20,7 @@ static enum trajd_status resolve_range(const struct trajd_window_plan *plan,
     grid->from = at->from;
     grid->rate = at->rate.num           ? at->rate
                  : plan->spec->rate.num ? plan->spec->rate
-                                        : plan->anchor_rate;
+                                        : plan->rules.anchor_rate;
     if (at->in_time) {
         if (!grid->rate.num)
             return trajd_plan_output_error(
@@ -39,38 +37,6 @@ static enum trajd_status resolve_range(const struct trajd_window_plan *plan,
     return TRAJD_OK;
 }
 
-/* Prepares a grid. Targets at a fixed rate g around a regular anchor of rate a are floor((j / a + k
- * / g) 1e9) = floor(j / a 1e9) + floor(k / g 1e9), plus 1 where the two fractions add up to a
- * whole. The fractions are computed here, so that binding a window only adds and compares. */
-static enum trajd_status prepare_grid(struct trajd_window_plan *plan, struct trajd_plan_grid *grid,
-                                      struct trajd_error *error)
-{
-    const bool exact = plan->anchor_rate.num && grid->rate.num;
-
-    const uint64_t offsets = (uint64_t)grid->step_count * plan->spec->global_batch;
-
-    grid->per_window =
-        grid->rule == TRAJD_TARGET_ANCHOR_STEPS || (grid->rule == TRAJD_TARGET_OFFSETS && exact);
-    if (grid->per_window && offsets > MAX_OFFSETS)
-        return trajd_plan_no_memory(error);
-    grid->offsets = grid->per_window ? NULL : calloc(grid->step_count, sizeof *grid->offsets);
-    grid->step_ns = calloc(grid->step_count, sizeof *grid->step_ns);
-    grid->step_fraction = calloc(grid->step_count, sizeof *grid->step_fraction);
-    if (!(grid->per_window || grid->offsets) || !grid->step_ns || !grid->step_fraction)
-        return trajd_plan_no_memory(error);
-    for (uint32_t t = 0; t < grid->step_count; t++) {
-        const int64_t step = grid->from + t;
-        if (grid->rate.num)
-            grid->step_ns[t] = trajd_rate_row_ns(grid->rate, step);
-        if (exact)
-            grid->step_fraction[t] =
-                trajd_rate_fraction(grid->rate, step) * (uint64_t)plan->anchor_rate.num;
-        if (!grid->per_window)
-            grid->offsets[t] = grid->rule == TRAJD_TARGET_ROWS ? step : grid->step_ns[t];
-    }
-    return TRAJD_OK;
-}
-
 /* Returns the number of the output's goal among plan->goals, from 1, and adds it if it is new. 0:
  * the output has no goal. */
 static uint32_t find_goal(struct trajd_window_plan *plan, const struct trajd_spec_output *output)
@@ -79,10 +45,10 @@ static uint32_t find_goal(struct trajd_window_plan *plan, const struct trajd_spe
 
     if (output->goal.from == TRAJD_GOAL_NONE)
         return 0;
-    while (g < plan->goal_count && !trajd_goal_is_same(&plan->goals[g], &output->goal))
+    while (g < plan->rules.goal_count && !trajd_goal_is_same(&plan->goals[g], &output->goal))
         g++;
-    if (g == plan->goal_count)
-        plan->goals[plan->goal_count++] = output->goal;
+    if (g == plan->rules.goal_count)
+        plan->goals[plan->rules.goal_count++] = output->goal;
     return g + 1;
 }
 
@@ -98,26 +64,18 @@ static enum trajd_status find_grid(struct trajd_window_plan *plan,
         return status;
     grid.goal = find_goal(plan, output);
     /* max_age and mean_width need times, which a grid of rows does not have */
-    if (grid.rate.num && !same_rate(grid.rate, plan->anchor_rate))
+    if (grid.rate.num && !same_rate(grid.rate, plan->rules.anchor_rate))
         grid.rule = TRAJD_TARGET_OFFSETS;
-    else if ((int64_t)clock == plan->anchor_clock && output->max_age_ns < 0 &&
+    else if ((int64_t)clock == plan->rules.anchor_clock && output->max_age_ns < 0 &&
              !output->mean_width_ns)
         grid.rule = TRAJD_TARGET_ROWS;
     else
         grid.rule = TRAJD_TARGET_ANCHOR_STEPS;
-    for (*grid_index = 0; *grid_index < plan->grid_count; (*grid_index)++) {
-        const struct trajd_plan_grid *other = &plan->grids[*grid_index];
-        if (other->rule == grid.rule && other->goal == grid.goal && other->from == grid.from &&
-            other->step_count == grid.step_count && same_rate(other->rate, grid.rate))
-            return TRAJD_OK;
-    }
-    plan->grids[plan->grid_count] = grid;
-    status = prepare_grid(plan, &plan->grids[plan->grid_count++], error);
-    if (status == TRAJD_ERR_MEMORY)
-        return trajd_plan_output_error(output, error, status,
+    if (trajd_rules_find_grid(&plan->rules, &grid, plan->spec->global_batch, grid_index))
+        return trajd_plan_output_error(output, error, TRAJD_ERR_MEMORY,
                                        "no memory for %u steps of each of %u windows",
                                        grid.step_count, plan->spec->global_batch);
-    return status;
+    return TRAJD_OK;
 }
 
 /* Returns whether a stream on a regular clock has a row count of its own in some episode, for
@@ -154,14 +112,7 @@ enum trajd_status trajd_plan_find_bracket(struct trajd_window_plan *plan,
         return status;
     if (!is_absent && index->clocks[stream->clock_index].regular && has_own_rows(index, stream))
         bracket.array_index = stream->array_index;
-    for (*bracket_index = 0; *bracket_index < plan->bracket_count; (*bracket_index)++) {
-        const struct trajd_plan_bracket *other = &plan->brackets[*bracket_index];
-        if (other->clock_index == bracket.clock_index && other->grid_index == bracket.grid_index &&
-            other->clipped == bracket.clipped && other->in_chunk == bracket.in_chunk &&
-            other->lookahead_ns == bracket.lookahead_ns &&
-            other->array_index == bracket.array_index)
-            return TRAJD_OK;
-    }
-    plan->brackets[plan->bracket_count++] = bracket;
+    *bracket_index = trajd_rules_find_bracket(&plan->rules, &bracket,
+                                              index->clocks[stream->clock_index].regular);
     return TRAJD_OK;
 }

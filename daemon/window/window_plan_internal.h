@@ -14,15 +14,6 @@ enum trajd_status trajd_plan_output_error(const struct trajd_spec_output *output
                                           const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 enum trajd_status trajd_plan_no_memory(struct trajd_error *error);
-/* Returns 1 where the fractions that floor() cut off anchor j and step t of a grid add up to a
- * whole ns, else 0. */
-int64_t trajd_plan_carry_ns(const struct trajd_window_plan *plan,
-                            const struct trajd_plan_grid *grid, int64_t j, int64_t t);
-/* Returns the fraction that floor() cut off anchor j. *denominator is one ns. Both are in the units
- * of grid->step_fraction. */
-uint64_t trajd_plan_anchor_fraction(const struct trajd_window_plan *plan,
-                                    const struct trajd_plan_grid *grid, int64_t j,
-                                    uint64_t *denominator);
 /* Adds a line about the plan's dataset. In a mixture the line names the dataset first. */
 void trajd_plan_texts_add(const struct trajd_window_plan *plan, struct trajd_plan_texts *texts,
                           const char *line);
@@ -82,7 +73,7 @@ enum trajd_status trajd_window_plan_segments(struct trajd_window_plan *plan,
 /* Decides which entries are converted to float32 when they are loaded: float64 rows that the feed
  * only picks and never blends. */
 void trajd_window_plan_choose_forms(struct trajd_window_plan *plan);
-/* Fills plan->clocks and plan->streams. */
+/* Fills plan->clocks, plan->views and the streams of the targets. */
 enum trajd_status trajd_window_plan_prepare(struct trajd_window_plan *plan,
                                             struct trajd_error *error);
 

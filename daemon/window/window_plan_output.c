@@ -46,7 +46,7 @@ static const struct trajd_index_stream *find_model(const struct trajd_plan_peer 
     return NULL;
 }
 
-static enum trajd_status find_target(const struct trajd_window_plan *plan,
+static enum trajd_status find_target(struct trajd_window_plan *plan,
                                      const struct trajd_spec_output *output, uint32_t source_index,
                                      struct trajd_plan_target *target, struct trajd_error *error)
 {
@@ -67,8 +67,9 @@ static enum trajd_status find_target(const struct trajd_window_plan *plan,
             "dataset's stream in mix.%s.streams, or use missing: zero",
             output->sources[source_index], plan->dataset->name, plan->dataset->name);
     target->stream_index = TRAJD_PLAN_ABSENT;
-    target->model = *model;
-    target->model.clock_index = plan->anchor_clock >= 0 ? (uint32_t)plan->anchor_clock : 0;
+    plan->models[plan->rules.target_count] = *model;
+    plan->models[plan->rules.target_count].clock_index =
+        plan->rules.anchor_clock >= 0 ? (uint32_t)plan->rules.anchor_clock : 0;
     return TRAJD_OK;
 }
 
@@ -133,10 +134,10 @@ void trajd_plan_sort_entries(struct trajd_window_plan *plan)
 {
     qsort(plan->entry_arrays, plan->selection.array_count, sizeof *plan->entry_arrays, compare_u32);
     plan->selection.array_indexes = plan->entry_arrays;
-    for (uint32_t t = 0; t < plan->target_count; t++) {
-        struct trajd_plan_target *target = &plan->targets[t];
+    for (uint32_t t = 0; t < plan->rules.target_count; t++) {
+        struct trajd_plan_target *target = &plan->rules.targets[t];
         target->entry =
-            target->stream_index == TRAJD_PLAN_ABSENT || t >= plan->row_target_count
+            target->stream_index == TRAJD_PLAN_ABSENT || t >= plan->rules.row_target_count
                 ? TRAJD_PLAN_ABSENT
                 : find_entry(plan, plan->dataset->index->streams[target->stream_index].array_index);
     }
@@ -150,7 +151,7 @@ static void shape_output(struct trajd_plan_output *output, const struct trajd_in
     output->feature_count += stream->feature_count;
     if (alone) {
         output->rank = stream->rank;
-        memcpy(output->shape, stream->shape, sizeof output->shape);
+        memcpy(output->shape, stream->shape, sizeof stream->shape);
     } else {
         output->rank = 1;
         output->shape[0] = output->feature_count;
@@ -195,8 +196,8 @@ static enum trajd_status check_sum(const struct trajd_window_plan *plan,
                                    const struct trajd_plan_target *target,
                                    struct trajd_error *error)
 {
-    const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
-    const struct trajd_plan_grid *grid = &plan->grids[bracket->grid_index];
+    const struct trajd_plan_bracket *bracket = &plan->rules.brackets[target->bracket_index];
+    const struct trajd_plan_grid *grid = &plan->rules.grids[bracket->grid_index];
 
     if (!grid->rate.num)
         return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
@@ -228,12 +229,12 @@ static enum trajd_status check_return(const struct trajd_window_plan *plan,
                                       const struct trajd_plan_target *target, bool is_picture,
                                       struct trajd_error *error)
 {
-    const uint32_t grid = plan->brackets[target->bracket_index].grid_index;
+    const uint32_t grid = plan->rules.brackets[target->bracket_index].grid_index;
 
     if (is_picture || stream->rank > 1)
         return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
                                        "return: %s is not a number or a vector", stream->name);
-    if (plan->grids[grid].rule != TRAJD_TARGET_ROWS)
+    if (plan->rules.grids[grid].rule != TRAJD_TARGET_ROWS)
         return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
                                        "return: adds the rows of the anchor's clock, one for each "
                                        "step: %s is on another clock, "
@@ -247,8 +248,8 @@ static enum trajd_status resolve_source(struct trajd_window_plan *plan, uint32_t
                                         uint32_t s, struct trajd_error *error)
 {
     const struct trajd_spec_output *output = &plan->spec->outputs[output_index];
-    struct trajd_plan_output *out = &plan->outputs[output_index];
-    struct trajd_plan_target *target = &plan->targets[plan->target_count];
+    struct trajd_plan_output *out = &plan->rules.outputs[output_index];
+    struct trajd_plan_target *target = &plan->rules.targets[plan->rules.target_count];
     const bool alone = output->source_count == 1;
     const struct trajd_index_stream *stream;
     bool is_absent, is_picture;
@@ -278,8 +279,8 @@ static enum trajd_status resolve_source(struct trajd_window_plan *plan, uint32_t
         return status;
     if (!is_absent && !is_picture)
         find_entry(plan, stream->array_index);
-    plan->target_count++;
-    out->step_count = plan->grids[plan->brackets[target->bracket_index].grid_index].step_count;
+    plan->rules.target_count++;
+    out->step_count = trajd_rules_grid(&plan->rules, plan->rules.target_count - 1)->step_count;
     if (!is_picture)
         shape_output(out, stream, alone);
     return TRAJD_OK;
@@ -289,7 +290,7 @@ enum trajd_status trajd_plan_resolve_output(struct trajd_window_plan *plan, uint
                                             struct trajd_error *error)
 {
     const struct trajd_spec_output *output = &plan->spec->outputs[output_index];
-    struct trajd_plan_output *out = &plan->outputs[output_index];
+    struct trajd_plan_output *out = &plan->rules.outputs[output_index];
     enum trajd_status status = TRAJD_OK;
 
     out->name = output->name;
@@ -319,13 +320,13 @@ static enum trajd_status list_sources(struct trajd_window_plan *plan, uint32_t o
                                       struct trajd_error *error)
 {
     const struct trajd_spec_output *output = &plan->spec->outputs[output_index];
-    struct trajd_plan_output *out = &plan->outputs[output_index];
+    struct trajd_plan_output *out = &plan->rules.outputs[output_index];
 
     *count = 0;
     out->row_dtype = TRAJD_F64;
-    for (uint32_t t = 0; t < plan->target_count; t++) {
-        const struct trajd_index_stream *stream = trajd_plan_stream(plan, &plan->targets[t]);
-        if (plan->targets[t].output_index != output_index)
+    for (uint32_t t = 0; t < plan->rules.target_count; t++) {
+        const struct trajd_index_stream *stream = trajd_plan_stream(plan, &plan->rules.targets[t]);
+        if (plan->rules.targets[t].output_index != output_index)
             continue;
         if (stream->rank > 1 || stream->dtype == TRAJD_BOOL || stream->form != TRAJD_ROWS_PLAIN)
             return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
@@ -351,11 +352,11 @@ static enum trajd_status check_clocks(const struct trajd_window_plan *plan, uint
                                       const struct trajd_chain_spec *chain,
                                       struct trajd_error *error)
 {
-    for (uint32_t t = 0; t < plan->target_count; t++) {
-        const struct trajd_plan_target *target = &plan->targets[t];
+    for (uint32_t t = 0; t < plan->rules.target_count; t++) {
+        const struct trajd_plan_target *target = &plan->rules.targets[t];
         const struct trajd_index_stream *stream = trajd_plan_stream(plan, target);
         if (target->output_index == state && !chain->has_kind &&
-            (int64_t)stream->clock_index != plan->anchor_clock)
+            (int64_t)stream->clock_index != plan->rules.anchor_clock)
             return trajd_plan_output_error(
                 &plan->spec->outputs[state], error, TRAJD_ERR_ARGUMENT,
                 "%s is on the clock %s, and the anchors are not: give relative_to a kind: linear "
@@ -369,17 +370,17 @@ static enum trajd_status check_kinds(const struct trajd_window_plan *plan, uint3
                                      struct trajd_error *error)
 {
     const struct trajd_spec_output *output = &plan->spec->outputs[output_index];
-    const struct trajd_transform *transform = plan->outputs[output_index].transform;
+    const struct trajd_transform *transform = plan->rules.outputs[output_index].transform;
 
     if (!transform)
         return TRAJD_OK;
     for (uint32_t p = 0; p < transform->part_count; p++)
-        for (uint32_t t = 0; t < plan->target_count; t++)
-            if ((plan->targets[t].output_index == output_index ||
+        for (uint32_t t = 0; t < plan->rules.target_count; t++)
+            if ((plan->rules.targets[t].output_index == output_index ||
                  (transform->parts[p].is_relative &&
-                  plan->targets[t].output_index == output->reference_output)) &&
+                  plan->rules.targets[t].output_index == output->reference_output)) &&
                 transform->parts[p].kind == TRAJD_PART_ROTATION &&
-                trajd_plan_kind(plan, &plan->targets[t]) == TRAJD_KIND_MEAN)
+                trajd_plan_kind(plan, &plan->rules.targets[t]) == TRAJD_KIND_MEAN)
                 return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
                                                "kind: mean does not average rotations: use "
                                                "linear, previous or nearest");
@@ -415,7 +416,7 @@ enum trajd_status trajd_plan_resolve_chain(struct trajd_window_plan *plan, uint3
                                            struct trajd_error *error)
 {
     const struct trajd_spec_output *output = &plan->spec->outputs[output_index];
-    struct trajd_plan_output *out = &plan->outputs[output_index];
+    struct trajd_plan_output *out = &plan->rules.outputs[output_index];
     struct trajd_chain_source sources[TRAJD_SPEC_MAX_SOURCES], state[TRAJD_SPEC_MAX_SOURCES];
     uint32_t source_count, state_count = 0;
     enum trajd_status status;

@@ -174,7 +174,7 @@ enum trajd_status trajd_plan_resolve_picture(struct trajd_window_plan *plan, uin
                                              struct trajd_error *error)
 {
     const struct trajd_spec_output *output = &plan->spec->outputs[output_index];
-    struct trajd_plan_output *out = &plan->outputs[output_index];
+    struct trajd_plan_output *out = &plan->rules.outputs[output_index];
     struct trajd_picture_source source;
     struct trajd_image_finish finish;
     struct trajd_plan_picture *pictures;
@@ -187,11 +187,11 @@ enum trajd_status trajd_plan_resolve_picture(struct trajd_window_plan *plan, uin
         status = find_source(output, stream, &source, error);
     if (status)
         return status;
-    pictures = realloc(plan->pictures, (plan->picture_count + 1) * sizeof *pictures);
+    pictures = realloc(plan->rules.pictures, (plan->rules.picture_count + 1) * sizeof *pictures);
     if (!pictures)
         return trajd_plan_no_memory(error);
-    plan->pictures = pictures;
-    pictures += plan->picture_count++;
+    plan->rules.pictures = pictures;
+    pictures += plan->rules.picture_count++;
     out->dtype = output->dtype ? output->dtype : output->picture.has_norm ? TRAJD_F32 : source.type;
     status = prepare(&output->picture, stream, &source, &pictures->preparation, &rank, error);
     if (!status)
@@ -217,19 +217,30 @@ static bool is_picture(const struct trajd_window_plan *plan, const struct trajd_
 enum trajd_status trajd_plan_put_pictures_last(struct trajd_window_plan *plan,
                                                struct trajd_error *error)
 {
-    struct trajd_plan_target *sorted = calloc(plan->target_count, sizeof *sorted);
-    uint32_t rows = 0, pictures = plan->target_count - plan->picture_count;
+    struct trajd_plan_rules *rules = &plan->rules;
+    struct trajd_plan_target *sorted = calloc(rules->target_count, sizeof *sorted);
+    struct trajd_index_stream *models = calloc(rules->target_count, sizeof *models);
+    uint32_t rows = 0, pictures = rules->target_count - rules->picture_count;
 
-    if (!sorted)
+    if (!sorted || !models) {
+        free(sorted);
+        free(models);
         return trajd_plan_no_memory(error);
-    for (uint32_t t = 0; t < plan->target_count; t++)
-        sorted[is_picture(plan, &plan->targets[t]) ? pictures++ : rows++] = plan->targets[t];
-    free(plan->targets);
-    plan->targets = sorted;
-    plan->row_target_count = rows;
-    for (uint32_t p = 0; p < plan->picture_count; p++) {
-        const struct trajd_augment *augment = &plan->pictures[p].augment;
-        plan->outputs[sorted[rows + p].output_index].augment = augment->count ? augment : NULL;
+    }
+    for (uint32_t t = 0; t < rules->target_count; t++) {
+        const uint32_t to = is_picture(plan, &rules->targets[t]) ? pictures++ : rows++;
+        sorted[to] = rules->targets[t];
+        models[to] = plan->models[t];
+    }
+    free(rules->targets);
+    free(plan->models);
+    rules->targets = sorted;
+    plan->models = models;
+    rules->row_target_count = rows;
+    for (uint32_t p = 0; p < plan->rules.picture_count; p++) {
+        const struct trajd_augment *augment = &plan->rules.pictures[p].augment;
+        plan->rules.outputs[sorted[rows + p].output_index].augment =
+            augment->count ? augment : NULL;
     }
     return TRAJD_OK;
 }
@@ -237,9 +248,10 @@ enum trajd_status trajd_plan_put_pictures_last(struct trajd_window_plan *plan,
 const char *trajd_window_describe_prepared(const struct trajd_window_plan *plan, uint32_t picture,
                                            char text[TRAJD_PREPARATION_WORDS_SIZE])
 {
-    const struct trajd_plan_target *target = &plan->targets[plan->row_target_count + picture];
+    const struct trajd_plan_target *target =
+        &plan->rules.targets[plan->rules.row_target_count + picture];
     const struct trajd_index_stream *stream = trajd_plan_stream(plan, target);
-    const uint32_t channels = plan->pictures[picture].preparation.channels;
+    const uint32_t channels = plan->rules.pictures[picture].preparation.channels;
     struct trajd_picture_prepared prepared;
 
     if (!stream->preparation ||
@@ -253,9 +265,9 @@ void trajd_window_draw(const struct trajd_window_plan *plan, uint32_t picture, u
                        const struct trajd_window *window, uint32_t step,
                        struct trajd_augment_params *params)
 {
-    const uint32_t o = plan->targets[plan->row_target_count + picture].output_index;
+    const uint32_t o = plan->rules.targets[plan->rules.row_target_count + picture].output_index;
     const struct trajd_spec_output *output = &plan->spec->outputs[o];
-    const struct trajd_plan_picture *pictures = &plan->pictures[picture];
+    const struct trajd_plan_picture *pictures = &plan->rules.pictures[picture];
     const struct trajd_image_preparation *frame = &pictures->preparation;
     const enum trajd_picture_draw per = output->picture.draw_per;
     const bool shares_cameras = per == TRAJD_DRAW_STEP || per == TRAJD_DRAW_WINDOW,
@@ -278,12 +290,14 @@ void trajd_window_draw(const struct trajd_window_plan *plan, uint32_t picture, u
 void trajd_window_write_words(const struct trajd_window_plan *plan, uint32_t picture,
                               struct trajd_picture_words *words)
 {
-    const struct trajd_plan_target *target = &plan->targets[plan->row_target_count + picture];
+    const struct trajd_plan_target *target =
+        &plan->rules.targets[plan->rules.row_target_count + picture];
     const struct trajd_index_stream *stream = trajd_plan_stream(plan, target);
 
-    trajd_picture_write_words(
-        &plan->spec->outputs[target->output_index].picture, &plan->pictures[picture].preparation,
-        &plan->pictures[picture].augment, &stream->image, stream->encoding, words);
+    trajd_picture_write_words(&plan->spec->outputs[target->output_index].picture,
+                              &plan->rules.pictures[picture].preparation,
+                              &plan->rules.pictures[picture].augment, &stream->image,
+                              stream->encoding, words);
 }
 
 uint64_t trajd_window_values_digest(const struct trajd_window_plan *plan)
@@ -292,16 +306,16 @@ uint64_t trajd_window_values_digest(const struct trajd_window_plan *plan)
     struct trajd_picture_words words;
 
     trajd_digest_init(&digest);
-    for (uint32_t p = 0; p < plan->picture_count; p++) {
-        const uint32_t o = plan->targets[plan->row_target_count + p].output_index;
-        trajd_digest_add_text(&digest, plan->outputs[o].name);
+    for (uint32_t p = 0; p < plan->rules.picture_count; p++) {
+        const uint32_t o = plan->rules.targets[plan->rules.row_target_count + p].output_index;
+        trajd_digest_add_text(&digest, plan->rules.outputs[o].name);
         trajd_window_write_words(plan, p, &words);
         for (uint32_t w = 0; w < words.count; w++) {
             trajd_digest_add_text(&digest, words.list[w].key);
             trajd_digest_add_text(&digest, words.list[w].text);
         }
     }
-    return plan->picture_count ? trajd_digest_end(&digest) | 1 : 0;
+    return plan->rules.picture_count ? trajd_digest_end(&digest) | 1 : 0;
 }
 
 bool trajd_window_spec_finishes(const struct trajd_window_spec *spec)
@@ -325,10 +339,10 @@ static bool has_work(const struct trajd_image_finish *finish)
 
 static void leave_unfinished(struct trajd_window_plan *plan, uint32_t p)
 {
-    struct trajd_stream *stream = &plan->streams[plan->row_target_count + p];
+    struct trajd_stream *stream = &plan->rules.targets[plan->rules.row_target_count + p].stream;
     struct trajd_plan_output *out =
-        &plan->outputs[plan->targets[plan->row_target_count + p].output_index];
-    struct trajd_image_finish *written = &plan->pictures[p].written;
+        &plan->rules.outputs[plan->rules.targets[plan->rules.row_target_count + p].output_index];
+    struct trajd_image_finish *written = &plan->rules.pictures[p].written;
 
     written->type = TRAJD_U8;
     written->layout = TRAJD_IMAGE_HWC;
@@ -344,7 +358,7 @@ static void leave_unfinished(struct trajd_window_plan *plan, uint32_t p)
 
 void trajd_window_plan_leave_unfinished(struct trajd_window_plan *plan)
 {
-    for (uint32_t p = 0; p < plan->picture_count; p++)
-        if (has_work(&plan->pictures[p].finish))
+    for (uint32_t p = 0; p < plan->rules.picture_count; p++)
+        if (has_work(&plan->rules.pictures[p].finish))
             leave_unfinished(plan, p);
 }

@@ -74,7 +74,7 @@ static const char *source_name(const struct trajd_window_plan *plan,
 
     if (target->stream_index == TRAJD_PLAN_ABSENT)
         return "(none: filled)";
-    return strcmp(name, plan->outputs[target->output_index].name) ? name : "";
+    return strcmp(name, plan->rules.outputs[target->output_index].name) ? name : "";
 }
 
 enum { CELL_COUNT = 7 };
@@ -88,9 +88,9 @@ struct report_line {
 static void make_line(const struct trajd_window_plan *plan, uint32_t which,
                       struct report_line *line)
 {
-    const struct trajd_plan_target *target = &plan->targets[which];
-    const struct trajd_plan_output *output = &plan->outputs[target->output_index];
-    const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
+    const struct trajd_plan_target *target = &plan->rules.targets[which];
+    const struct trajd_plan_output *output = &plan->rules.outputs[target->output_index];
+    const struct trajd_plan_bracket *bracket = &plan->rules.brackets[target->bracket_index];
     struct trajd_text tensor = {line->tensor, sizeof line->tensor, 0};
 
     *line = (struct report_line){.cells = {output->name, line->clock,
@@ -99,7 +99,7 @@ static void make_line(const struct trajd_window_plan *plan, uint32_t which,
                                            source_name(plan, target)},
                                  .tensor = "not delivered"};
     write_clock(plan, bracket->clock_index, line->clock, sizeof line->clock);
-    write_grid(plan, &plan->grids[bracket->grid_index], line->grid, sizeof line->grid);
+    write_grid(plan, &plan->rules.grids[bracket->grid_index], line->grid, sizeof line->grid);
     if (!output->is_hidden)
         trajd_plan_write_tensor(output, plan->spec->global_batch, &tensor);
 }
@@ -129,14 +129,14 @@ static void report_targets(const struct trajd_window_plan *plan, FILE *out)
     struct report_line line;
 
     measure_line(&head, widths);
-    for (uint32_t t = 0; t < plan->target_count; t++) {
+    for (uint32_t t = 0; t < plan->rules.target_count; t++) {
         make_line(plan, t, &line);
         measure_line(&line, widths);
     }
     if (widths[CELL_COUNT - 1])
         head.cells[CELL_COUNT - 1] = "from";
     print_line(&head, widths, out);
-    for (uint32_t t = 0; t < plan->target_count; t++) {
+    for (uint32_t t = 0; t < plan->rules.target_count; t++) {
         make_line(plan, t, &line);
         print_line(&line, widths, out);
     }
@@ -182,22 +182,25 @@ static void report_prepared(const struct trajd_window_plan *plan, FILE *out)
 {
     char text[TRAJD_PREPARATION_WORDS_SIZE];
 
-    for (uint32_t p = 0; p < plan->picture_count; p++)
+    for (uint32_t p = 0; p < plan->rules.picture_count; p++)
         if (trajd_window_describe_prepared(plan, p, text))
             fprintf(out, "  frames of %s are prepared in the files: %s\n",
-                    plan->outputs[plan->targets[plan->row_target_count + p].output_index].name,
+                    plan->rules
+                        .outputs[plan->rules.targets[plan->rules.row_target_count + p].output_index]
+                        .name,
                     text);
 }
 
 /* Says which colour encoded frames have first, and who says it. */
 static void report_colors(const struct trajd_window_plan *plan, FILE *out)
 {
-    for (uint32_t p = 0; p < plan->picture_count; p++) {
-        const struct trajd_plan_target *target = &plan->targets[plan->row_target_count + p];
+    for (uint32_t p = 0; p < plan->rules.picture_count; p++) {
+        const struct trajd_plan_target *target =
+            &plan->rules.targets[plan->rules.row_target_count + p];
         const struct trajd_index_stream *stream = trajd_plan_stream(plan, target);
         if (stream->form != TRAJD_ROWS_PLAIN && !stream->preparation &&
             trajd_picture_channels(stream->image.color) == 3)
-            fprintf(out, "  color of %s: %s (%s)\n", plan->outputs[target->output_index].name,
+            fprintf(out, "  color of %s: %s (%s)\n", plan->rules.outputs[target->output_index].name,
                     trajd_picture_color_name(stream->image.color),
                     stream->image.color == TRAJD_COLOR_UNDECIDED
                         ? "channels: cv2 needs none"
@@ -209,23 +212,23 @@ static void report_outputs(const struct trajd_window_plan *plan, FILE *out)
 {
     report_selection(plan, out);
     report_targets(plan, out);
-    for (uint32_t o = 0; o < plan->visible_count; o++)
+    for (uint32_t o = 0; o < plan->rules.visible_count; o++)
         if (plan->spec->outputs[o].preset) {
             char text[256];
             trajd_preset_describe(plan->spec->outputs[o].preset, text, sizeof text);
             fprintf(out, "  preset of %s: %s is {%s}; keys of the output go first\n",
-                    plan->outputs[o].name, plan->spec->outputs[o].preset->name, text);
+                    plan->rules.outputs[o].name, plan->spec->outputs[o].preset->name, text);
         }
-    for (uint32_t o = 0; o < plan->visible_count; o++)
+    for (uint32_t o = 0; o < plan->rules.visible_count; o++)
         if (plan->spec->outputs[o].picture.preset)
             report_picture_preset(&plan->spec->outputs[o], out);
     report_colors(plan, out);
     report_prepared(plan, out);
-    for (uint32_t o = 0; o < plan->visible_count; o++)
-        if (plan->outputs[o].transform) {
+    for (uint32_t o = 0; o < plan->rules.visible_count; o++)
+        if (plan->rules.outputs[o].transform) {
             char text[1024];
-            trajd_chain_describe(plan->outputs[o].transform, text, sizeof text);
-            fprintf(out, "  columns of %s: %s\n", plan->outputs[o].name, text);
+            trajd_chain_describe(plan->rules.outputs[o].transform, text, sizeof text);
+            fprintf(out, "  columns of %s: %s\n", plan->rules.outputs[o].name, text);
         }
     trajd_plan_texts_print(&plan->quarantined, "  quarantined: ", out);
     trajd_plan_texts_print(&plan->warnings, "  warning: ", out);

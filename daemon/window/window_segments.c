@@ -13,7 +13,7 @@ static bool target_span(const struct trajd_window_plan *plan,
                         const struct trajd_plan_target *target, const struct trajd_episode *episode,
                         int64_t *first_ns, int64_t *last_ns)
 {
-    const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
+    const struct trajd_plan_bracket *bracket = &plan->rules.brackets[target->bracket_index];
     const struct trajd_episode_clock *clock = &episode->clocks[bracket->clock_index];
     const int64_t rows = trajd_plan_row_count(plan, bracket, episode);
 
@@ -30,7 +30,7 @@ static int64_t target_ns(const struct trajd_window_plan *plan, const struct traj
 {
     if (grid->rule == TRAJD_TARGET_OFFSETS)
         return trajd_plan_anchor_ns(plan, episode, j) + grid->step_ns[t] +
-               trajd_plan_carry_ns(plan, grid, j, t);
+               trajd_rules_carry_ns(&plan->rules, grid, j, t);
     return trajd_plan_anchor_ns(plan, episode, j + grid->from + t);
 }
 
@@ -55,10 +55,10 @@ static bool padding_allows(const struct trajd_window_plan *plan,
 
     if (limit == TRAJD_SPEC_PAD_ANY)
         return true;
-    for (uint32_t i = 0; i < plan->target_count; i++) {
-        const struct trajd_plan_target *target = &plan->targets[i];
-        const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
-        const struct trajd_plan_grid *grid = &plan->grids[bracket->grid_index];
+    for (uint32_t i = 0; i < plan->rules.target_count; i++) {
+        const struct trajd_plan_target *target = &plan->rules.targets[i];
+        const struct trajd_plan_bracket *bracket = &plan->rules.brackets[target->bracket_index];
+        const struct trajd_plan_grid *grid = &plan->rules.grids[bracket->grid_index];
         int64_t first_ns, last_ns;
 
         if (is_missing(plan, target, episode) ||
@@ -81,15 +81,15 @@ static void anchor_range(const struct trajd_window_plan *plan, const struct traj
     int64_t from_ns = INT64_MIN, to_ns = INT64_MAX;
 
     *begin = *end = 0;
-    if (plan->anchor_clock >= 0) {
-        *end = episode->clocks[plan->anchor_clock].row_count;
+    if (plan->rules.anchor_clock >= 0) {
+        *end = episode->clocks[plan->rules.anchor_clock].row_count;
         return;
     }
-    for (uint32_t i = 0; i < plan->target_count; i++) {
+    for (uint32_t i = 0; i < plan->rules.target_count; i++) {
         int64_t first_ns, last_ns;
-        if (is_missing(plan, &plan->targets[i], episode))
+        if (is_missing(plan, &plan->rules.targets[i], episode))
             continue;
-        if (!target_span(plan, &plan->targets[i], episode, &first_ns, &last_ns))
+        if (!target_span(plan, &plan->rules.targets[i], episode, &first_ns, &last_ns))
             return;
         from_ns = first_ns > from_ns ? first_ns : from_ns;
         to_ns = last_ns < to_ns ? last_ns : to_ns;
@@ -132,8 +132,8 @@ static enum trajd_status check_missing(const struct trajd_window_plan *plan,
     const struct trajd_index *index = plan->dataset->index;
 
     *skip = false;
-    for (uint32_t i = 0; i < plan->target_count; i++) {
-        const struct trajd_plan_target *target = &plan->targets[i];
+    for (uint32_t i = 0; i < plan->rules.target_count; i++) {
+        const struct trajd_plan_target *target = &plan->rules.targets[i];
         if (!is_missing(plan, target, episode))
             continue;
         if (target->missing == TRAJD_MISSING_SKIP)
@@ -142,7 +142,7 @@ static enum trajd_status check_missing(const struct trajd_window_plan *plan,
             return trajd_error_set(
                 error, TRAJD_ERR_DATA, 0,
                 "outputs.%s: %s: episode %s has no stream %s: set missing: zero or missing: skip",
-                plan->outputs[target->output_index].name,
+                plan->rules.outputs[target->output_index].name,
                 index->files[episode->file_index].relative_path, episode->id,
                 trajd_plan_stream(plan, target)->name);
     }
@@ -166,8 +166,8 @@ static enum trajd_status no_windows(const struct trajd_window_plan *plan, struct
                                    "filter: no mask %s lists an episode of dataset %s",
                                    plan->spec->select.filter, plan->dataset->name);
     }
-    while (is_padding_limited && t < plan->target_count &&
-           !trajd_plan_reaches_out(plan, &plan->targets[t], reach))
+    while (is_padding_limited && t < plan->rules.target_count &&
+           !trajd_plan_reaches_out(plan, &plan->rules.targets[t], reach))
         t++;
     return trajd_error_set(
         error, TRAJD_ERR_DATA, 0,
@@ -175,7 +175,8 @@ static enum trajd_status no_windows(const struct trajd_window_plan *plan, struct
         "%s%s%s%s%s%s",
         plan->found_count - plan->quarantined.count,
         trajd_plural(plan->found_count - plan->quarantined.count), *reach ? "; the steps of " : "",
-        *reach ? plan->outputs[plan->targets[t].output_index].name : "", *reach ? " " : "", reach,
+        *reach ? plan->rules.outputs[plan->rules.targets[t].output_index].name : "",
+        *reach ? " " : "", reach,
         plan->quarantined.count ? "; others are quarantined, the first: " : "",
         plan->quarantined.count && plan->quarantined.list[0] ? plan->quarantined.list[0] : "");
 }
@@ -363,7 +364,7 @@ static enum trajd_status find_ranges(const struct trajd_window_plan *plan,
             rules->ranges_place);
     if (!rules->ranges)
         return TRAJD_OK;
-    if (plan->anchor_clock < 0)
+    if (plan->rules.anchor_clock < 0)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "%s: ranges count the rows of a clock: they need anchor: {clock: "
                                "NAME}",
@@ -428,9 +429,10 @@ enum trajd_status trajd_window_plan_segments(struct trajd_window_plan *plan,
 
     trajd_digest_init(&list.anchors);
     plan->episodes = calloc(episode_count + 1, sizeof *plan->episodes);
-    if (plan->goal_count)
+    if (plan->rules.goal_count)
         plan->anchor_ends = calloc(episode_count + 1, sizeof *plan->anchor_ends);
-    if (!list.segments || !flags || !plan->episodes || (plan->goal_count && !plan->anchor_ends))
+    if (!list.segments || !flags || !plan->episodes ||
+        (plan->rules.goal_count && !plan->anchor_ends))
         status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a window plan");
     if (!status)
         status = find_segments(plan, flags, &list, error);

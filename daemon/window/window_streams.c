@@ -24,10 +24,11 @@ static bool picks_rows(const struct trajd_window_plan *plan, const struct trajd_
     const struct trajd_index_stream *source = trajd_plan_stream(plan, target);
     const enum trajd_kind kind = trajd_plan_kind(plan, target);
 
-    return source->dtype == TRAJD_F64 && plan->outputs[target->output_index].dtype == TRAJD_F32 &&
-           !output->norm_by && !output->has_range && !output->returns.is_given &&
+    return source->dtype == TRAJD_F64 &&
+           plan->rules.outputs[target->output_index].dtype == TRAJD_F32 && !output->norm_by &&
+           !output->has_range && !output->returns.is_given &&
            !trajd_plan_has_rows(plan, target->output_index) && !trajd_plan_adds(plan, target) &&
-           (plan->grids[plan->brackets[target->bracket_index].grid_index].rule ==
+           (plan->rules.grids[plan->rules.brackets[target->bracket_index].grid_index].rule ==
                 TRAJD_TARGET_ROWS ||
             kind == TRAJD_KIND_PREVIOUS || kind == TRAJD_KIND_NEAREST);
 }
@@ -36,9 +37,10 @@ void trajd_window_plan_choose_forms(struct trajd_window_plan *plan)
 {
     for (uint32_t p = 0; p < plan->selection.array_count; p++)
         plan->entry_as_float32[p] = true;
-    for (uint32_t t = 0; t < plan->target_count; t++)
-        if (plan->targets[t].entry != TRAJD_PLAN_ABSENT && !picks_rows(plan, &plan->targets[t]))
-            plan->entry_as_float32[plan->targets[t].entry] = false;
+    for (uint32_t t = 0; t < plan->rules.target_count; t++)
+        if (plan->rules.targets[t].entry != TRAJD_PLAN_ABSENT &&
+            !picks_rows(plan, &plan->rules.targets[t]))
+            plan->entry_as_float32[plan->rules.targets[t].entry] = false;
     plan->selection.as_float32 = plan->entry_as_float32;
 }
 
@@ -48,23 +50,19 @@ static bool is_float32(const struct trajd_window_plan *plan, const struct trajd_
     return target->entry != TRAJD_PLAN_ABSENT && plan->entry_as_float32[target->entry];
 }
 
-static enum trajd_status prepare_stream(struct trajd_window_plan *plan, uint32_t target_index,
-                                        uint64_t column, struct trajd_error *error)
+static enum trajd_status prepare_stream(struct trajd_window_plan *plan,
+                                        struct trajd_plan_target *target, struct trajd_error *error)
 {
-    const struct trajd_plan_target *target = &plan->targets[target_index];
-    const struct trajd_plan_output *out = &plan->outputs[target->output_index];
     const struct trajd_spec_output *output = &plan->spec->outputs[target->output_index];
     const struct trajd_index_stream *source = trajd_plan_stream(plan, target);
-    const struct trajd_plan_grid *grid =
-        &plan->grids[plan->brackets[target->bracket_index].grid_index];
-    struct trajd_stream *stream = &plan->streams[target_index];
-    const uint64_t element = trajd_dtype_size(out->row_dtype);
-    const bool is_normalised = out->scale && !out->transform;
+    const struct trajd_plan_bracket *bracket = &plan->rules.brackets[target->bracket_index];
+    const struct trajd_plan_grid *grid = &plan->rules.grids[bracket->grid_index];
+    struct trajd_stream *stream = &target->stream;
 
     if (source->feature_count == 0 || source->feature_count > UINT32_MAX)
         return trajd_error_set(error, TRAJD_ERR_DATA, 0, "outputs.%s: stream %s has %llu features",
-                               out->name, source->name, (unsigned long long)source->feature_count);
-    stream->bracket_index = target->bracket_index;
+                               output->name, source->name,
+                               (unsigned long long)source->feature_count);
     stream->kind = trajd_plan_kind(plan, target);
     stream->source_type = is_float32(plan, target) ? TRAJD_F32 : source->dtype;
     stream->feature_count = (uint32_t)source->feature_count;
@@ -82,26 +80,18 @@ static enum trajd_status prepare_stream(struct trajd_window_plan *plan, uint32_t
         stream->total = TRAJD_TOTAL_REST;
         stream->total_gamma = output->returns.gamma;
     }
-    stream->edge = plan->spec->edge;
     stream->max_gap_ns = output->max_gap_ns >= 0 ? output->max_gap_ns : source->max_gap_ns;
-    stream->max_age_ns = output->max_age_ns >= 0                         ? output->max_age_ns
-                         : plan->brackets[target->bracket_index].clipped ? INT64_MAX
-                                                                         : -1;
+    stream->max_age_ns = output->max_age_ns >= 0 ? output->max_age_ns
+                         : bracket->clipped      ? INT64_MAX
+                                                 : -1;
     stream->mean_width = mean_width(output, grid);
     if (stream->kind == TRAJD_KIND_MEAN && stream->mean_width <= 0)
         return trajd_error_set(
             error, TRAJD_ERR_ARGUMENT, 0,
             "line %u: outputs.%s: kind: mean at the steps of an irregular clock needs width:",
-            output->line, out->name);
+            output->line, output->name);
     stream->angle_period = source->angle_period;
     stream->angle_low = output->has_range ? output->range_low : NAN;
-    stream->scale = is_normalised ? out->scale + column : NULL;
-    stream->offset = is_normalised ? out->offset + column : NULL;
-    stream->output_type = out->row_dtype;
-    stream->step_stride_bytes = out->row_feature_count * element;
-    stream->window_stride_bytes = stream->step_stride_bytes * out->step_count;
-    stream->mask_window_stride_bytes = out->step_count;
-    stream->mask_joins_previous = column > 0;
     return TRAJD_OK;
 }
 
@@ -133,12 +123,79 @@ void trajd_window_plan_copy_forms(struct trajd_window_plan *plan,
         for (uint32_t q = 0; q < other->selection.array_count; q++)
             if (other->entry_arrays[q] == plan->entry_arrays[p])
                 plan->entry_as_float32[p] = other->entry_as_float32[q];
-    for (uint32_t t = 0; t < plan->target_count; t++) {
-        const struct trajd_plan_target *target = &plan->targets[t];
-        plan->streams[t].source_type =
+    for (uint32_t t = 0; t < plan->rules.target_count; t++) {
+        const struct trajd_plan_target *target = &plan->rules.targets[t];
+        plan->rules.targets[t].stream.source_type =
             is_float32(plan, target) ? TRAJD_F32 : trajd_plan_stream(plan, target)->dtype;
-        plan->streams[t].row_stride_bytes = row_stride(plan, target);
+        plan->rules.targets[t].stream.row_stride_bytes = row_stride(plan, target);
     }
+}
+
+/* ---- views ---- */
+
+static bool has_frames(const struct trajd_window_plan *plan, const struct trajd_episode *episode,
+                       uint32_t picture)
+{
+    const uint32_t stream =
+        plan->rules.targets[plan->rules.row_target_count + picture].stream_index;
+
+    return stream != TRAJD_PLAN_ABSENT &&
+           episode->extents[plan->dataset->index->streams[stream].array_index].storage !=
+               TRAJD_STORAGE_ABSENT;
+}
+
+static bool has_own_rows(const struct trajd_plan_rules *rules)
+{
+    for (uint32_t b = 0; b < rules->bracket_count; b++)
+        if (rules->brackets[b].array_index >= 0)
+            return true;
+    return false;
+}
+
+static bool is_gathered(const struct trajd_dataset *dataset)
+{
+    for (uint32_t c = 0; c < dataset->index->clock_count; c++)
+        if (dataset->clock_row_begin[c])
+            return true;
+    return false;
+}
+
+/* Fills the view of an episode. Lists that all episodes would leave empty are NULL. */
+static bool make_view(struct trajd_window_plan *plan, uint32_t e)
+{
+    const struct trajd_plan_rules *rules = &plan->rules;
+    const struct trajd_dataset *dataset = plan->dataset;
+    const struct trajd_episode *episode = &dataset->index->episodes[e];
+    struct trajd_arena *arena = &plan->view_arena;
+    struct trajd_view *view = &plan->views[e];
+    int64_t *row_begin = NULL, *row_counts = NULL;
+    bool *frames = NULL;
+
+    view->clocks = episode->clocks;
+    if (episode->quarantine)
+        return true;
+    if (is_gathered(dataset)) {
+        row_begin = trajd_arena_alloc(arena, rules->clock_count * sizeof *row_begin);
+        for (uint32_t c = 0; row_begin && c < rules->clock_count; c++)
+            row_begin[c] = dataset->clock_row_begin[c] ? dataset->clock_row_begin[c][e] : 0;
+    }
+    if (has_own_rows(rules)) {
+        row_counts = trajd_arena_alloc(arena, rules->bracket_count * sizeof *row_counts);
+        for (uint32_t b = 0; row_counts && b < rules->bracket_count; b++)
+            row_counts[b] = rules->brackets[b].array_index < 0
+                                ? -1
+                                : trajd_plan_row_count(plan, &rules->brackets[b], episode);
+    }
+    if (rules->picture_count) {
+        frames = trajd_arena_alloc(arena, rules->picture_count * sizeof *frames);
+        for (uint32_t p = 0; frames && p < rules->picture_count; p++)
+            frames[p] = has_frames(plan, episode, p);
+    }
+    view->row_begin = row_begin;
+    view->row_counts = row_counts;
+    view->has_frames = frames;
+    return (row_begin || !is_gathered(dataset)) && (row_counts || !has_own_rows(rules)) &&
+           (frames || !rules->picture_count);
 }
 
 enum trajd_status trajd_window_plan_prepare(struct trajd_window_plan *plan,
@@ -146,21 +203,25 @@ enum trajd_status trajd_window_plan_prepare(struct trajd_window_plan *plan,
 {
     const struct trajd_index *index = plan->dataset->index;
     enum trajd_status status = TRAJD_OK;
-    uint64_t column = 0;
 
     plan->clocks = calloc(index->clock_count + 1, sizeof *plan->clocks);
-    plan->streams = calloc(plan->target_count, sizeof *plan->streams);
-    if (!plan->clocks || !plan->streams)
+    plan->views = calloc(index->episode_count + 1, sizeof *plan->views);
+    plan->view_arena.limit_bytes = SIZE_MAX;
+    if (!plan->clocks || !plan->views)
         return trajd_plan_no_memory(error);
     for (uint32_t c = 0; c < index->clock_count; c++)
         plan->clocks[c] = (struct trajd_clock){.stamps_ns = plan->dataset->clock_stamps_ns[c],
                                                .rate = plan->dataset->clock_rates[c]};
-    for (uint32_t t = 0; t < plan->target_count && !status; t++) {
-        column = t && plan->targets[t].output_index == plan->targets[t - 1].output_index
-                     ? column + plan->streams[t - 1].feature_count
-                     : 0;
-        status = prepare_stream(plan, t, column, error);
-        plan->streams[t].row_stride_bytes = row_stride(plan, &plan->targets[t]);
+    for (uint32_t t = 0; t < plan->rules.target_count && !status; t++) {
+        struct trajd_plan_target *target = &plan->rules.targets[t];
+        status = prepare_stream(plan, target, error);
+        target->stream.row_stride_bytes = row_stride(plan, target);
     }
-    return status;
+    if (status)
+        return status;
+    trajd_rules_complete(&plan->rules);
+    for (uint32_t e = 0; e < index->episode_count; e++)
+        if (!make_view(plan, e))
+            return trajd_plan_no_memory(error);
+    return TRAJD_OK;
 }

@@ -32,12 +32,13 @@ static double mean_rate_hz(const struct trajd_window_plan *plan, uint32_t clock)
  * where steps of sums are shorter than the rows. */
 static void warn_of_rate(struct trajd_window_plan *plan, const struct trajd_plan_target *target)
 {
-    const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
-    const struct trajd_plan_grid *grid = &plan->grids[bracket->grid_index];
+    const struct trajd_plan_bracket *bracket = &plan->rules.brackets[target->bracket_index];
+    const struct trajd_plan_grid *grid = &plan->rules.grids[bracket->grid_index];
     const double source_hz = mean_rate_hz(plan, bracket->clock_index);
-    const double anchor_hz = plan->anchor_clock >= 0
-                                 ? mean_rate_hz(plan, (uint32_t)plan->anchor_clock)
-                                 : (double)plan->anchor_rate.num / (double)plan->anchor_rate.den;
+    const double anchor_hz =
+        plan->rules.anchor_clock >= 0
+            ? mean_rate_hz(plan, (uint32_t)plan->rules.anchor_clock)
+            : (double)plan->rules.anchor_rate.num / (double)plan->rules.anchor_rate.den;
     const double grid_hz =
         grid->rate.num ? (double)grid->rate.num / (double)grid->rate.den : anchor_hz;
 
@@ -46,7 +47,7 @@ static void warn_of_rate(struct trajd_window_plan *plan, const struct trajd_plan
         trajd_window_plan_warn(plan,
                                "%s: kind: linear from %.4g Hz to %.4g Hz uses 2 of every %.0f "
                                "rows; kind: mean averages all",
-                               plan->outputs[target->output_index].name, source_hz, grid_hz,
+                               plan->rules.outputs[target->output_index].name, source_hz, grid_hz,
                                source_hz / grid_hz);
     if (trajd_plan_adds(plan, target)) {
         if (source_hz > 0 && grid_hz > MORE_STEPS * source_hz)
@@ -55,7 +56,7 @@ static void warn_of_rate(struct trajd_window_plan *plan, const struct trajd_plan
                 "%s: %.4g Hz to %.4g Hz by sum leaves %.0f %% of the steps at 0, because a "
                 "difference is not divided among steps: feed it at %.4g Hz or slower, or positions "
                 "with relative_to: {step: before}",
-                plan->outputs[target->output_index].name, source_hz, grid_hz,
+                plan->rules.outputs[target->output_index].name, source_hz, grid_hz,
                 100 * (1 - source_hz / grid_hz), source_hz);
         return;
     }
@@ -65,16 +66,17 @@ static void warn_of_rate(struct trajd_window_plan *plan, const struct trajd_plan
             plan,
             "%s: kind: %s from %.4g Hz to %.4g Hz makes %.3g steps of each row; a rate of %.4g Hz "
             "gives the recorded rows",
-            plan->outputs[target->output_index].name, trajd_window_target_kind_name(plan, target),
-            source_hz, grid_hz, grid_hz / source_hz, source_hz);
+            plan->rules.outputs[target->output_index].name,
+            trajd_window_target_kind_name(plan, target), source_hz, grid_hz, grid_hz / source_hz,
+            source_hz);
 }
 
 /* Warns where steps reach further than the longest episode is long: some of them lie outside the
  * episode in every window. Outputs of several sources get one warning. */
 static void warn_of_reach(struct trajd_window_plan *plan, uint32_t t)
 {
-    const struct trajd_plan_target *target = &plan->targets[t];
-    const struct trajd_plan_output *output = &plan->outputs[target->output_index];
+    const struct trajd_plan_target *target = &plan->rules.targets[t];
+    const struct trajd_plan_output *output = &plan->rules.outputs[target->output_index];
     char reach[TRAJD_PLAN_REACH_SIZE];
 
     if (!output->is_hidden && (!t || target[-1].output_index != target->output_index) &&
@@ -88,9 +90,9 @@ static void warn_of_reach(struct trajd_window_plan *plan, uint32_t t)
 /* Returns whether an output takes rows of the clock. */
 static bool is_clock_used(const struct trajd_window_plan *plan, uint32_t clock)
 {
-    for (uint32_t t = 0; t < plan->target_count; t++)
-        if (plan->targets[t].stream_index != TRAJD_PLAN_ABSENT &&
-            plan->brackets[plan->targets[t].bracket_index].clock_index == clock)
+    for (uint32_t t = 0; t < plan->rules.target_count; t++)
+        if (plan->rules.targets[t].stream_index != TRAJD_PLAN_ABSENT &&
+            plan->rules.brackets[plan->rules.targets[t].bracket_index].clock_index == clock)
             return true;
     return false;
 }
@@ -111,18 +113,19 @@ static void warn_of_disjoint_clocks(struct trajd_window_plan *plan, uint32_t clo
     const struct trajd_index *index = plan->dataset->index;
     uint32_t count = 0, first = 0;
 
-    if (plan->anchor_clock < 0 || plan->anchor_clock == (int64_t)clock ||
+    if (plan->rules.anchor_clock < 0 || plan->rules.anchor_clock == (int64_t)clock ||
         !is_clock_used(plan, clock))
         return;
     for (uint32_t i = 0; i < plan->episode_count; i++)
-        if (is_disjoint(&index->episodes[plan->episodes[i]], clock, (uint32_t)plan->anchor_clock))
+        if (is_disjoint(&index->episodes[plan->episodes[i]], clock,
+                        (uint32_t)plan->rules.anchor_clock))
             first = count++ ? first : plan->episodes[i];
     if (count)
         trajd_window_plan_warn(
             plan,
             "clock %s has no time in common with the anchors' clock %s in %u of %u episode%s (the "
             "first: %s: %s): align them with `offset:` of the clock in the layout",
-            index->clocks[clock].name, index->clocks[plan->anchor_clock].name, count,
+            index->clocks[clock].name, index->clocks[plan->rules.anchor_clock].name, count,
             plan->episode_count, trajd_plural(plan->episode_count),
             index->files[index->episodes[first].file_index].relative_path,
             index->episodes[first].id);
@@ -134,12 +137,12 @@ static bool depends_on_rate(const struct trajd_window_plan *plan,
                             const struct trajd_plan_target *target, uint32_t clock)
 {
     const struct trajd_spec_range *at = &plan->spec->outputs[target->output_index].at;
-    const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
+    const struct trajd_plan_bracket *bracket = &plan->rules.brackets[target->bracket_index];
 
-    if (bracket->clock_index != clock && plan->anchor_clock != (int64_t)clock)
+    if (bracket->clock_index != clock && plan->rules.anchor_clock != (int64_t)clock)
         return false;
     return at->in_time || at->rate.num || plan->spec->rate.num || plan->spec->anchor_rate.num ||
-           plan->grids[bracket->grid_index].rule != TRAJD_TARGET_ROWS;
+           plan->rules.grids[bracket->grid_index].rule != TRAJD_TARGET_ROWS;
 }
 
 /* Warns where steps of time are counted on a clock whose rate is assumed. */
@@ -149,16 +152,17 @@ static void warn_of_assumption(struct trajd_window_plan *plan, uint32_t clock)
     char text[TRAJD_RATES_TEXT_SIZE];
 
     trajd_index_rates_add(plan->dataset->index, clock, &rates);
-    for (uint32_t t = 0; t < plan->target_count && rates.assumed_count; t++) {
-        const struct trajd_plan_target *target = &plan->targets[t];
+    for (uint32_t t = 0; t < plan->rules.target_count && rates.assumed_count; t++) {
+        const struct trajd_plan_target *target = &plan->rules.targets[t];
         if (target->stream_index == TRAJD_PLAN_ABSENT || !depends_on_rate(plan, target, clock))
             continue;
         trajd_window_plan_warn(
             plan,
             "%s: its steps are times, but the rate of clock %s is not stated: %s; state it with "
             "datasets.%s.rate",
-            plan->outputs[target->output_index].name, plan->dataset->index->clocks[clock].name,
-            trajd_index_rates_text(&rates, text), plan->dataset->name);
+            plan->rules.outputs[target->output_index].name,
+            plan->dataset->index->clocks[clock].name, trajd_index_rates_text(&rates, text),
+            plan->dataset->name);
         return;
     }
 }
@@ -166,16 +170,16 @@ static void warn_of_assumption(struct trajd_window_plan *plan, uint32_t clock)
 /* Returns whether each step lies on a row of the stream's clock, so that nothing is blended. */
 static bool takes_rows(const struct trajd_window_plan *plan, const struct trajd_plan_target *target)
 {
-    const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
-    const struct trajd_plan_grid *grid = &plan->grids[bracket->grid_index];
+    const struct trajd_plan_bracket *bracket = &plan->rules.brackets[target->bracket_index];
+    const struct trajd_plan_grid *grid = &plan->rules.grids[bracket->grid_index];
 
     if (trajd_plan_kind(plan, target) == TRAJD_KIND_MEAN)
         return grid->rule == TRAJD_TARGET_ROWS &&
                !plan->spec->outputs[target->output_index].mean_width_ns;
     return grid->rule == TRAJD_TARGET_ROWS ||
            (grid->rule == TRAJD_TARGET_OFFSETS &&
-            (int64_t)bracket->clock_index == plan->anchor_clock &&
-            trajd_rate_divides(grid->rate, plan->anchor_rate));
+            (int64_t)bracket->clock_index == plan->rules.anchor_clock &&
+            trajd_rate_divides(grid->rate, plan->rules.anchor_rate));
 }
 
 /* Warns where quaternions are blended as plain numbers. */
@@ -193,7 +197,7 @@ static void warn_of_quaternions(struct trajd_window_plan *plan,
     if (!count || takes_rows(plan, target))
         return;
     trajd_index_advise_quaternions(plan->dataset->index, stream, kind, quaternions, count, text);
-    trajd_window_plan_warn(plan, "%s: %s: %s", plan->outputs[target->output_index].name,
+    trajd_window_plan_warn(plan, "%s: %s: %s", plan->rules.outputs[target->output_index].name,
                            stream->name, text);
 }
 
@@ -248,12 +252,12 @@ void trajd_window_plan_find_warnings(struct trajd_window_plan *plan)
     warn_of_masks(plan);
     for (uint32_t w = 0; w < plan->spec->select.text_count; w++)
         warn_of_text(plan, plan->spec->select.texts[w].key);
-    for (uint32_t t = 0; t < plan->target_count; t++) {
-        if (plan->targets[t].stream_index == TRAJD_PLAN_ABSENT)
+    for (uint32_t t = 0; t < plan->rules.target_count; t++) {
+        if (plan->rules.targets[t].stream_index == TRAJD_PLAN_ABSENT)
             continue;
         warn_of_reach(plan, t);
-        warn_of_rate(plan, &plan->targets[t]);
-        warn_of_quaternions(plan, &plan->targets[t]);
+        warn_of_rate(plan, &plan->rules.targets[t]);
+        warn_of_quaternions(plan, &plan->rules.targets[t]);
     }
     for (uint32_t c = 0; c < plan->dataset->index->clock_count; c++)
         warn_of_assumption(plan, c);

@@ -69,7 +69,8 @@ static int measure(const char *label, struct trajd_dataset *dataset, struct traj
     request.plan = plan;
     begin = now_s();
     cpu = cpu_s();
-    if (rows ? trajd_statistics_of_stream(&request, plan->targets[0].stream_index, &found, &error)
+    if (rows ? trajd_statistics_of_stream(&request, plan->rules.targets[0].stream_index, &found,
+                                          &error)
              : trajd_statistics_of_outputs(&request, &first, 1, &found, &error))
         return fprintf(stderr, "%s\n", error.message), 1;
     printf("%-34s %10.1f ms (%.1f ms of CPU)  %" PRIu64 " of %" PRIu64

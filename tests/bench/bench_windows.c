@@ -70,7 +70,7 @@ int main(int argc, char **argv)
     struct trajd_dataset *dataset;
     struct trajd_window_spec *spec;
     struct trajd_window_plan *plan;
-    struct trajd_window_batch *batch;
+    struct trajd_binding *batch;
     struct trajd_yaml *yaml;
     struct trajd_error error;
     static uint64_t look_up_ns[TURNS], bind_ns[TURNS];
@@ -92,14 +92,14 @@ int main(int argc, char **argv)
         const uint64_t begin_ns = now_ns();
         trajd_window_batch_look_up(batch, turn, position, 256);
         const uint64_t middle_ns = now_ns();
-        trajd_window_batch_bind(batch, 0, 256, slot, rows_of, rows);
+        trajd_bind_windows(batch, 0, 256, slot, rows_of, rows);
         bind_ns[turn] = now_ns() - middle_ns;
         look_up_ns[turn] = middle_ns - begin_ns;
         position = (position + 256) % 16384;
     }
     printf("batches of 256 windows, %u episodes: looked up in %.1f us, bound in %.1f us\n",
            dataset->index->episode_count, median_us(look_up_ns), median_us(bind_ns));
-    trajd_window_batch_destroy(&batch);
+    trajd_binding_destroy(&batch);
     trajd_window_plan_destroy(&plan);
     trajd_window_spec_destroy(&spec);
     trajd_yaml_destroy(&yaml);

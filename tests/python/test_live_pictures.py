@@ -130,9 +130,10 @@ def test_frames_that_are_wrong(daemon, arm, tmp_path):
         live.push("observations/images/top", 0, frames[0]["top"][0] / 255)
     live.save(tmp_path / "a.live")
     document = json.loads((tmp_path / "a.live").read_text())
+    document.update(trajd_live=1, digest=None)  # nothing then tells that it was changed
     top = next(output for output in document["outputs"] if output["name"] == "top")
     for change, text in (({"crop": [3, 5, 40, 99]}, "crop"), ({"source": [48, 63]}, "another size or type"),
-                         ({"filter": "blurred"}, "blurred"), ({"output": [20, 31]}, "another size or type")):
+                         ({"filter": "blurred"}, "preparation.filter: an unknown word"), ({"output": [20, 31]}, "another size or type")):
         kept = dict(top["picture"]["preparation"])
         top["picture"]["preparation"].update(change)
         (tmp_path / "b.live").write_text(json.dumps(document))

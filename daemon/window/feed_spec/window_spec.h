@@ -8,11 +8,11 @@
 #include <stdint.h>
 
 #include "daemon/base/yaml.h"
+#include "daemon/engine/rules.h"
 #include "daemon/window/order/goal.h"
 #include "daemon/window/order/sampler.h"
 #include "daemon/window/picture/picture_spec.h"
 #include "daemon/window/select/select.h"
-#include "kernels/resample.h"
 
 struct trajd_preset; /* transform/chain_spec.h */
 struct trajd_chain_spec;
@@ -26,12 +26,6 @@ struct trajd_statistics; /* statistics.h */
 #define TRAJD_SPEC_PAD_ANY UINT32_MAX
 #define TRAJD_SPEC_KIND_FROM_STREAM TRAJD_KIND_COUNT
 
-enum trajd_role {
-    TRAJD_ROLE_OBS = 0, /* sees nothing after the anchor (and lookahead) */
-    TRAJD_ROLE_ACTION = 1,
-    TRAJD_ROLE_NEXT = 2, /* an observation after the action: it may read after the anchor */
-    TRAJD_ROLE_GOAL = 3, /* an observation as the window of a later anchor has it */
-};
 /* How values become values * scale[d] + offset[d]: by given numbers, or by a rule on statistics. */
 enum trajd_norm {
     TRAJD_NORM_NONE = 0,
@@ -41,13 +35,6 @@ enum trajd_norm {
     /* [q01, q99] onto [-1, 1]; values outside are not clipped */
     TRAJD_NORM_Q01_Q99 = 4,
 };
-/* What the statistics for `norm` weigh alike; stats.h says more. */
-enum trajd_norm_over {
-    TRAJD_NORM_OVER_DEFAULT = 0, /* not given: ROWS, or as the feed of statistics_from says */
-    TRAJD_NORM_OVER_ROWS = 1,    /* each row of the anchor's clock once */
-    TRAJD_NORM_OVER_WINDOWS = 2, /* each step once for each window that contains it */
-};
-enum trajd_missing { TRAJD_MISSING_ERROR = 0, TRAJD_MISSING_ZERO = 1, TRAJD_MISSING_SKIP = 2 };
 
 /* `at: FROM..TO [@ RATE]`. Both ends are included. */
 struct trajd_spec_range {

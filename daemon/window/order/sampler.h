@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "daemon/engine/view.h"
 #include "daemon/window/order/permute.h"
 #include "proto/error.h"
 
@@ -57,16 +58,6 @@ struct trajd_sampler_options {
      * order blocked */
     bool one_per_episode;
     uint64_t epoch_windows; /* L; 0: a pass */
-};
-
-struct trajd_window {
-    uint64_t window_id; /* its number */
-    uint32_t dataset_index;
-    uint32_t episode_index;
-    int64_t anchor; /* number of the anchor in the episode */
-    /* the pass over the dataset; 0 where the window was looked up by its number */
-    uint64_t pass;
-    uint8_t wrapped; /* 1: a row that tail: wrap repeats */
 };
 
 struct trajd_sampler;

@@ -113,13 +113,13 @@ static void put_feed(FILE *out, struct trajd_dataset *dataset, struct trajd_pool
     struct trajd_error error;
 
     fprintf(out, "%s\n", keys);
-    for (uint32_t o = 0; o < plan->output_count; o++)
+    for (uint32_t o = 0; o < plan->rules.output_count; o++)
         outputs[o] = o;
-    if (trajd_statistics_of_outputs(&request, outputs, plan->output_count, results, &error)) {
+    if (trajd_statistics_of_outputs(&request, outputs, plan->rules.output_count, results, &error)) {
         fprintf(out, "  %s\n", error.message);
     } else {
         assert_int_equal(heartbeat.permille, 1000);
-        for (uint32_t o = 0; o < plan->output_count; o++) {
+        for (uint32_t o = 0; o < plan->rules.output_count; o++) {
             put_statistics(out, spec->outputs[o].name, results[o]);
             free(results[o]);
         }

@@ -117,9 +117,9 @@ static const void *const *rows_of(void *context, uint32_t episode)
 void run(struct fixture *f, const struct trajd_window_plan *plan, uint32_t count, int64_t *values,
          uint8_t *mask)
 {
-    uint32_t steps = plan->outputs[0].step_count;
+    uint32_t steps = plan->rules.outputs[0].step_count;
     uint8_t *slot = calloc(1, 65536);
-    struct trajd_window_batch *batch;
+    struct trajd_binding *batch;
     struct trajd_error error;
 
     assert_int_equal(trajd_window_batch_create(plan, &batch, &error), TRAJD_OK);
@@ -127,14 +127,14 @@ void run(struct fixture *f, const struct trajd_window_plan *plan, uint32_t count
     batch->outputs[0].mask_offset_bytes = 32768;
     assert_true(steps * count * 8 <= 32704);
     trajd_window_batch_look_up(batch, 0, 0, count);
-    trajd_window_batch_bind(batch, 0, count, slot, rows_of, f);
+    trajd_bind_windows(batch, 0, count, slot, rows_of, f);
     if (trajd_resample_check(&batch->request, &error))
         fail_msg("%s", error.message);
     trajd_resample_reference(&batch->request, 0, count);
     memcpy(values, slot + 64, (size_t)steps * count * 8);
     memcpy(mask, slot + 32768, (size_t)steps * count);
     free(slot);
-    trajd_window_batch_destroy(&batch);
+    trajd_binding_destroy(&batch);
 }
 
 void destroy(struct trajd_window_plan **plan, struct trajd_window_spec **spec)

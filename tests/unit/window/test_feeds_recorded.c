@@ -182,8 +182,8 @@ static void put_texts(FILE *out, const char *name, const struct trajd_plan_texts
 
 static void put_target(FILE *out, const struct trajd_window_plan *plan, uint32_t t)
 {
-    const struct trajd_plan_target *target = &plan->targets[t];
-    const struct trajd_stream *stream = &plan->streams[t];
+    const struct trajd_plan_target *target = &plan->rules.targets[t];
+    const struct trajd_stream *stream = &plan->rules.targets[t].stream;
 
     fprintf(out, "  target output %u stream %d bracket %u entry %d missing %d kind %d",
             target->output_index, (int)target->stream_index, target->bracket_index,
@@ -201,15 +201,16 @@ static void put_target(FILE *out, const struct trajd_window_plan *plan, uint32_t
 static void put_plan(FILE *out, const struct trajd_window_plan *plan)
 {
     fprintf(out, " plan anchor clock %lld rate %d/%d fingerprint %016llx anchors %016llx",
-            (long long)plan->anchor_clock, (int)plan->anchor_rate.num, (int)plan->anchor_rate.den,
-            (unsigned long long)plan->fingerprint, (unsigned long long)plan->anchors_digest);
+            (long long)plan->rules.anchor_clock, (int)plan->rules.anchor_rate.num,
+            (int)plan->rules.anchor_rate.den, (unsigned long long)plan->fingerprint,
+            (unsigned long long)plan->anchors_digest);
     fprintf(out, " norm %016llx found %u episodes %u windows %llu/%llu/%llu\n",
             (unsigned long long)trajd_window_norm_digest(plan), plan->found_count,
             plan->episode_count, (unsigned long long)trajd_sampler_window_count(plan->sampler),
             (unsigned long long)trajd_sampler_epoch_length(plan->sampler),
             (unsigned long long)trajd_sampler_number_count(plan->sampler));
-    for (uint32_t g = 0; g < plan->grid_count; g++) {
-        const struct trajd_plan_grid *grid = &plan->grids[g];
+    for (uint32_t g = 0; g < plan->rules.grid_count; g++) {
+        const struct trajd_plan_grid *grid = &plan->rules.grids[g];
         fprintf(out, "  grid rule %d from %lld steps %u rate %d/%d per window %d", grid->rule,
                 (long long)grid->from, grid->step_count, (int)grid->rate.num, (int)grid->rate.den,
                 grid->per_window);
@@ -218,15 +219,15 @@ static void put_plan(FILE *out, const struct trajd_window_plan *plan)
         put_numbers(out, "fractions", (const int64_t *)grid->step_fraction, grid->step_count);
         fputc('\n', out);
     }
-    for (uint32_t b = 0; b < plan->bracket_count; b++)
+    for (uint32_t b = 0; b < plan->rules.bracket_count; b++)
         fprintf(out, "  bracket clock %u grid %u clipped %d lookahead %lld array %lld\n",
-                plan->brackets[b].clock_index, plan->brackets[b].grid_index,
-                plan->brackets[b].clipped, (long long)plan->brackets[b].lookahead_ns,
-                (long long)plan->brackets[b].array_index);
-    for (uint32_t t = 0; t < plan->target_count; t++)
+                plan->rules.brackets[b].clock_index, plan->rules.brackets[b].grid_index,
+                plan->rules.brackets[b].clipped, (long long)plan->rules.brackets[b].lookahead_ns,
+                (long long)plan->rules.brackets[b].array_index);
+    for (uint32_t t = 0; t < plan->rules.target_count; t++)
         put_target(out, plan, t);
-    for (uint32_t o = 0; o < plan->output_count; o++) {
-        const struct trajd_plan_output *output = &plan->outputs[o];
+    for (uint32_t o = 0; o < plan->rules.output_count; o++) {
+        const struct trajd_plan_output *output = &plan->rules.outputs[o];
         fprintf(out, "  tensor %s role %d type %d steps %u rank %u shape %llu %llu features %llu",
                 output->name, output->role, output->dtype, output->step_count, output->rank,
                 (unsigned long long)output->shape[0], (unsigned long long)output->shape[1],
@@ -243,8 +244,8 @@ static void put_plan(FILE *out, const struct trajd_window_plan *plan)
 
 /* Makes the windows [position, position + count) of an epoch, and prints their masks and a digest
  * of their values. */
-static void put_batch(FILE *out, const struct trajd_window_plan *plan,
-                      struct trajd_window_batch *batch, uint64_t position, uint32_t count)
+static void put_batch(FILE *out, const struct trajd_window_plan *plan, struct trajd_binding *batch,
+                      uint64_t position, uint32_t count)
 {
     static struct data data;
     uint8_t *slot = calloc(1, SLOT_BYTES);
@@ -252,8 +253,8 @@ static void put_batch(FILE *out, const struct trajd_window_plan *plan,
     uint64_t end = 0;
 
     data.plan = plan;
-    for (uint32_t o = 0; o < plan->output_count; o++) {
-        const struct trajd_plan_output *output = &plan->outputs[o];
+    for (uint32_t o = 0; o < plan->rules.output_count; o++) {
+        const struct trajd_plan_output *output = &plan->rules.outputs[o];
         const uint64_t steps = (uint64_t)plan->spec->global_batch * output->step_count;
         batch->outputs[o].offset_bytes = end;
         end += (steps * output->feature_count * trajd_dtype_size(output->dtype) + 63) / 64 * 64;
@@ -265,7 +266,7 @@ static void put_batch(FILE *out, const struct trajd_window_plan *plan,
         return;
     }
     trajd_window_batch_look_up(batch, 1, position, count);
-    trajd_window_batch_bind(batch, 0, count, slot, rows_of, &data);
+    trajd_bind_windows(batch, 0, count, slot, rows_of, &data);
     fprintf(out, "  batch at %llu:", (unsigned long long)position);
     for (uint32_t w = 0; w < batch->window_count; w++)
         fprintf(out, " %llu=%u:%lld%s(%lld)", (unsigned long long)batch->windows[w].window_id,
@@ -276,15 +277,15 @@ static void put_batch(FILE *out, const struct trajd_window_plan *plan,
         fprintf(out, "  check: %s\n", error.message);
     } else {
         trajd_resample_reference(&batch->request, 0, count);
-        for (uint32_t o = 0; o < plan->output_count; o++) {
+        for (uint32_t o = 0; o < plan->rules.output_count; o++) {
             const uint64_t from = batch->outputs[o].offset_bytes,
                            to = batch->outputs[o].mask_offset_bytes;
             fprintf(out, "  values %016llx masks",
                     (unsigned long long)trajd_digest_of(slot + from, to - from));
             for (uint32_t w = 0; w < count; w++) {
                 fputc(' ', out);
-                for (uint32_t t = 0; t < plan->outputs[o].step_count && t < 24; t++)
-                    fprintf(out, "%u", slot[to + w * plan->outputs[o].step_count + t]);
+                for (uint32_t t = 0; t < plan->rules.outputs[o].step_count && t < 24; t++)
+                    fprintf(out, "%u", slot[to + w * plan->rules.outputs[o].step_count + t]);
             }
             fputc('\n', out);
         }
@@ -296,7 +297,7 @@ static void put_batches(FILE *out, const struct trajd_window_plan *plan)
 {
     const uint64_t length = trajd_sampler_epoch_length(plan->sampler);
     const uint32_t size = plan->spec->global_batch;
-    struct trajd_window_batch *batch;
+    struct trajd_binding *batch;
     struct trajd_error error;
 
     if (trajd_window_batch_create(plan, &batch, &error)) {
@@ -305,7 +306,7 @@ static void put_batches(FILE *out, const struct trajd_window_plan *plan)
     }
     put_batch(out, plan, batch, 0, size);
     put_batch(out, plan, batch, length < size ? 0 : length - size, size - 1);
-    trajd_window_batch_destroy(&batch);
+    trajd_binding_destroy(&batch);
 }
 
 static void put_feed(FILE *out, struct fixture *f, const char *feed)

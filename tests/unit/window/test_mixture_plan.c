@@ -300,7 +300,7 @@ static void test_rows_of_a_batch(void **state)
         trajd_mixture_batch_look_up(batch, 2, 16, rows);
         trajd_mixture_plan_run(two->plan, 2, 16, rows, windows);
         for (uint32_t d = 0; d < DATASETS; d++) {
-            const struct trajd_window_batch *member = batch->members[d];
+            const struct trajd_binding *member = batch->members[d];
             uint32_t count = 0;
             for (uint32_t row = 0; row < rows; row++) {
                 if (windows[row].dataset_index != d)

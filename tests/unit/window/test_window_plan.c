@@ -176,8 +176,8 @@ static void test_where_rows_of_their_own_are_counted(void **state)
                          &spec, &error);
         if (!plan)
             fail_msg("case %zu: %s", i, error.message);
-        assert_int_equal(plan->bracket_count, 1);
-        assert_int_equal(plan->brackets[0].array_index, cases[i].own);
+        assert_int_equal(plan->rules.bracket_count, 1);
+        assert_int_equal(plan->rules.brackets[0].array_index, cases[i].own);
         destroy(&plan, &spec);
     }
 }

@@ -71,10 +71,11 @@ static void test_which_rows_are_kept_as_float32(void **state)
         if (plan->selection.as_float32[0] != cases[i].as_float32)
             fail_msg("%s: %s", cases[i].outputs,
                      cases[i].as_float32 ? "kept as float64" : "rounded");
-        for (uint32_t t = 0; t < plan->target_count; t++) {
-            assert_int_equal(plan->streams[t].source_type,
+        for (uint32_t t = 0; t < plan->rules.target_count; t++) {
+            assert_int_equal(plan->rules.targets[t].stream.source_type,
                              cases[i].as_float32 ? TRAJD_F32 : TRAJD_F64);
-            assert_int_equal(plan->streams[t].row_stride_bytes, cases[i].as_float32 ? 4 : 8);
+            assert_int_equal(plan->rules.targets[t].stream.row_stride_bytes,
+                             cases[i].as_float32 ? 4 : 8);
         }
         destroy(&plan, &spec);
     }
@@ -91,17 +92,18 @@ static void test_forms_of_several_arrays(void **state)
     set_type(f, TRAJD_F64);
     plan = plan_of(f, "x: {from: cam, at: 0}, y: {from: wrench, at: 0, dtype: float64}", &spec);
     assert_int_equal(plan->selection.array_count, 2);
-    assert_true(plan->selection.as_float32[plan->targets[0].entry]);
-    assert_false(plan->selection.as_float32[plan->targets[1].entry]);
-    assert_int_equal(plan->streams[0].source_type, TRAJD_F32);
-    assert_int_equal(plan->streams[1].source_type, TRAJD_F64);
+    assert_true(plan->selection.as_float32[plan->rules.targets[0].entry]);
+    assert_false(plan->selection.as_float32[plan->rules.targets[1].entry]);
+    assert_int_equal(plan->rules.targets[0].stream.source_type, TRAJD_F32);
+    assert_int_equal(plan->rules.targets[1].stream.source_type, TRAJD_F64);
     destroy(&plan, &spec);
     for (size_t i = 0; i < ARRAY_LEN(types); i++) {
         set_type(f, types[i]);
         plan = plan_of(f, "x: {from: cam, at: 0, kind: previous, dtype: float32}", &spec);
         assert_false(plan->selection.as_float32[0]);
-        assert_int_equal(plan->streams[0].source_type, types[i]);
-        assert_int_equal(plan->streams[0].row_stride_bytes, trajd_dtype_size(types[i]));
+        assert_int_equal(plan->rules.targets[0].stream.source_type, types[i]);
+        assert_int_equal(plan->rules.targets[0].stream.row_stride_bytes,
+                         trajd_dtype_size(types[i]));
         destroy(&plan, &spec);
     }
 }
@@ -119,10 +121,10 @@ static void test_forms_of_another_plan(void **state)
     other =
         plan_of(f, "x: {from: cam, at: 0, dtype: float64}, y: {from: wrench, at: 0}", &other_spec);
     trajd_window_plan_copy_forms(plan, other);
-    assert_int_equal(plan->streams[0].source_type, TRAJD_F32);
-    assert_int_equal(plan->streams[0].row_stride_bytes, 4);
-    assert_int_equal(plan->streams[1].source_type, TRAJD_F64);
-    assert_int_equal(plan->streams[1].row_stride_bytes, 8);
+    assert_int_equal(plan->rules.targets[0].stream.source_type, TRAJD_F32);
+    assert_int_equal(plan->rules.targets[0].stream.row_stride_bytes, 4);
+    assert_int_equal(plan->rules.targets[1].stream.source_type, TRAJD_F64);
+    assert_int_equal(plan->rules.targets[1].stream.row_stride_bytes, 8);
     destroy(&plan, &spec);
     destroy(&other, &other_spec);
 }
@@ -194,8 +196,8 @@ static void test_gaps_and_ages(void **state)
 
         snprintf(outputs, sizeof outputs, "x: {from: cam, at: 0%s}", cases[i].keys);
         plan = plan_of(f, outputs, &spec);
-        assert_int_equal(plan->streams[0].max_gap_ns, cases[i].max_gap_ns);
-        assert_int_equal(plan->streams[0].max_age_ns, cases[i].max_age_ns);
+        assert_int_equal(plan->rules.targets[0].stream.max_gap_ns, cases[i].max_gap_ns);
+        assert_int_equal(plan->rules.targets[0].stream.max_age_ns, cases[i].max_age_ns);
         destroy(&plan, &spec);
     }
 }

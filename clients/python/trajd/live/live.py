@@ -86,6 +86,8 @@ def _convert(name: str, array: "np.ndarray[Any, Any]", stream: Stream, dtype: "n
 def _warn(source: str, document: Mapping[str, Any]) -> None:
     """Warns of observations that differ from those of training: what is left out, and what reads rows after the anchor."""
     said = [f"observations have no output {one['name']}: {one['reason']}" for one in document["left_out"] if one["role"] == "obs"]
+    if "digest" not in document:
+        said.append("this file has no digest, which tells whether it is as the daemon wrote it: save it again with Live.save")
     for output in document["outputs"]:
         ahead_ns = max([one["lookahead_ns"] for one in output["sources"] if one["rule"] != "rows" and one["kind"] not in _LOOK_BACK],
                        default=0)
@@ -101,7 +103,7 @@ def _open(text: str, source: str, history_ns: int, max_anchor_age_ns: int) -> "_
     try:
         return _core.Live(text.encode(), history_ns=history_ns, max_anchor_age_ns=max_anchor_age_ns)
     except Error as error:
-        raise type(error)(f"{source}: {re.sub('^live description:', 'line ', str(error))}") from None
+        raise type(error)(f"{source}: {re.sub('^live description: ', '', re.sub('^live description:(?=[0-9])', 'line ', str(error)))}") from None
 
 
 def _fetch(config: Union[Feed, str, "os.PathLike[str]", Mapping[str, Any]], feed: Optional[str],
