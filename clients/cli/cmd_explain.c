@@ -1,10 +1,11 @@
 /* trajctl explain: shows where the steps of a window come from, and why a step is masked. Prints
- * the daemon's documents, one a line (--json), or a table. */
+ * the daemon's documents, one a line (--json), or a table; or the plan of the feed (--plan). */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "clients/cli/cli_feed.h"
+#include "daemon/base/json_read.h"
 #include "proto/plural.h"
 
 #define NOT_GIVEN UINT64_MAX
@@ -13,7 +14,7 @@ struct explaining {
     struct cli_connection connection;
     const char *output;
     uint64_t window, position, epoch, first, count;
-    bool json;
+    bool json, plan;
 };
 
 /* Finds the window at --position of --epoch, and returns the pass that it belongs to. */
@@ -213,6 +214,42 @@ static void explain(struct trajd_client *client, uint32_t feed_id,
     }
 }
 
+/* ---- the plan ---- */
+
+/* Finds the elements of a page's outputs. */
+static const char *elements_of(const char *json, size_t *length)
+{
+    const char *list;
+
+    if (!trajd_json_field_span(json, strlen(json), "outputs", &list, length) || *length < 2)
+        cli_die("the daemon's answer has no outputs");
+    *length -= 2;
+    return list + 1;
+}
+
+/* Prints the document of the feed's plan on a dataset, whose outputs come page by page. */
+static void print_plan(struct trajd_client *client, uint32_t feed_id, uint64_t dataset)
+{
+    struct trajd_question question = {.what = "plan", .feed_id = feed_id, .window = dataset};
+    bool more;
+
+    do {
+        const bool is_first = !question.first;
+        char *json;
+        struct trajd_yaml *yaml = cli_query(client, &question, &json);
+        size_t length;
+        const char *elements = elements_of(json, &length);
+
+        if (is_first)
+            printf("%.*s", (int)(elements - json), json);
+        printf("%s%.*s", is_first ? "" : ",", (int)length, elements);
+        more = cli_next_page(trajd_yaml_root(yaml), &question.first);
+        trajd_yaml_destroy(&yaml);
+        free(json);
+    } while (more);
+    puts("]}");
+}
+
 const struct cli_option cli_explain_options[] = {
     {"--window", "ID", "the window", CLI_U64, offsetof(struct explaining, window)},
     {"--position", "P", "the window at this position of the epoch", CLI_U64,
@@ -222,6 +259,8 @@ const struct cli_option cli_explain_options[] = {
     {"--first", "STEP", "the first step to show (0)", CLI_U64, offsetof(struct explaining, first)},
     {"--count", "N", "steps to show (all)", CLI_U64, offsetof(struct explaining, count),
      .least = 1},
+    {"--plan", NULL, "print the rules of the feed as JSON; in a mixture: of dataset --window",
+     CLI_FLAG, offsetof(struct explaining, plan)},
     {"--json", NULL, "print JSON documents, one a line", CLI_FLAG,
      offsetof(struct explaining, json)},
     {NULL, NULL, NULL, CLI_TABLE, offsetof(struct explaining, connection),
@@ -236,10 +275,14 @@ int cli_explain(int argc, char **argv)
     uint32_t feed_id;
 
     cli_parse(argc, argv, &explaining);
-    if ((explaining.window == NOT_GIVEN) == (explaining.position == NOT_GIVEN))
+    if (!explaining.plan && (explaining.window == NOT_GIVEN) == (explaining.position == NOT_GIVEN))
         cli_refuse("name a window: --window ID, or --position P with --epoch E");
     client = cli_connect(&explaining.connection);
     feed_id = cli_find_feed(client, argv[1]);
+    if (explaining.plan) {
+        print_plan(client, feed_id, explaining.window == NOT_GIVEN ? 0 : explaining.window);
+        return CLI_OK;
+    }
     if (explaining.window == NOT_GIVEN)
         pass = find_window(client, feed_id, &explaining);
     explain(client, feed_id, &explaining, pass);

@@ -200,6 +200,13 @@ def test_trajctl(daemon, tmp_path):
     page = json.loads(text)
     assert status == 0 and page["window_id"] == there["window_id"]
     assert [step["step"] for step in page["outputs"][0]["items"]] == [1, 2]
+    status, text = trajctl("grid", "--plan")
+    plan, pages = json.loads(text), [client.ask("plan", window=0, feed_id=feed_id)]
+    while pages[-1]["next"] is not None:
+        pages.append(client.ask("plan", window=0, first=pages[-1]["next"], feed_id=feed_id))
+    assert status == 0 and plan["outputs"] == [output for page in pages for output in page["outputs"]]
+    assert plan["feed"] == "grid" and plan["digest"] == pages[0]["digest"] and plan["left_out"] == []
+    assert {output["role"] for output in plan["outputs"]} >= {"obs", "action"}
     for arguments, code, message in ((("grid",), 2, "name a window"), (("grid", "--window", "1", "--position", "1"), 2, "name a window"),
                                      (("other", "--window", "1"), 1, "no open feed other .*grid"), (("--window", "1"), 2, "name a feed"),
                                      (("grid", "--window", "99999"), 1, "does not exist"), (("grid", "--window", "x"), 2, "whole number"),

@@ -445,6 +445,10 @@ static void wrong_calls_are_errors(void **state)
         TRAJD_ERR_ARGUMENT);
     assert_null(none);
     assert_int_equal(trajd_live_open_text("{}", 2, NULL, &none, &error), TRAJD_ERR_ARGUMENT);
+    assert_int_equal(trajd_live_open_text(live_robot, sizeof live_robot - 1, NULL, &none, &error),
+                     TRAJD_OK);
+    assert_non_null(strstr(error.message, "has no digest")); /* it is of version 1 */
+    trajd_live_close(&none);
     assert_int_equal(trajd_live_open("/nonexistent/a.live", NULL, &none, &error),
                      TRAJD_ERR_NOT_FOUND);
     free(out);
