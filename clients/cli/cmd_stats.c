@@ -50,15 +50,18 @@ struct subject {
 };
 
 struct statistics {
+    struct trajd_yaml **pages; /* of all answers; they stay to the end of the program */
+    uint32_t page_count;
     uint32_t subject_count;
     struct subject subjects[MAX_OUTPUTS];
 };
 
 /* ---- queries ---- */
 
-/* Waits for one page and returns it. It stays to the end of the program. */
+/* Waits for one page and returns it. */
 static const struct trajd_yaml_node *query_page(struct trajd_client *client,
-                                                const struct trajd_question *question)
+                                                const struct trajd_question *question,
+                                                struct statistics *all)
 {
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
 
@@ -68,8 +71,12 @@ static const struct trajd_yaml_node *query_page(struct trajd_client *client,
         const bool is_done = strcmp(cli_text(root, "state"), "computing") != 0;
         const double done = is_done ? 1 : strtod(cli_text(root, "done"), NULL);
         trajd_progress_report(question->name, "permille", (uint64_t)(done * 1000), 1000);
-        if (is_done)
+        if (is_done) {
+            all->pages = trajd_memory_or_exit(
+                realloc(all->pages, (all->page_count + 1) * sizeof(*all->pages)));
+            all->pages[all->page_count++] = yaml;
             return root;
+        }
         trajd_yaml_destroy(&yaml);
         nanosleep(&pause, NULL);
     }
@@ -104,9 +111,9 @@ static void add_subject(struct trajd_client *client, uint32_t feed_id, uint64_t 
     if (all->subject_count++ == MAX_OUTPUTS ||
         asprintf(&subject->name, "%s%s%s", dataset ? dataset : "", dataset ? ":" : "", name) < 0)
         cli_die("no memory for %s", name);
-    subject->root = page = query_page(client, &question);
+    subject->root = page = query_page(client, &question, all);
     while (cli_next_page(page, &question.first)) {
-        page = query_page(client, &question);
+        page = query_page(client, &question, all);
         append_page(subject->root, page);
     }
 }
@@ -317,8 +324,7 @@ static void write_file(const char *name, const char *feed, const struct statisti
     const bool is_special = stat(name, &there) == 0 && !S_ISREG(there.st_mode);
 
     write_document(out, feed, all, format);
-    if (fclose(out))
-        cli_die("%s: no memory for the document", name);
+    trajd_memory_close_or_exit(out);
     if (!realpath(name, path) && (size_t)snprintf(path, sizeof path, "%s", name) >= sizeof path)
         cli_die("%s: the path is too long", name);
     if (!(is_special ? write_through(name, text, length) : replace(path, text, length)))

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -137,4 +138,11 @@ void *trajd_memory_or_exit(void *memory)
         return memory;
     fprintf(stderr, "%s: out of memory\n", program_invocation_short_name);
     exit(EXIT_FAILURE);
+}
+
+void trajd_memory_close_or_exit(FILE *out)
+{
+    const bool is_cut = ferror(out); /* fclose does not tell */
+
+    trajd_memory_or_exit(fclose(out) || is_cut ? NULL : out);
 }

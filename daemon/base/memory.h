@@ -4,6 +4,7 @@
 #define TRAJD_BASE_MEMORY_H
 
 #include <stdint.h>
+#include <stdio.h>
 
 struct trajd_memory {
     uint64_t machine_bytes; /* MemAvailable; UINT64_MAX where it cannot be read */
@@ -23,5 +24,7 @@ uint64_t trajd_memory_resident(void);
 /* Returns `memory`. Where it is NULL, prints "PROGRAM: out of memory" and exits with status 1. For
  * programs that do one task and keep nothing: trajctl. */
 void *trajd_memory_or_exit(void *memory);
+/* Closes a stream of open_memstream, and exits likewise where a part of its text found no memory. */
+void trajd_memory_close_or_exit(FILE *out);
 
 #endif

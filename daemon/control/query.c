@@ -78,11 +78,13 @@ static void answer_query(struct trajd_control *control, const struct trajd_query
     char *text = NULL;
     size_t length = 0;
     struct trajd_json json = {.out = open_memstream(&text, &length)};
+    bool is_cut;
 
     trajd_error_set(&error, TRAJD_ERR_MEMORY, 0, "ask: %s: out of memory", query->what);
     if (json.out) {
         status = find_answer(control, query, &json, &error);
-        if (fclose(json.out) != 0 && !status)
+        is_cut = ferror(json.out); /* fclose does not tell */
+        if ((fclose(json.out) != 0 || is_cut) && !status)
             status =
                 trajd_error_set(&error, TRAJD_ERR_MEMORY, 0, "ask: %s: out of memory", query->what);
     }

@@ -71,9 +71,8 @@ static enum trajd_status prepare(struct explanation *e, const struct trajd_mixtu
         status = trajd_window_batch_create(e->plan, &e->batch, error);
     if (status)
         return status;
-    e->batch->windows[0] = *window;
+    trajd_window_batch_add(e->batch, window, 0);
     e->episode = &e->plan->dataset->index->episodes[window->episode_index];
-    e->batch->anchor_ns[0] = trajd_plan_anchor_ns(e->plan, e->episode, window->anchor);
     e->rows = calloc(e->plan->selection.array_count + 1, sizeof *e->rows);
     if (!e->rows)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of a window");

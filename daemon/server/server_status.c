@@ -232,11 +232,14 @@ static char *describe_producer(const struct trajd_server *server)
     char *text = NULL;
     size_t length = 0;
     struct trajd_json json = {.out = open_memstream(&text, &length)};
+    bool is_cut;
+
     if (!json.out)
         return NULL;
     if (server->options.describe)
         server->options.describe(server->options.context, &json, STATUS_DESCRIBE_ROOM);
-    if (fclose(json.out) != 0) {
+    is_cut = ferror(json.out); /* fclose does not tell */
+    if (fclose(json.out) != 0 || is_cut) {
         free(text);
         return NULL;
     }
@@ -251,6 +254,8 @@ static char *write_status(struct trajd_server *server, uint64_t now_ns, size_t *
 {
     char *text = NULL, *described = describe_producer(server);
     struct trajd_json json = {.out = described ? open_memstream(&text, length) : NULL};
+    bool is_cut;
+
     if (!json.out) {
         free(described);
         return NULL;
@@ -264,7 +269,8 @@ static char *write_status(struct trajd_server *server, uint64_t now_ns, size_t *
     trajd_json_close_object(&json);
     pthread_mutex_unlock(&server->mutex);
     free(described);
-    if (fclose(json.out) != 0) {
+    is_cut = ferror(json.out); /* fclose does not tell */
+    if (fclose(json.out) != 0 || is_cut) {
         free(text);
         return NULL;
     }

@@ -13,14 +13,15 @@ import sys
 import time
 
 build, endpoint, feed_name, seconds, credit, what = sys.argv[1:]
-sys.path.insert(0, str(pathlib.Path(build) / "clients/python"))
+sys.path[:0] = [str(pathlib.Path(build) / "clients/python"), str(pathlib.Path(__file__).parent)]
 import trajd  # noqa: E402
+from picture_bytes import IDS  # noqa: E402
 
 
 def outputs_of(batch):
     """Returns the keys of every output, as a training loop writes them, and the key of the actions' padding."""
     obs = [("obs", name) for name in batch["obs"]]
-    flat = [(key,) for key in batch if key not in trajd.batch.IDS and not key.endswith("_is_pad") and key not in ("obs", "obs_is_pad")]
+    flat = [(key,) for key in batch if key not in IDS and not key.endswith("_is_pad") and key not in ("obs", "obs_is_pad")]
     return obs + flat + [("actions_is_pad",)]
 
 

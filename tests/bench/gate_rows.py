@@ -90,7 +90,7 @@ def reads(side, config, name, credit=part_feed.CREDIT, before=0):
 
         def unit():
             batch = next(batches)
-            read_all(arrays_of(batch, trajd.batch.IDS))
+            read_all(arrays_of(batch))
             batch.release()
         for _ in range(before):
             unit()

@@ -1,11 +1,13 @@
 """Reads every byte of a batch, for both sides of a comparison."""
 import numpy as np
 
+IDS = ("window_id", "dataset_index", "episode_index", "anchor_ns")  # of a batch: what is not its data
 
-def arrays_of(group, ids):
+
+def arrays_of(group):
     """Returns every tensor of a batch, those of its groups too, without the arrays that say which rows they are."""
-    values = [group[key] for key in group if key not in ids]
-    return [array for value in values for array in ([value] if hasattr(value, "nbytes") else arrays_of(value, ids))]
+    values = [group[key] for key in group if key not in IDS]
+    return [array for value in values for array in ([value] if hasattr(value, "nbytes") else arrays_of(value))]
 
 
 def read_all(arrays):

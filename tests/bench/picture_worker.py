@@ -23,7 +23,7 @@ def read_epoch(feed, epoch):
     """Returns batches, windows and bytes of a batch."""
     batches = windows = size = 0
     for batch in feed.epoch(epoch):
-        size = max(size, read_all(arrays_of(batch, trajd.batch.IDS)))
+        size = max(size, read_all(arrays_of(batch)))
         batches, windows = batches + 1, windows + batch.rows
         batch.release()
     return batches, windows, size

@@ -56,7 +56,10 @@ def test_every_key_is_told():
         text = (ROOT / name).read_text()
         keys |= set(re.findall(r'\{(?:NULL|"\w+"), "(\w+)", KEY_', text))  # the configuration's table
         keys |= set(re.findall(r'\{"(\w+)", (?:trajd_spec_)?read_', text))  # a feed's
-        for found in re.findall(r"keys\[\] = \{(.*?)NULL\}", text, re.S):  # those of its nested mappings
+        for found in re.findall(r"struct trajd_yaml_key \w*keys\[\] = \{(.*?)\n *\};", text, re.S):  # those of its nested mappings
+            keys |= set(re.findall(r'^ *\{"(\w+)"', found, re.M))
+        keys |= set(re.findall(r'struct trajd_yaml_key \w+ = \{\s*"(\w+)"', text))
+        for found in re.findall(r"char \*const \w*keys\[\] = \{([^}]*?)NULL\}", text):
             keys |= set(re.findall(r'"(\w+)"', found))
     assert {"store", "global_batch", "max_age", "neighbours", "weight", "insecure_loopback"} <= keys
     assert keys <= told, f"configs/trajd.yaml.5 lacks {sorted(keys - told)}"

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "clients/cli/draft/draft_facts.h"
+#include "daemon/base/memory.h"
 #include "daemon/base/json.h"
 #include "daemon/cache/dataset.h"
 #include "proto/plural.h"
@@ -77,15 +78,11 @@ static uint64_t make_outputs(const struct config_dataset *dataset,
                              const struct config_preset *preset, char **text)
 {
     size_t size;
-    FILE *out = open_memstream(text, &size);
-    uint64_t bytes = 0;
+    FILE *out = trajd_memory_or_exit(open_memstream(text, &size));
+    const uint64_t bytes =
+        config_write_outputs(out, dataset->index, anchor_clock(dataset->index), preset);
 
-    if (out)
-        bytes = config_write_outputs(out, dataset->index, anchor_clock(dataset->index), preset);
-    if (!out || fclose(out)) {
-        fprintf(stderr, "trajctl: no memory\n");
-        exit(EXIT_FAILURE);
-    }
+    trajd_memory_close_or_exit(out);
     return bytes;
 }
 

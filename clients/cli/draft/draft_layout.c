@@ -525,7 +525,8 @@ static void write_episodes(FILE *out, const struct draft_facts *facts, const cha
 /* Returns the text of a closed stream. */
 static char *close_text(FILE *out, char **text)
 {
-    return trajd_memory_or_exit(fclose(out) ? NULL : *text);
+    trajd_memory_close_or_exit(out);
+    return *text;
 }
 
 char *draft_write_probe(const struct draft_facts *facts)

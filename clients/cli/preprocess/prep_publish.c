@@ -33,7 +33,8 @@ static char *document(struct prep_job *p, size_t *size)
     p->record.findings = p->findings_text;
     p->record.notes = p->notes_text;
     prep_record_write(&p->record, out);
-    return trajd_memory_or_exit(fclose(out) ? NULL : text);
+    trajd_memory_close_or_exit(out);
+    return text;
 }
 
 static enum trajd_status write_record(struct prep_job *p, const char *path)
