@@ -26,7 +26,7 @@ static char *collect(const struct cli_connection *connection, size_t *length)
     } else {
         FILE *out = trajd_memory_or_exit(open_memstream(&text, length));
         const bool is_bad = metrics_write(json, out, &error);
-        trajd_memory_close_or_exit(out);
+        trajd_memory_close_or_exit(out, &text);
         if (is_bad) {
             cli_fail("%s", error.message);
             free(text);

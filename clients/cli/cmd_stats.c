@@ -324,7 +324,7 @@ static void write_file(const char *name, const char *feed, const struct statisti
     const bool is_special = stat(name, &there) == 0 && !S_ISREG(there.st_mode);
 
     write_document(out, feed, all, format);
-    trajd_memory_close_or_exit(out);
+    trajd_memory_close_or_exit(out, &text);
     if (!realpath(name, path) && (size_t)snprintf(path, sizeof path, "%s", name) >= sizeof path)
         cli_die("%s: the path is too long", name);
     if (!(is_special ? write_through(name, text, length) : replace(path, text, length)))

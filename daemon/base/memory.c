@@ -140,9 +140,10 @@ void *trajd_memory_or_exit(void *memory)
     exit(EXIT_FAILURE);
 }
 
-void trajd_memory_close_or_exit(FILE *out)
+void trajd_memory_close_or_exit(FILE *out, char *const *text)
 {
-    const bool is_cut = ferror(out); /* fclose does not tell */
+    /* fclose does not tell, and sets *text to NULL where it cannot shrink the text */
+    const bool is_cut = ferror(out);
 
-    trajd_memory_or_exit(fclose(out) || is_cut ? NULL : out);
+    trajd_memory_or_exit(fclose(out) || is_cut ? NULL : *text);
 }

@@ -25,6 +25,6 @@ uint64_t trajd_memory_resident(void);
  * programs that do one task and keep nothing: trajctl. */
 void *trajd_memory_or_exit(void *memory);
 /* Closes a stream of open_memstream, and exits likewise where a part of its text found no memory. */
-void trajd_memory_close_or_exit(FILE *out);
+void trajd_memory_close_or_exit(FILE *out, char *const *text);
 
 #endif

@@ -84,7 +84,7 @@ static void answer_query(struct trajd_control *control, const struct trajd_query
     if (json.out) {
         status = find_answer(control, query, &json, &error);
         is_cut = ferror(json.out); /* fclose does not tell */
-        if ((fclose(json.out) != 0 || is_cut) && !status)
+        if ((fclose(json.out) != 0 || is_cut || !text) && !status)
             status =
                 trajd_error_set(&error, TRAJD_ERR_MEMORY, 0, "ask: %s: out of memory", query->what);
     }

@@ -82,7 +82,7 @@ static uint64_t make_outputs(const struct config_dataset *dataset,
     const uint64_t bytes =
         config_write_outputs(out, dataset->index, anchor_clock(dataset->index), preset);
 
-    trajd_memory_close_or_exit(out);
+    trajd_memory_close_or_exit(out, text);
     return bytes;
 }
 

@@ -525,7 +525,7 @@ static void write_episodes(FILE *out, const struct draft_facts *facts, const cha
 /* Returns the text of a closed stream. */
 static char *close_text(FILE *out, char **text)
 {
-    trajd_memory_close_or_exit(out);
+    trajd_memory_close_or_exit(out, text);
     return *text;
 }
 

@@ -261,7 +261,7 @@ void draft_find_episodes(struct draft_facts *facts)
 
     if (tree->object_count)
         write_pattern(out, tree);
-    trajd_memory_close_or_exit(out);
+    trajd_memory_close_or_exit(out, &facts->pattern);
     facts->groups = trajd_memory_or_exit(calloc(tree->object_count + 1, sizeof *facts->groups));
     for (uint32_t i = 0; i < tree->object_count; i++) {
         const char *path = tree->objects[i].path;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "clients/cli/files/cli_files.h"
+#include "daemon/base/memory.h"
 #include "daemon/base/json.h"
 #include "daemon/index/rows/encoded.h"
 
@@ -37,10 +38,8 @@ static char *write_layout(const struct trajd_layout *layout)
 {
     char *text = NULL;
     size_t size;
-    FILE *out = open_memstream(&text, &size);
+    FILE *out = trajd_memory_or_exit(open_memstream(&text, &size));
 
-    if (!out)
-        return NULL;
     fprintf(out, "layout: lengths\nepisodes: {files: ");
     trajd_json_text(out, layout->files);
     fprintf(out, ", groups: ");
@@ -49,10 +48,7 @@ static char *write_layout(const struct trajd_layout *layout)
                  "clocks: {cameras: {rate: 1, rows: compress_len}}\n"
                  "streams:\n"
                  "  compress_len: {path: compress_len, clock: cameras, kind: previous}\n");
-    if (fclose(out)) {
-        free(text);
-        return NULL;
-    }
+    trajd_memory_close_or_exit(out, &text);
     return text;
 }
 

@@ -414,7 +414,7 @@ static void make_recipe(struct prep_config *config, const char *layout_digest)
     if (config->accepts_assumed_rates)
         fprintf(out, "\nassume %lld/%lld", (long long)config->assumed_rate.num,
                 (long long)config->assumed_rate.den);
-    trajd_memory_close_or_exit(out);
+    trajd_memory_close_or_exit(out, &text);
     prep_digest_bytes(text, size, config->recipe);
     free(text);
 }

@@ -359,8 +359,8 @@ enum trajd_status prep_file_do(const struct prep_run *run, const char *name,
     p->findings.out = trajd_memory_or_exit(open_memstream(&p->findings_text, &p->findings_size));
     p->notes.out = trajd_memory_or_exit(open_memstream(&p->notes_text, &p->notes_size));
     status = run_job(p, outcome);
-    trajd_memory_close_or_exit(p->findings.out);
-    trajd_memory_close_or_exit(p->notes.out);
+    trajd_memory_close_or_exit(p->findings.out, &p->findings_text);
+    trajd_memory_close_or_exit(p->notes.out, &p->notes_text);
     free(p->findings_text);
     free(p->notes_text);
     if (p->lock_fd >= 0)

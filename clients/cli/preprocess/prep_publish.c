@@ -33,7 +33,7 @@ static char *document(struct prep_job *p, size_t *size)
     p->record.findings = p->findings_text;
     p->record.notes = p->notes_text;
     prep_record_write(&p->record, out);
-    trajd_memory_close_or_exit(out);
+    trajd_memory_close_or_exit(out, &text);
     return text;
 }
 

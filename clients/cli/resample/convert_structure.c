@@ -528,7 +528,7 @@ static enum trajd_status send_summary(struct convert_structure *s)
     struct trajd_json json = {.out = trajd_memory_or_exit(open_memstream(&text, &size))};
 
     write_provenance(&json, s->plan);
-    trajd_memory_close_or_exit(json.out);
+    trajd_memory_close_or_exit(json.out, &text);
     convert_writer_begin(s->writer);
     trajd_bytes_add_u64(&s->writer->frame, s->plan->step_count);
     trajd_bytes_add_u64(&s->writer->frame, s->plan->episode_count);

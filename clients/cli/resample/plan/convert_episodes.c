@@ -515,6 +515,6 @@ char *convert_part_json(const struct convert_plan *plan, const struct convert_ep
     }
     trajd_json_close_object(&json);
     trajd_json_close_object(&json);
-    trajd_memory_close_or_exit(json.out);
+    trajd_memory_close_or_exit(json.out, &text);
     return text;
 }
