@@ -159,14 +159,18 @@ static enum trajd_status open_text(const char *name, const char *text, size_t si
     if (!live)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory");
     status = open_document(live, name, text, size, options ? options : &none, error);
-    if (status)
+    if (status) {
         trajd_live_close(out);
-    else if (error)
-        snprintf(error->message, sizeof error->message, "%s%s", live->document.digest ? "" : name,
-                 live->document.digest ? ""
-                                       : ": it has no digest, which tells whether it is as the "
-                                         "daemon wrote it: save it again");
-    return status;
+        return status;
+    }
+    if (error)
+        error->message[0] = '\0';
+    if (error && !live->document.digest)
+        snprintf(error->message, sizeof error->message,
+                 "%s: it has no digest, which tells whether it is as the daemon wrote it: save it "
+                 "again",
+                 name);
+    return TRAJD_OK;
 }
 
 enum trajd_status trajd_live_open(const char *path, const struct trajd_live_options *options,

@@ -226,8 +226,7 @@ static void write_rows(const struct explanation *e, const struct source *source,
 static void find_targets(const struct trajd_window_plan *plan, uint32_t output, uint32_t *first,
                          uint32_t *end)
 {
-    for (*first = 0; plan->rules.targets[*first].output_index != output; ++*first)
-        continue;
+    *first = trajd_rules_first_target(&plan->rules, output);
     for (*end = *first;
          *end < plan->rules.target_count && plan->rules.targets[*end].output_index == output;
          ++*end)

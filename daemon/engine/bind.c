@@ -330,13 +330,12 @@ bool trajd_rules_find_blend(const struct trajd_plan_rules *rules, uint32_t o, ui
     const struct trajd_plan_output *out = &rules->outputs[o];
     const struct trajd_transform_part *part = &out->transform->parts[p];
     const uint32_t output_index = of_state ? out->reference_output : o;
-    uint32_t column = of_state ? part->reference_first : part->first, t = 0;
+    uint32_t column = of_state ? part->reference_first : part->first, t;
     enum trajd_kind kind;
 
     if (part->kind != TRAJD_PART_ROTATION || (of_state && !part->is_relative))
         return false;
-    while (rules->targets[t].output_index != output_index)
-        t++;
+    t = trajd_rules_first_target(rules, output_index);
     for (; column >= rules->targets[t].stream.feature_count; t++)
         column -= rules->targets[t].stream.feature_count;
     kind = rules->targets[t].stream.kind;

@@ -114,7 +114,6 @@ bool trajd_document_write_output(const struct trajd_document_output *output,
 /* ---- reading ---- */
 
 struct reading {
-    const char *name;
     const struct trajd_document *document;
     struct trajd_arena *arena;
     struct trajd_plan_rules *rules;

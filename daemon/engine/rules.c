@@ -5,11 +5,6 @@
 
 #define MAX_OFFSETS (UINT64_C(1) << 24) /* explicit targets of a batch on one grid: 128 MiB */
 
-static bool same_rate(struct trajd_rate a, struct trajd_rate b)
-{
-    return a.num == b.num && a.den == b.den;
-}
-
 /* Prepares a grid. Targets at a fixed rate g around a regular anchor of rate a are floor((j / a + k
  * / g) 1e9) = floor(j / a 1e9) + floor(k / g 1e9), plus 1 where the two fractions add up to a
  * whole. The fractions are computed here, so that binding a window only adds and compares. */
@@ -49,7 +44,7 @@ enum trajd_status trajd_rules_find_grid(struct trajd_plan_rules *rules,
         const struct trajd_plan_grid *other = &rules->grids[*grid_index];
         if (other->rule == wanted->rule && other->goal == wanted->goal &&
             other->from == wanted->from && other->step_count == wanted->step_count &&
-            same_rate(other->rate, wanted->rate))
+            trajd_rate_is_same(other->rate, wanted->rate))
             return TRAJD_OK;
     }
     rules->grids[rules->grid_count] = *wanted;

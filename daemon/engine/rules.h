@@ -140,6 +140,11 @@ struct trajd_plan_rules {
     struct trajd_plan_output *outputs;
 };
 
+static inline bool trajd_rate_is_same(struct trajd_rate a, struct trajd_rate b)
+{
+    return a.num == b.num && a.den == b.den;
+}
+
 /* Finds a grid with the rule, goal, steps and rate of *wanted, or adds it; there must be room in
  * grids[]. Its offsets of one batch of `window_count` windows must not exceed 2^24.
  * TRAJD_ERR_MEMORY without a message: there is no memory, or they do. */

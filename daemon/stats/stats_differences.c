@@ -99,10 +99,8 @@ bool statistics_is_difference(const struct trajd_window_plan *plan, uint32_t out
 static void find_source(const struct trajd_window_plan *plan, uint32_t output_index, uint32_t d,
                         uint32_t *target, uint32_t *column)
 {
-    uint32_t t = 0;
+    uint32_t t = trajd_rules_first_target(&plan->rules, output_index);
 
-    while (plan->rules.targets[t].output_index != output_index)
-        t++;
     for (; d >= plan->rules.targets[t].stream.feature_count; t++)
         d -= plan->rules.targets[t].stream.feature_count;
     *target = t;
@@ -248,10 +246,8 @@ static int64_t count_states(const struct windows_walk *walk, uint32_t output_ind
 {
     const struct trajd_window_plan *plan = walk->plan;
     const struct trajd_plan_output *output = &plan->rules.outputs[output_index];
-    uint32_t t = 0;
+    const uint32_t t = trajd_rules_first_target(&plan->rules, output->reference_output);
 
-    while (plan->rules.targets[t].output_index != output->reference_output)
-        t++;
     return trajd_plan_row_count(plan, &plan->rules.brackets[plan->rules.targets[t].bracket_index],
                                 episode);
 }

@@ -4,11 +4,6 @@
 
 #include "daemon/window/window_plan_internal.h"
 
-static bool same_rate(struct trajd_rate a, struct trajd_rate b)
-{
-    return a.num == b.num && a.den == b.den;
-}
-
 /* Resolves an output's range to whole steps from grid->from on, at grid->rate if it has one. */
 static enum trajd_status resolve_range(const struct trajd_window_plan *plan,
                                        const struct trajd_spec_output *output,
@@ -64,7 +59,7 @@ static enum trajd_status find_grid(struct trajd_window_plan *plan,
         return status;
     grid.goal = find_goal(plan, output);
     /* max_age and mean_width need times, which a grid of rows does not have */
-    if (grid.rate.num && !same_rate(grid.rate, plan->rules.anchor_rate))
+    if (grid.rate.num && !trajd_rate_is_same(grid.rate, plan->rules.anchor_rate))
         grid.rule = TRAJD_TARGET_OFFSETS;
     else if ((int64_t)clock == plan->rules.anchor_clock && output->max_age_ns < 0 &&
              !output->mean_width_ns)

@@ -161,7 +161,7 @@ static bool is_gathered(const struct trajd_dataset *dataset)
 }
 
 /* Fills the view of an episode. Lists that all episodes would leave empty are NULL. */
-static bool make_view(struct trajd_window_plan *plan, uint32_t e)
+static bool make_view(struct trajd_window_plan *plan, uint32_t e, bool gathered, bool own_rows)
 {
     const struct trajd_plan_rules *rules = &plan->rules;
     const struct trajd_dataset *dataset = plan->dataset;
@@ -174,12 +174,12 @@ static bool make_view(struct trajd_window_plan *plan, uint32_t e)
     view->clocks = episode->clocks;
     if (episode->quarantine)
         return true;
-    if (is_gathered(dataset)) {
+    if (gathered) {
         row_begin = trajd_arena_alloc(arena, rules->clock_count * sizeof *row_begin);
         for (uint32_t c = 0; row_begin && c < rules->clock_count; c++)
             row_begin[c] = dataset->clock_row_begin[c] ? dataset->clock_row_begin[c][e] : 0;
     }
-    if (has_own_rows(rules)) {
+    if (own_rows) {
         row_counts = trajd_arena_alloc(arena, rules->bracket_count * sizeof *row_counts);
         for (uint32_t b = 0; row_counts && b < rules->bracket_count; b++)
             row_counts[b] = rules->brackets[b].array_index < 0
@@ -194,7 +194,7 @@ static bool make_view(struct trajd_window_plan *plan, uint32_t e)
     view->row_begin = row_begin;
     view->row_counts = row_counts;
     view->has_frames = frames;
-    return (row_begin || !is_gathered(dataset)) && (row_counts || !has_own_rows(rules)) &&
+    return (row_begin || !gathered) && (row_counts || !own_rows) &&
            (frames || !rules->picture_count);
 }
 
@@ -203,6 +203,7 @@ enum trajd_status trajd_window_plan_prepare(struct trajd_window_plan *plan,
 {
     const struct trajd_index *index = plan->dataset->index;
     enum trajd_status status = TRAJD_OK;
+    bool gathered, own_rows;
 
     plan->clocks = calloc(index->clock_count + 1, sizeof *plan->clocks);
     plan->views = calloc(index->episode_count + 1, sizeof *plan->views);
@@ -220,8 +221,10 @@ enum trajd_status trajd_window_plan_prepare(struct trajd_window_plan *plan,
     if (status)
         return status;
     trajd_rules_complete(&plan->rules);
+    gathered = is_gathered(plan->dataset);
+    own_rows = has_own_rows(&plan->rules);
     for (uint32_t e = 0; e < index->episode_count; e++)
-        if (!make_view(plan, e))
+        if (!make_view(plan, e, gathered, own_rows))
             return trajd_plan_no_memory(error);
     return TRAJD_OK;
 }
