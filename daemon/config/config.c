@@ -36,7 +36,6 @@ static enum trajd_status read_section(struct trajd_config *config, const char *s
     if (!section) {
         for (size_t s = 0; sections[s]; s++)
             allowed[count++] = sections[s];
-        allowed[count++] = "version";
         allowed[count++] = "datasets";
         allowed[count++] = "feeds";
     }
@@ -176,7 +175,8 @@ static enum trajd_status read_feed(struct trajd_config *config, const struct tra
     enum trajd_status status = check_name(config, node, error);
 
     if (!status)
-        status = trajd_window_spec_parse(config->yaml, node, node->key, spec, error);
+        status =
+            trajd_window_spec_parse(config->yaml, node, node->key, config->version, spec, error);
     if (status)
         return status;
     config->feed_count++;
@@ -210,17 +210,13 @@ static enum trajd_status read_config(struct trajd_config *config, struct trajd_e
 {
     const struct trajd_yaml_node *root = trajd_yaml_root(config->yaml), *node;
     enum trajd_status status;
-    int64_t version;
 
     for (size_t k = 0; k < trajd_config_key_count; k++)
         trajd_config_set_default(config, &trajd_config_keys[k]);
     if ((status = read_section(config, NULL, root, error)))
         return status;
-    node = trajd_yaml_get(root, "version");
-    if (!node)
-        return trajd_yaml_error(config->yaml, root, error, "`version: 1` is missing");
-    if ((status = trajd_yaml_int(config->yaml, node, 1, 1, &version, error)))
-        return status;
+    if (!trajd_yaml_get(root, "version"))
+        return trajd_yaml_error(config->yaml, root, error, "`version: 2` is missing");
     for (size_t s = 0; sections[s]; s++)
         if ((node = trajd_yaml_get(root, sections[s])) &&
             (status = read_section(config, sections[s], node, error)))

@@ -27,6 +27,7 @@ struct trajd_config_dataset {
 };
 
 struct trajd_config {
+    uint32_t version; /* of the format: 1 keeps the values and layouts of trajd 0.1.0; 2 */
     /* directory of the sockets; NULL: $RUNTIME_DIRECTORY, or /run/trajd/main without it */
     const char *runtime;
     const char *cache;  /* directory of caches; NULL: $CACHE_DIRECTORY, or none without it */

@@ -13,6 +13,7 @@
 #define AT(member) offsetof(struct trajd_config, member)
 
 const struct trajd_config_key trajd_config_keys[] = {
+    {NULL, "version", KEY_COUNT, AT(version), 1, 2, 2},
     {NULL, "runtime", KEY_STRING, AT(runtime), 0, 0, 0},
     {NULL, "cache", KEY_STRING, AT(cache), 0, 0, 0},
     {NULL, "state", KEY_STRING, AT(state), 0, 0, 0},

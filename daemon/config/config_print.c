@@ -80,7 +80,6 @@ void trajd_config_print(const struct trajd_config *config, FILE *out)
     const struct trajd_yaml_node *feeds = trajd_yaml_get(trajd_yaml_root(config->yaml), "feeds");
     const char *section = NULL;
 
-    fprintf(out, "version: 1\n");
     for (size_t k = 0; k < trajd_config_key_count; k++) {
         if (trajd_config_keys[k].section && trajd_config_keys[k].section != section)
             fprintf(out, "%s:\n", trajd_config_keys[k].section);
@@ -175,7 +174,6 @@ void trajd_config_print_json(const struct trajd_config *config, FILE *out)
     struct trajd_json json = {.out = out};
 
     trajd_json_open_object(&json, NULL);
-    trajd_json_u64(&json, "version", 1);
     print_json_keys(config, &json);
     trajd_json_open_object(&json, "datasets");
     for (uint32_t d = 0; d < config->dataset_count; d++) {

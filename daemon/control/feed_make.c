@@ -197,8 +197,8 @@ static enum trajd_status parse_text(struct trajd_control *control, struct trajd_
         trajd_yaml_parse("spec", source->text, strlen(source->text), &yaml, error);
 
     if (!status)
-        status = trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), source->name, &source->spec,
-                                         error);
+        status = trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), source->name,
+                                         control->now->config->version, &source->spec, error);
     trajd_yaml_destroy(&yaml);
     return status ? status : trajd_config_load_files(control->now->config, source->spec, error);
 }

@@ -95,6 +95,7 @@ enum trajd_status trajd_control_open_dataset(struct trajd_control *control,
         .index = {.path = from->path,
                   .layout = from->layout,
                   .layout_directory = layouts,
+                  .version = config->version,
                   .cache_directory = trajd_control_cache_directory(config),
                   .helper_path = helper,
                   .child_count = config->index_children ? config->index_children

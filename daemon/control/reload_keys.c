@@ -128,8 +128,10 @@ void trajd_reload_look_for_files(struct trajd_reload_change *change)
         return;
     for (uint32_t d = 0; d < next->dataset_count; d++) {
         const struct trajd_config_dataset *from = &next->config->datasets[d];
-        const struct trajd_index_options options = {
-            .path = from->path, .layout = from->layout, .layout_directory = layouts};
+        const struct trajd_index_options options = {.path = from->path,
+                                                    .layout = from->layout,
+                                                    .layout_directory = layouts,
+                                                    .version = next->config->version};
         struct trajd_file_changes *file_changes = &change->file_changes[d];
         if (change->is_new_dataset[d])
             continue;

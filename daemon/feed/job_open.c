@@ -181,11 +181,13 @@ static bool read_checkpoint(struct trajd_core_feed *feed, struct session *sessio
     if (trajd_checkpoint_token_decode(open->resume.data, open->resume.size, state, &error))
         trajd_core_send_error(feed->core, session->id, open->request, &error);
     else if (state->key.fingerprint != options->fingerprint)
-        trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_ARGUMENT,
-                             "resume: fingerprint: the checkpoint has %016llx, but feed %s has "
-                             "%016llx (another dataset, or other windows)",
-                             (unsigned long long)state->key.fingerprint, options->name,
-                             (unsigned long long)options->fingerprint);
+        trajd_session_refuse(
+            feed->core, session, open->request, TRAJD_ERR_ARGUMENT,
+            "resume: fingerprint: the checkpoint has %016llx, but feed %s has "
+            "%016llx (another dataset, layout or windows, or another `version:` of the "
+            "configuration; `version: 1` continues those of trajd 0.1.0)",
+            (unsigned long long)state->key.fingerprint, options->name,
+            (unsigned long long)options->fingerprint);
     else if (state->key.seed != options->seed)
         trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_ARGUMENT,
                              "resume: seed: the checkpoint has %llu, but feed %s has %llu",

@@ -176,7 +176,8 @@ enum trajd_status trajd_index_open(const struct trajd_index_options *options,
 
     *index = NULL;
     trajd_heartbeat_wait();
-    status = trajd_layout_load(options->layout, options->layout_directory, &layout, error);
+    status = trajd_layout_load(options->layout, options->layout_directory, options->version,
+                               &layout, error);
     trajd_heartbeat_resume();
     return status ? status : trajd_index_open_as(options, layout, index, error);
 }
@@ -278,7 +279,8 @@ enum trajd_status trajd_index_find_changes(const struct trajd_index_options *opt
 
     *file_changes = (struct trajd_file_changes){0};
     trajd_heartbeat_wait();
-    status = trajd_layout_load(options->layout, options->layout_directory, &layout, error);
+    status = trajd_layout_load(options->layout, options->layout_directory, options->version,
+                               &layout, error);
     if (!status)
         status = find_files(options->path, layout, &files, error);
     trajd_heartbeat_resume();

@@ -168,6 +168,7 @@ struct trajd_index_options {
     const char *path;
     const char *layout; /* name or path */
     const char *layout_directory;
+    uint32_t version; /* of the configuration: 1: the layout as it was in 0.1.0; 0: there is none */
     const char *cache_directory; /* NULL: no cache */
     const char *helper_path;     /* of trajd-indexer */
     uint32_t child_count;        /* most child processes at a time, >= 1 */
@@ -213,8 +214,8 @@ static inline bool trajd_file_changes_any(const struct trajd_file_changes *file_
     return file_changes->added || file_changes->gone || file_changes->changed ||
            file_changes->layout_changed;
 }
-/* Compares the folder with the index, without opening a data file. Uses path, layout and
- * layout_directory of the options. Blocks. */
+/* Compares the folder with the index, without opening a data file. Uses path, layout,
+ * layout_directory and version of the options. Blocks. */
 enum trajd_status trajd_index_find_changes(const struct trajd_index_options *options,
                                            const struct trajd_index *index,
                                            struct trajd_file_changes *file_changes,

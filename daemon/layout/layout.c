@@ -258,20 +258,40 @@ static void list_names(const char *directory, char *list, size_t size)
     trajd_file_list_free(&files);
 }
 
-enum trajd_status trajd_layout_load(const char *name, const char *directory,
+static enum trajd_status load_file(const char *path, struct trajd_layout **layout,
+                                   struct trajd_error *error)
+{
+    char *text = NULL;
+    size_t length = 0;
+    enum trajd_status status = trajd_file_read(path, TEXT_SIZE_MAX, &text, &length, error);
+
+    if (!status)
+        status = trajd_layout_parse(path, text, length, layout, error);
+    free(text);
+    return status;
+}
+
+enum trajd_status trajd_layout_load(const char *name, const char *directory, uint32_t version,
                                     struct trajd_layout **layout, struct trajd_error *error)
 {
-    size_t name_length = strlen(name), length = 0;
-    bool is_path =
+    const size_t name_length = strlen(name);
+    const bool is_path =
         strchr(name, '/') || (name_length > 5 && !strcmp(name + name_length - 5, ".yaml"));
     char path[4096], names[300];
-    char *text = NULL;
     enum trajd_status status;
 
     *layout = NULL;
     if (!is_path && !directory)
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
                                "layout %s: no folder of layouts is known", name);
+    if (!is_path && version == 1 &&
+        (size_t)snprintf(path, sizeof path, "%s/%s@1.yaml", directory, name) < sizeof path &&
+        !access(path, F_OK)) {
+        status = load_file(path, layout, error);
+        if (!status)
+            (*layout)->is_version_1 = true;
+        return status;
+    }
     if ((size_t)(is_path
                      ? snprintf(path, sizeof path, "%s", name)
                      : snprintf(path, sizeof path, "%s/%s.yaml", directory, name)) >= sizeof path)
@@ -282,11 +302,7 @@ enum trajd_status trajd_layout_load(const char *name, const char *directory,
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
                                "layout %s: not in %s (there are: %s)", name, directory, names);
     }
-    status = trajd_file_read(path, TEXT_SIZE_MAX, &text, &length, error);
-    if (!status)
-        status = trajd_layout_parse(path, text, length, layout, error);
-    free(text);
-    return status;
+    return load_file(path, layout, error);
 }
 
 void trajd_layout_destroy(struct trajd_layout **layout)

@@ -149,6 +149,7 @@ struct trajd_layout_meta {
 
 struct trajd_layout {
     const char *name;
+    bool is_version_1; /* NAME@1, which version 1 of a configuration takes for NAME */
     /* glob below the dataset's path, '**' allowed; used where that path is a folder */
     const char *files;
     /* glob of the episodes' groups, as "/" or "/data/demo_*"; '*' matches within one component */
@@ -185,9 +186,10 @@ bool trajd_layout_is_pattern(const struct trajd_layout *layout, const char *path
 bool trajd_layout_requires(const struct trajd_layout *layout, const char *path);
 
 /* Loads a layout. `name` is the path of a .yaml file, or a bare name that is looked up in
- * `directory`. TRAJD_ERR_NOT_FOUND lists the names in the directory; TRAJD_ERR_ARGUMENT names the
- * line of a mistake. The caller destroys the layout. */
-enum trajd_status trajd_layout_load(const char *name, const char *directory,
+ * `directory`. version 1, of a configuration: where the directory has NAME@1, the layout of trajd
+ * 0.1.0, that is taken. TRAJD_ERR_NOT_FOUND lists the names in the directory; TRAJD_ERR_ARGUMENT
+ * names the line of a mistake. The caller destroys the layout. */
+enum trajd_status trajd_layout_load(const char *name, const char *directory, uint32_t version,
                                     struct trajd_layout **layout, struct trajd_error *error);
 /* Parses a layout's text. `name` stands in front of errors. */
 enum trajd_status trajd_layout_parse(const char *name, const char *text, size_t length,

@@ -117,6 +117,8 @@ static uint64_t hash_spec(const struct trajd_window_spec *spec)
     hash = trajd_fnv(hash, &selection, selection ? sizeof selection : 0);
     if (spec->epoch_windows || spec->one_per_episode)
         hash = trajd_fnv(hash, passes, sizeof passes);
+    if (spec->version > 1)
+        hash = trajd_fnv(hash, &spec->version, sizeof spec->version);
     for (uint32_t o = 0; o < spec->output_count; o++)
         hash = hash_output(hash, &spec->outputs[o]);
     return hash;

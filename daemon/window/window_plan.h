@@ -66,6 +66,7 @@ struct trajd_window_plan {
     uint32_t listed_count;               /* of them, those that `episodes:` lists */
     struct trajd_plan_texts quarantined; /* the reasons, in the order of the index */
     struct trajd_plan_texts warnings;    /* trajd_window_plan_warn */
+    char version_changes[400];           /* trajd_window_plan_keeps */
     struct trajd_clock *clocks;          /* [clocks of the index], as the kernels take them */
     struct trajd_view *views;            /* [episodes of the index] */
     struct trajd_arena view_arena;       /* owns what they point to */
@@ -97,6 +98,10 @@ void trajd_window_plan_destroy(struct trajd_window_plan **plan);
 /* Adds a warning about the feed's plan: one line that names the output and says what to do. Call it
  * while the plan is set up. */
 void trajd_window_plan_warn(struct trajd_window_plan *plan, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Notes that version 1 of the configuration keeps a value of 0.1.0, with what version 2 would do:
+ * one of the changes in the plan's warning about the version. Call it while the plan is set up. */
+void trajd_window_plan_keeps(struct trajd_window_plan *plan, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Prints the listed texts, each on a line after `before`, and how many more there are. */
 void trajd_plan_texts_print(const struct trajd_plan_texts *texts, const char *before, FILE *out);

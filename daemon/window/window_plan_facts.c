@@ -247,3 +247,16 @@ void trajd_window_plan_warn(struct trajd_window_plan *plan, const char *format, 
     va_end(arguments);
     trajd_plan_texts_add(plan, &plan->warnings, line);
 }
+
+void trajd_window_plan_keeps(struct trajd_window_plan *plan, const char *format, ...)
+{
+    const size_t used = strlen(plan->version_changes);
+    struct trajd_text text = {plan->version_changes, sizeof plan->version_changes, used};
+    va_list arguments;
+    char change[256];
+
+    va_start(arguments, format);
+    vsnprintf(change, sizeof change, format, arguments);
+    va_end(arguments);
+    trajd_text_add(&text, "%s%s", used ? "; " : "", change);
+}

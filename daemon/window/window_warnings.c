@@ -247,8 +247,24 @@ static void warn_of_text(struct trajd_window_plan *plan, const char *key)
                                index->episodes[first].id);
 }
 
+/* Warns of what version 1 of the configuration keeps as it was. */
+static void warn_of_version(struct trajd_window_plan *plan)
+{
+    const struct trajd_layout *layout = plan->dataset->index->layout;
+
+    if (layout->is_version_1)
+        trajd_window_plan_keeps(plan, "read the dataset by the layout %s as it is now",
+                                layout->name);
+    if (plan->version_changes[0])
+        trajd_window_plan_warn(plan,
+                               "`version: 1` of the configuration keeps what trajd 0.1.0 did; "
+                               "`version: 2` would %s",
+                               plan->version_changes);
+}
+
 void trajd_window_plan_find_warnings(struct trajd_window_plan *plan)
 {
+    warn_of_version(plan);
     warn_of_masks(plan);
     for (uint32_t w = 0; w < plan->spec->select.text_count; w++)
         warn_of_text(plan, plan->spec->select.texts[w].key);

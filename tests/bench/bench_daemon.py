@@ -72,7 +72,7 @@ class Daemon:
         if not keep_cache:
             shutil.rmtree(self.folder / "cache", ignore_errors=True)
         (self.folder / "cache").mkdir(parents=True, exist_ok=True)
-        (self.folder / "trajd.yaml").write_text(f"version: 1\nruntime: run\ncache: cache\n{config}")
+        (self.folder / "trajd.yaml").write_text(f"version: 2\nruntime: run\ncache: cache\n{config}")
         self.start(timeout_s)
 
     def start(self, timeout_s):

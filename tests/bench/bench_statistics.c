@@ -46,7 +46,7 @@ static struct trajd_window_plan *make_plan(struct trajd_dataset *dataset, const 
         output);
     if (trajd_yaml_parse("bench", text, strlen(text), &yaml, error))
         return NULL;
-    if (!trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), "bench", &spec, error))
+    if (!trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), "bench", 2, &spec, error))
         trajd_window_plan_create(spec, dataset, &plan, error);
     trajd_yaml_destroy(&yaml);
     return plan;

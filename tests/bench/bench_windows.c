@@ -85,7 +85,7 @@ int main(int argc, char **argv)
     options.index.layout = argv[3]; /* a path */
     check(trajd_dataset_open(&options, &dataset, &error), &error);
     check(trajd_yaml_parse("bench", text, strlen(text), &yaml, &error), &error);
-    check(trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), "bench", &spec, &error), &error);
+    check(trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), "bench", 2, &spec, &error), &error);
     check(trajd_window_plan_create(spec, dataset, &plan, &error), &error);
     check(trajd_window_batch_create(plan, &batch, &error), &error);
     for (uint32_t turn = 0; turn < TURNS; turn++) {

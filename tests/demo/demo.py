@@ -47,7 +47,7 @@ def config_for(path, folder):
     outputs = "\n".join(f"      {name}: {{at: -1..0}}" for name in streams)
     between = "\n".join(f"      {name}: {{at: -3..0}}" for name in streams)
     config = folder / "demo.yaml"
-    config.write_text(f"""version: 1
+    config.write_text(f"""version: 2
 runtime: run
 memory: {{store: 1GiB, rings: 64MiB}}
 datasets:

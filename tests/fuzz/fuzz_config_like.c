@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static struct trajd_config *load(void)
 {
     static const char text[] =
-        "{version: 1, datasets: {d: {path: d, layout: l}}, feeds: {train: {dataset: d, "
+        "{version: 2, datasets: {d: {path: d, layout: l}}, feeds: {train: {dataset: d, "
         "global_batch: 2, anchor: {rate: 1}, where: {a: b}, outputs: {x: {at: 0}, y: {at: 0}}}, "
         "valid: {like: train, outputs: {y: null}}}}";
     char path[] = "/tmp/trajd_fuzz_XXXXXX";

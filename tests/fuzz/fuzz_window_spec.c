@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct trajd_error error;
 
     if (!trajd_yaml_parse("spec", (const char *)data, size, &yaml, &error) &&
-        !trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), "spec", &spec, &error))
+        !trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), "spec", 2, &spec, &error))
         trajd_window_spec_destroy(&spec);
     trajd_yaml_destroy(&yaml);
     return 0;

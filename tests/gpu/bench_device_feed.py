@@ -264,7 +264,7 @@ def train(options):
 
 
 TARGETS_CONFIG = """
-version: 1
+version: 2
 runtime: run
 state: state
 memory: {{store: 1GiB, rings: 512MiB, reserve: 0}}
@@ -311,13 +311,13 @@ def targets(options):
 
 FILL_LAYOUT = """
 layout: wide
-version: 1
+version: 2
 episodes: {files: "*.hdf5", groups: /data/demo_*}
 clocks: {rows: {rate: 20, rows: wide}}
 streams: {wide: {path: wide, clock: rows, kind: previous}}
 """
 FILL_CONFIG = """
-version: 1
+version: 2
 runtime: run
 state: state
 memory: {{store: {store}MiB, rings: 64MiB, reserve: 0}}

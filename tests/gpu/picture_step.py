@@ -19,7 +19,7 @@ from torch import nn  # noqa: E402
 BATCH, ROUNDS, STEPS, CREDIT = 64, 3, 60, 16
 CAMERAS = ("top", "wrist")
 CONFIG = """
-version: 1
+version: 2
 runtime: run
 state: state
 memory: {{store: 2GiB, rings: 2GiB, reserve: 0}}

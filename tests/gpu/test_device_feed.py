@@ -132,7 +132,7 @@ def test_rows_that_do_not_fit():
 
 
 MIXTURE = """
-version: 1
+version: 2
 runtime: run
 state: state
 memory: {{store: 1GiB, rings: 512MiB, reserve: 0}}

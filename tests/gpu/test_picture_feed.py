@@ -15,7 +15,7 @@ from gpu_feed import BUNDLE, daemon, is_direct
 import torch  # noqa: E402  (gpu_feed adds the package to the path)
 
 CONFIG = """
-version: 1
+version: 2
 runtime: run
 state: state
 memory: {{store: 1GiB, rings: 2GiB, reserve: 0}}

@@ -30,7 +30,7 @@ import trajd  # noqa: E402
 import trajd.torch  # noqa: E402
 
 CONFIG = """
-version: 1
+version: 2
 memory: {{store: 256MiB, rings: 256MiB, reserve: 0}}
 datasets: {{demo: {{path: {path}, layout: demo}}}}
 feeds:

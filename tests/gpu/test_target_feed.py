@@ -14,7 +14,7 @@ import torch
 from gpu_feed import BUNDLE, LIMIT_S, daemon, is_direct
 
 HEAD = """
-version: 1
+version: 2
 runtime: run
 state: state
 memory: {store: 1GiB, rings: 512MiB, reserve: 0}

@@ -56,7 +56,7 @@ echo nothing >"$folder/text.hdf5"
 expect 1 '"error":' inspect "$folder/text.hdf5" --json
 
 # A configuration in place of a dataset: the message names the commands for it, and the file once.
-echo 'version: 1' >"$folder/lab.yaml"
+echo 'version: 2' >"$folder/lab.yaml"
 for command in inspect validate init; do
     expect 1 "lab.yaml: a YAML file, not a dataset.*\`trajctl check $folder/lab.yaml\`" $command "$folder/lab.yaml"
 done

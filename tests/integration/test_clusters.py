@@ -20,7 +20,7 @@ pytestmark = pytest.mark.release
 CLUSTERS = ROOT / "configs" / "clusters"
 PACKAGE = BUILD / "clients" / "python"
 CONFIG = """\
-version: 1
+version: 2
 memory: {{reserve: 0}}
 datasets: {{demo: {{path: {path}, layout: demo}}}}
 feeds:
@@ -153,7 +153,7 @@ def test_its_probes_and_what_containers_share(manifest, daemon, demo_file):
                 "setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", "--"]
     if subprocess.run([*isolated, "true"], capture_output=True).returncode:
         pytest.skip("no namespaces can be made here")
-    one = daemon(CONFIG.format(path=demo_file).replace("version: 1\nmemory: {reserve: 0}\n", ""), prefix=isolated[:-6])
+    one = daemon(CONFIG.format(path=demo_file).replace("version: 2\nmemory: {reserve: 0}\n", ""), prefix=isolated[:-6])
     for probe in ("startupProbe", "livenessProbe"):
         command = [word.replace("/run/trajd/main", str(one.endpoint)) for word in container[probe]["exec"]["command"]]
         assert subprocess.run([TRAJCTL, *command[1:]], capture_output=True).returncode == 0

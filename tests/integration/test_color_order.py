@@ -63,7 +63,7 @@ def trajctl(*arguments):
 
 def check(folder, text):
     path = folder / "checked.yaml"
-    path.write_text("version: 1\n" + text)
+    path.write_text("version: 2\n" + text)
     return trajctl("check", path)
 
 
@@ -185,7 +185,7 @@ def test_other_values_are_refused(family, tmp_path, value):
 def test_packed_frames_stay_undecided_and_prepared_ones_are_decided(daemon, family, tmp_path):
     path = family["path"] / "episode_0.hdf5"
     config = tmp_path / "train.yaml"
-    config.write_text("version: 1\n" + config_of(family, "bgr", "cam: {{from: {camera}, at: 0, image: {{resize: [12, 16], filter: nearest}}}}"))
+    config.write_text("version: 2\n" + config_of(family, "bgr", "cam: {{from: {camera}, at: 0, image: {{resize: [12, 16], filter: nearest}}}}"))
     for folder in ("packed", "prepared"):
         (tmp_path / folder).mkdir()
     assert trajctl("pack", path, "-o", tmp_path / "packed/episode_0.hdf5", "--layout", family["layout"]).returncode == 0

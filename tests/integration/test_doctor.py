@@ -140,19 +140,19 @@ def test_a_daemon_that_lives_is_stopped_and_is_dead(doctor, tmp_path, demo_file)
 
 def test_the_data_of_a_configuration(doctor, tmp_path, demo_file):
     config = tmp_path / "trajd.yaml"
-    config.write_text("version: 1\nmemory: {store: 64KiB, rings: 64MiB}\n" + smallest_config(demo_file))
+    config.write_text("version: 2\nmemory: {store: 64KiB, rings: 64MiB}\n" + smallest_config(demo_file))
     status, found = doctor(config)
     assert status == 0 and found["data"][0][0] == "slow" and "read again in each epoch" in found["data"][0][1], found
-    config.write_text("version: 1\nmemory: {store: 64MiB, rings: 64MiB}\n" + smallest_config(demo_file))
+    config.write_text("version: 2\nmemory: {store: 64MiB, rings: 64MiB}\n" + smallest_config(demo_file))
     assert doctor(config)[1]["data"][0][0] == "ok"
     assert found["plans"] == [("ok", f"all feeds of {config} can be made (trajctl check)")]
     config.write_text(config.read_text().replace("outputs: {", "outputs: {obs/x: {from: absent, at: 0}, "))
     status, found = doctor(config)
     assert status == 1 and found["plans"][0][0] == "fail" and "outputs.obs/x: no stream absent" in found["plans"][0][1], found
-    config.write_text("version: 1\n" + smallest_config(tmp_path / "absent.hdf5"))
+    config.write_text("version: 2\n" + smallest_config(tmp_path / "absent.hdf5"))
     status, found = doctor(config)
     assert status == 1 and found["data"][0] == ("fail", f"demo: {tmp_path}/absent.hdf5: No such file or directory")
-    config.write_text("version: 1\nnonsense: 1\n")
+    config.write_text("version: 2\nnonsense: 1\n")
     status, found = doctor(config)
     assert status == 1 and "trajd.yaml:2: nonsense" in found["config"][0][1]
 

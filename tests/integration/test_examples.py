@@ -17,7 +17,7 @@ from waiting import wait_for
 TRAINERS = ROOT / "clients/python/examples/trainers"
 CLUSTERS = ROOT / "configs/clusters"
 CONFIG = """
-version: 1
+version: 2
 exit_idle: 1s
 memory: {{store: 64MiB, rings: 64MiB, reserve: 0}}
 datasets: {{demo: {{path: {path}, layout: demo}}}}

@@ -89,7 +89,7 @@ def test_trajctl_explain_of_pictures(daemon, arm):
 def test_frames_that_are_prepared_in_the_file_are_named(daemon, arm, tmp_path):
     (tmp_path / "packed").mkdir()
     outputs = CONFIG.format(path=arm, augment="pad_value: 3").replace("      whole: {from: observations/images/top, at: 0}\n", "")
-    (tmp_path / "train.yaml").write_text("version: 1\n" + outputs)
+    (tmp_path / "train.yaml").write_text("version: 2\n" + outputs)
     subprocess.run([TRAJCTL, "pack", arm / "episode_0.hdf5", "-o", tmp_path / "packed", "--prepare", tmp_path / "train.yaml"], check=True,
                    capture_output=True, timeout=60)
     client = daemon(outputs.replace(str(arm), str(tmp_path / "packed"))).client()

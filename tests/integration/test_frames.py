@@ -149,7 +149,7 @@ def test_packed_frames_that_cannot_be_read(tmp_path, layout, spoil, attributes, 
 
 
 CONFIG = """\
-version: 1
+version: 2
 datasets: {{lab: {{path: {path}, layout: {layout}}}}}
 feeds:
   one:

@@ -47,7 +47,7 @@ def test_the_windows_of_init_the_readme_and_the_example_are_alike(tmp_path, demo
     made, checked = check(tmp_path, demo_file)
     readme = (ROOT / "README.md").read_text()
     lines = [line[4:] for line in readme.splitlines() if line.startswith("    ")]
-    first = lines.index("version: 1                         # of this format")
+    first = lines.index("version: 2                         # of this format")
     last = next(i for i in range(first, len(lines)) if "norm: min_max" in lines[i])
     wanted = ["-1..0", "-1..14"]
     assert steps_of(made) == steps_of("\n".join(lines[first:last + 1])) == wanted
@@ -91,7 +91,7 @@ def test_mistakes(tmp_path):
     assert trajctl("init").returncode == 2
     missing = trajctl("init", tmp_path / "nothing.hdf5")
     assert missing.returncode == 1 and "nothing.hdf5" in missing.stderr
-    (tmp_path / "trajd.yaml").write_text("version: 1\ndatasets: {}\nfeds: {}\n")
+    (tmp_path / "trajd.yaml").write_text("version: 2\ndatasets: {}\nfeds: {}\n")
     wrong = trajctl("check", tmp_path / "trajd.yaml")
     assert wrong.returncode == 78 and "trajd.yaml:3" in wrong.stderr and "feeds" in wrong.stderr
 

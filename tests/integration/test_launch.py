@@ -24,7 +24,7 @@ from trajd import launch
 """
 pytestmark = pytest.mark.skipif(not list((PACKAGE / "trajd").glob("_core*")), reason="built without Python's headers")
 CONFIG = """\
-version: 1
+version: 2
 memory: {{store: 64MiB, rings: 64MiB, reserve: 0}}
 exit_idle: {exit_idle}
 datasets:

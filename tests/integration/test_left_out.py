@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from daemons import Daemon
-from paths import BUILD
+from paths import ALOHA_BYTES, BUILD
 from picture_files import random_frames, write_encoded
 
 import libtrajd
@@ -20,7 +20,7 @@ PACKAGE = BUILD / "clients" / "python"
 TRAJCTL = BUILD / "clients" / "cli" / "trajctl"
 has_package = pytest.mark.skipif(not list((PACKAGE / "trajd").glob("_core*")), reason="built without Python's headers")
 FEEDS = """
-datasets: {{lab: {{path: {path}, layout: aloha@1{more}}}}}
+datasets: {{lab: {{path: {path}, layout: BYTES{more}}}}}
 feeds:
   pictures:
     dataset: lab
@@ -32,7 +32,7 @@ feeds:
     global_batch: 8
     anchor: {{clock: steps}}
     outputs: {{qpos: {{from: observations/qpos, at: 0}}, action: {{at: 0..3}}}}
-"""
+""".replace("BYTES", str(ALOHA_BYTES))
 
 
 def write_padded(folder, widths):
@@ -94,7 +94,7 @@ def test_the_trainer_is_told_once(tmp_path):
 @has_package
 def test_the_trainer_is_told_of_bad_frames_once(tmp_path):
     write_encoded(tmp_path / "episode_0.hdf5", {"cam_high": random_frames(16, 32, 32, 1)}, bad=[("cam_high", 5), ("cam_high", 6)])
-    feeds = FEEDS.format(path=tmp_path, more="").replace("aloha@1", "aloha, color: rgb").replace("global_batch: 8", "global_batch: 4\n    bad_rows: keep")
+    feeds = FEEDS.format(path=tmp_path, more="").replace(str(ALOHA_BYTES), "aloha, color: rgb").replace("global_batch: 8", "global_batch: 4\n    bad_rows: keep")
     daemon = Daemon(tmp_path / "daemon", feeds).start()
     code = """
     feed = trajd.open(config, feed="pictures")
@@ -143,7 +143,7 @@ def test_warnings_of_the_plan_reach_the_trainer(tmp_path):
 def check(folder, more, feeds=FEEDS, data=None):
     """Runs `trajctl check` and returns its exit status and what it printed on both streams."""
     config = folder / "check.yaml"
-    config.write_text("version: 1\nmemory: {store: 64MiB, rings: 64MiB, reserve: 0}\n" + feeds.format(path=data or folder / "lab", more=more))
+    config.write_text("version: 2\nmemory: {store: 64MiB, rings: 64MiB, reserve: 0}\n" + feeds.format(path=data or folder / "lab", more=more))
     done = subprocess.run([TRAJCTL, "check", config], capture_output=True, text=True, timeout=60)
     return done.returncode, done.stdout, done.stderr
 
@@ -164,7 +164,7 @@ def test_check_fails_if_episodes_are_left_out(tmp_path):
         pass  # empties it: a file that gives no episode counts as one
     status, out, err = check(tmp_path, "", joints)
     assert status == 1 and "1 of 5 episodes are quarantined: repair" in err and "(4 of 5 kept, 1 quarantined)" in out, out + err
-    inspected = json.loads(subprocess.run([TRAJCTL, "inspect", "--json", "--layout", "aloha@1", data], capture_output=True, text=True,
+    inspected = json.loads(subprocess.run([TRAJCTL, "inspect", "--json", "--layout", ALOHA_BYTES, data], capture_output=True, text=True,
                                           timeout=60).stdout)[0]
     assert [inspected[key] for key in ("found_count", "kept_count", "quarantined_count", "refused_file_count")] == [5, 4, 1, 1]
     for wrong in ("{at_most: -1}", "{at_most: 5 %}", "{}", "{most: 1}", "3"):
@@ -209,9 +209,9 @@ def test_files_that_are_not_read_are_named(tmp_path):
     daemon.stop()
     status, out, _ = check(tmp_path, "")
     assert status == 0 and "(2 of 2 kept)" in out
-    inspected = subprocess.run([TRAJCTL, "inspect", "--layout", "aloha@1", data], capture_output=True, text=True, timeout=60).stdout
+    inspected = subprocess.run([TRAJCTL, "inspect", "--layout", ALOHA_BYTES, data], capture_output=True, text=True, timeout=60).stdout
     assert "  more: left out: a linked folder is not searched" in inspected
-    assert "left out" not in subprocess.run([TRAJCTL, "inspect", "--layout", "aloha@1", data / "episode_*.hdf5"], capture_output=True,
+    assert "left out" not in subprocess.run([TRAJCTL, "inspect", "--layout", ALOHA_BYTES, data / "episode_*.hdf5"], capture_output=True,
                                             text=True, timeout=60).stdout  # the user's own choice
 
 

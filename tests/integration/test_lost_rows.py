@@ -17,7 +17,7 @@ streams:
   pos: {{path: pos, clock: arm, kind: linear}}
 """
 CONFIG = """\
-version: 1
+version: 2
 datasets: {one: {path: one.hdf5, layout: ./lab.yaml}}
 feeds: {one: {dataset: one, global_batch: 4, anchor: {clock: arm}, outputs: {pos: {at: 0..0}}}}
 """

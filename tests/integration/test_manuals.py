@@ -81,7 +81,7 @@ def test_bash_completes(tmp_path, daemon, demo_file):
     assert complete("trajctl ") == commands | {"--help", "--version"}
     assert complete("trajctl st") == {"status", "stats"}
     assert {"--layout", "--json"} <= complete("trajctl inspect -")
-    assert complete("trajctl inspect --layout robos") == {"robosuite_raw", "robosuite_raw@1"}
+    assert complete("trajctl inspect --layout robom") == {"robomimic", "robomimic@1", "robomind"}
     assert complete("trajctl stats train --format ") == {"trajd", "openpi", "lerobot"}
     assert complete("trajctl stats train --format = ") == complete("trajctl stats train --format =") == {"trajd", "openpi", "lerobot"}
     assert "--log-level" in complete("trajd --l") and complete("trajd --log-level d") == {"debug"}

@@ -411,7 +411,7 @@ def test_datasets_of_a_mixture_have_their_own_sizes_and_encodings(daemon, tmp_pa
 ])
 def test_what_does_not_fit_is_refused(daemon, arm, output, message):
     config = arm[0] / "refused.yaml"
-    config.write_text("version: 1\n" + config_of(arm[0], output))
+    config.write_text("version: 2\n" + config_of(arm[0], output))
     refused = subprocess.run([TRAJCTL, "check", config], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert refused.returncode != 0 and message in refused.stdout, refused.stdout
 
@@ -573,13 +573,13 @@ def test_check_prints_what_a_preset_is(tmp_path):
     write_encoded(tmp_path / "episode_0.hdf5", {"top": random_frames(6, 84, 84, 3)})
     outputs = "top: {from: observations/images/top, at: 0, image: {preset: umi}}"
     config = tmp_path / "trajd.yaml"
-    config.write_text("version: 1\n" + config_of(tmp_path, outputs))
+    config.write_text("version: 2\n" + config_of(tmp_path, outputs))
     done = subprocess.run([TRAJCTL, "check", config], capture_output=True, text=True, timeout=60)
     assert done.returncode != 0 and "filter area only reduces, and 84x84 would be enlarged to 224x224: write `filter: linear`" in done.stderr
-    config.write_text("version: 1\n" + config_of(tmp_path, outputs.replace("preset: umi", "random_crop: [76, 76]")))
+    config.write_text("version: 2\n" + config_of(tmp_path, outputs.replace("preset: umi", "random_crop: [76, 76]")))
     done = subprocess.run([TRAJCTL, "check", config], capture_output=True, text=True, timeout=60)
     assert done.returncode != 0 and "random_crop: no such key; a random crop is written `augment: [{crop: [76, 76]}]`" in done.stderr
-    config.write_text("version: 1\n" + config_of(tmp_path, outputs.replace("umi}", "umi, filter: linear}")))
+    config.write_text("version: 2\n" + config_of(tmp_path, outputs.replace("umi}", "umi, filter: linear}")))
     done = subprocess.run([TRAJCTL, "check", config], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert "image.preset of top: umi is {image: {resize: [224, 224], fit: cover, filter: area, augment: [{crop: 0.95}" in done.stdout

@@ -40,7 +40,7 @@ def config_of(path, outputs=OUTPUTS, layout="aloha, color: rgb", bad_rows="error
 
 def write_config(folder, **config):
     path = folder / "train.yaml"
-    path.write_text("version: 1\n" + config_of(folder / "recorded", **config))
+    path.write_text("version: 2\n" + config_of(folder / "recorded", **config))
     return path
 
 
@@ -62,7 +62,7 @@ def deliver(daemon, path, **config):
 
 
 def check(path, **config):
-    path.with_suffix(".yaml").write_text("version: 1\n" + config_of(path, **config))
+    path.with_suffix(".yaml").write_text("version: 2\n" + config_of(path, **config))
     return subprocess.run([TRAJCTL, "check", path.with_suffix(".yaml")], capture_output=True, text=True, timeout=60)
 
 
@@ -325,7 +325,7 @@ def test_a_mixture_of_prepared_and_recorded_files(daemon, tmp_path, recorded):
     (tmp_path / "other").mkdir(), (tmp_path / "packed").mkdir()
     write_encoded(tmp_path / "other/episode_0.hdf5", {"top": random_frames(ROWS, 60, 80, 5)})
     config = tmp_path / "mixed.yaml"
-    config.write_text("version: 1\n" + MIXED.format(folder=tmp_path, second="other"))
+    config.write_text("version: 2\n" + MIXED.format(folder=tmp_path, second="other"))
     unnamed = pack(tmp_path / "other/episode_0.hdf5", "-o", tmp_path / "packed", "--prepare", f"{config}:train", check=False)
     assert unnamed.returncode == 1 and "feed train has 2 datasets: name one, CONFIG:FEED:DATASET" in unnamed.stderr
     pack(tmp_path / "other/episode_0.hdf5", "-o", tmp_path / "packed", "--prepare", f"{config}:train:packed")

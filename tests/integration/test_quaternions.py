@@ -50,7 +50,7 @@ def validate(*arguments):
 def check(tmp_path, file, outputs, layout="robomimic"):
     """Returns the warnings of trajctl check."""
     config = tmp_path / "trajd.yaml"
-    config.write_text(f"version: 1\ndatasets: {{d: {{path: {file}, layout: {layout}}}}}\n"
+    config.write_text(f"version: 2\ndatasets: {{d: {{path: {file}, layout: {layout}}}}}\n"
                       f"feeds: {{train: {{dataset: d, global_batch: 4, anchor: {{clock: actions}}, outputs: {{{outputs}}}}}}}\n")
     done = subprocess.run([TRAJCTL, "check", config], capture_output=True, text=True, timeout=60, env=clean_environment())
     assert done.returncode == 0, done.stderr

@@ -13,7 +13,7 @@ from preprocess_station import Station, counts
 from resample_runs import resample
 
 CONFIG = """\
-version: 1
+version: 2
 runtime: run
 memory: {{store: 64MiB, rings: 64MiB, reserve: 0}}
 datasets: {{data: {{path: {path}, layout: {layout}{dataset}}}}}
@@ -167,10 +167,10 @@ def test_where_the_rate_of_a_dataset_does_not_fit(tmp_path):
     write(tmp_path / "a.hdf5")
     for layout, word in (("two", "fast"), ("stamped", "stamps")):
         config = tmp_path / f"{layout}-config.yaml"
-        config.write_text(f"version: 1\ndatasets: {{data: {{path: a.hdf5, layout: ./{layout}.yaml, rate: 50}}}}\n")
+        config.write_text(f"version: 2\ndatasets: {{data: {{path: a.hdf5, layout: ./{layout}.yaml, rate: 50}}}}\n")
         done = subprocess.run([TRAJCTL, "check", config], capture_output=True, text=True, timeout=60)
         assert done.returncode != 0 and "data" in done.stderr and "rate" in done.stderr and word in done.stderr, done.stderr
-    config.write_text("version: 1\ndatasets: {data: {path: a.hdf5, layout: robomimic, rate: fast}}\n")
+    config.write_text("version: 2\ndatasets: {data: {path: a.hdf5, layout: robomimic, rate: fast}}\n")
     done = subprocess.run([TRAJCTL, "check", config], capture_output=True, text=True, timeout=60)
     assert done.returncode == 78 and "rate" in done.stderr and "fast" in done.stderr
 

@@ -49,8 +49,8 @@ def test_the_training_loop_runs_as_it_is_copied(demo_file):
     with tempfile.TemporaryDirectory(prefix="trajd") as folder:  # a socket's path is short
         folder = pathlib.Path(folder)
         config = subprocess.run([TRAJCTL, "init", demo_file], capture_output=True, text=True, check=True, timeout=60).stdout
-        limits = "version: 1\nexit_idle: 1s\nmemory: {store: 64MiB, rings: 64MiB, reserve: 0}\n"
-        (folder / "square.yaml").write_text(config.replace("version: 1\n", limits))
+        limits = "version: 2\nexit_idle: 1s\nmemory: {store: 64MiB, rings: 64MiB, reserve: 0}\n"
+        (folder / "square.yaml").write_text(config.replace("version: 2\n", limits))
         env = {name: value for name, value in os.environ.items() if not name.startswith(("TRAJD_", "SLURM_", "MASTER_"))}
         env.update(TRAJD_RUNTIME_DIR=str(folder), XDG_CACHE_HOME=str(folder), TRAJD_PROGRAM=str(PROGRAM), **package_environment())
         done = subprocess.run([sys.executable, "-c", program], cwd=folder, env=env, capture_output=True, text=True, timeout=120)

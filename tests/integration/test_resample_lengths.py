@@ -4,11 +4,11 @@ import h5py
 import numpy as np
 import pytest
 
-from paths import RECORDINGS
+from paths import ALOHA_BYTES, RECORDINGS
 from resample_runs import resample
 
 CAMERAS = ["cam_high", "cam_left_wrist", "cam_right_wrist"]
-ALOHA = ["--layout", "aloha@1"]  # without declared pictures: the rows here are no frames
+ALOHA = ["--layout", ALOHA_BYTES]  # without declared pictures: the rows here are no frames
 
 
 def write_aloha(path, rows=150, padded=64, **beside):

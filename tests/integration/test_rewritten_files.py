@@ -14,7 +14,7 @@ from paths import PROGRAM, TRAJCTL
 from preprocess_station import counts
 
 CONFIG = """\
-version: 1
+version: 2
 cache: {folder}/cache
 datasets: {{one: {{path: {folder}/one.hdf5, layout: robomimic}}}}
 feeds:

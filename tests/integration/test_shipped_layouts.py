@@ -241,7 +241,7 @@ def test_no_layout_fits(tmp_path):
 
 # The layouts of 0.1.0.
 
-OLD = ["robomimic@1", "aloha@1", "robosuite_raw@1"]
+OLD = ["robomimic@1", "aloha@1"]
 
 
 @pytest.mark.parametrize("layout", OLD)
@@ -266,7 +266,7 @@ def test_fingerprints_of_0_1_0(tmp_path):
             file[name] = np.arange(140, dtype=np.float32).reshape(10, 14)
         file["observations/images/top"] = np.arange(10 * 4 * 4 * 3, dtype=np.uint8).reshape(10, 4, 4, 3)
     assert [inspect(tmp_path / name, layout)["fingerprint"] for name, layout in (
-        ("one.hdf5", "robomimic@1"), ("one.hdf5", "robosuite_raw@1"), ("episode_0.hdf5", "aloha@1"))] == FINGERPRINTS
+        ("one.hdf5", "robomimic@1"), ("one.hdf5", "robosuite_raw"), ("episode_0.hdf5", "aloha@1"))] == FINGERPRINTS
     assert inspect(tmp_path / "one.hdf5", "robomimic")["fingerprint"] != FINGERPRINTS[0]
 
 

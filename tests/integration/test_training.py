@@ -20,7 +20,7 @@ PACKAGE = BUILD / "clients" / "python"
 EPOCHS, EVERY = 4, 7
 PIPE_BYTES = 4096
 DEMO = """
-version: 1
+version: 2
 memory: {{store: 64MiB, rings: 64MiB, reserve: 0}}
 datasets: {{demo: {{path: {path}, layout: demo}}}}
 feeds:
@@ -37,7 +37,7 @@ feeds:
       actions:                 {{at: -1..14}}
 """
 RECORDED = """
-version: 1
+version: 2
 memory: {{store: 64MiB, rings: 64MiB, reserve: 0}}
 datasets: {{raw: {{path: {path}, layout: robosuite_raw}}}}
 feeds:

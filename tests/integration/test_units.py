@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.release]
 HERE = pathlib.Path(__file__).parent
 STEPS = re.search(r"for step in (.*?);", (HERE / "units.sh").read_text(), re.S).group(1).replace("\\", "").split()
 CONFIG = """\
-version: 1
+version: 2
 group_access: true
 memory: {store: 16MiB, rings: 16MiB, reserve: 0}
 datasets: {demo: {path: /srv/demo.hdf5, layout: demo}}
@@ -26,7 +26,7 @@ feeds:
     outputs: {actions: {at: 0..3}}
 """
 PREPROCESS = """\
-version: 1
+version: 2
 inbox: /srv/trajd/lab/inbox
 outbox: /srv/trajd/lab/outbox
 quarantine: /srv/trajd/lab/quarantine

@@ -25,7 +25,7 @@ pytestmark = [
 # Libraries of every Linux: the C library's parts, libgcc, libstdc++ and zlib, as the manylinux tag promises.
 SYSTEM = re.compile(r"(ld-linux.*|lib(c|m|dl|rt|pthread|resolv|util|nss_\w+|z|gcc_s|stdc\+\+))(-[\d.]+)?\.so[.\d]*$")
 CONFIG = """
-version: 1
+version: 2
 memory: {{store: 64MiB, rings: 64MiB, reserve: 0}}
 datasets: {{square: {{path: {path}, layout: robomimic}}}}
 feeds:

@@ -360,7 +360,6 @@ WRITERS = {
 LAYOUTS = {
     **{name: name for name in WRITERS},
     "robomimic@1": "robomimic",
-    "robosuite_raw@1": "robosuite_raw",
     **dict.fromkeys(("aloha", "aloha@1"), "aloha/episode_0.hdf5"),
     "robomind": "robomind/ep0/trajectory.hdf5",
     **dict.fromkeys(("robotwin", "robotwin_bgr"), "robotwin/data/episode0.hdf5"),

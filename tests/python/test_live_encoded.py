@@ -24,7 +24,7 @@ ROWS, ROW_NS = 8, 20_000_000
 
 LAYOUT = """
 layout: cameras
-version: 1
+version: 2
 episodes: {files: "*.hdf5", groups: /}
 clocks:
   steps: {rate: 50}

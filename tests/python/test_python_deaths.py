@@ -139,7 +139,7 @@ def private(demo_file, monkeypatch):
         for name, value in {"TRAJD_RUNTIME_DIR": folder, "XDG_CACHE_HOME": folder, "TRAJD_PROGRAM": str(PROGRAM)}.items():
             monkeypatch.setenv(name, value)
         config = pathlib.Path(folder) / "square.yaml"
-        config.write_text("version: 1\nmemory: {store: 64MiB, rings: 64MiB, reserve: 0}\n" + policy_feed(demo_file))
+        config.write_text("version: 2\nmemory: {store: 64MiB, rings: 64MiB, reserve: 0}\n" + policy_feed(demo_file))
         yield config, folder
         for pid in private_daemons(folder):
             os.kill(pid, signal.SIGTERM)

@@ -38,7 +38,7 @@ def test_a_feed_opens_with_the_style_of_the_preset(daemon, tmp_path, style):
     write_episodes(tmp_path / "arm", episodes=2, rows=12)
     text = init(style, tmp_path / "arm", tmp_path / "made.yaml")
     assert f'style="{style}"' in text
-    one = daemon(text.replace("version: 1\n", ""), folder="daemon", rings="512MiB")
+    one = daemon(text.replace("version: 2\n", ""), folder="daemon", rings="512MiB")
     with trajd.connect(one.endpoint, feed="train", timeout=60, style=style) as feed:
         batch = next(iter(feed.epoch(0)))
         for key, (shape, least, most) in STYLES[style].items():
@@ -92,7 +92,7 @@ def test_act_has_the_pictures_of_its_trainer(daemon, tmp_path):
     (tmp_path / "arm").mkdir()
     for e, each in enumerate(frames):
         write_encoded(tmp_path / f"arm/episode_{e}.hdf5", {"top": each})
-    one = daemon(init("act", tmp_path / "arm", tmp_path / "made.yaml").replace("version: 1\n", ""), folder="daemon")
+    one = daemon(init("act", tmp_path / "arm", tmp_path / "made.yaml").replace("version: 2\n", ""), folder="daemon")
     with trajd.connect(one.endpoint, feed="train", timeout=60, style="act") as feed:
         batch = next(iter(feed.epoch(0)))
         expected = [np.moveaxis((each / np.float32(255) - MEAN) / STD, -1, 1) for each in frames]
@@ -124,7 +124,7 @@ def test_the_state_of_a_shipped_layout(daemon, tmp_path, style, key):
                 file[f"data/demo_{e}/obs/touch"] = rows
             file[f"data/demo_{e}/obs/agentview_image"] = random_frames(120, 24, 32, e)
     text = init(style, tmp_path / "lift.hdf5", tmp_path / "made.yaml")
-    one = daemon(text.replace("version: 1\n", ""), folder="daemon", rings="512MiB")
+    one = daemon(text.replace("version: 2\n", ""), folder="daemon", rings="512MiB")
     with trajd.connect(one.endpoint, feed="train", timeout=60, style=style) as feed:
         assert np.asarray(next(iter(feed.epoch(0)))[key]).shape[-1] == 5
 
@@ -156,7 +156,7 @@ def test_the_names_without_a_preset_are_those_of_the_readme_and_the_examples(dae
                 if name == "states":
                     file[f"{episode.format(e)}/{name}"][:, 0] = np.arange(40) * 0.05
     text = init(None, tmp_path / "lab.hdf5", tmp_path / "made.yaml")
-    one = daemon(text.replace("version: 1\n", "").replace('"./', f'"{tmp_path}/'), folder="daemon")
+    one = daemon(text.replace("version: 2\n", "").replace('"./', f'"{tmp_path}/'), folder="daemon")
     rows_of = runpy.run_path(str(ROOT / "clients/python/examples/behaviour_cloning.py"))["rows_of"]
     with trajd.connect(one.endpoint, feed="train", timeout=60) as feed:
         for batch in feed.epoch(0):

@@ -52,7 +52,7 @@ def test_arguments():
 def test_things_in_the_wrong_place(tmp_path, monkeypatch):
     """No endpoint, no configuration: each is refused at once, where it would wait for ever or say something else."""
     config = tmp_path / "square.yaml"
-    config.write_text("version: 1")
+    config.write_text("version: 2")
     for place in (config, tmp_path / "missing.yaml"):
         with pytest.raises(trajd.ArgumentError, match=r"yaml: this is a file. An endpoint is .* first argument of trajd.open"):
             trajd.connect(str(place), feed="train")

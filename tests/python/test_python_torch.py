@@ -256,7 +256,7 @@ def test_a_dataset_of_a_configuration(demo_file, tmp_path, monkeypatch):
         monkeypatch.setenv("TRAJD_RUNTIME_DIR", folder)
         monkeypatch.setenv("XDG_CACHE_HOME", folder)
         monkeypatch.setenv("TRAJD_PROGRAM", str(PROGRAM))
-        (tmp_path / "demo.yaml").write_text("version: 1\nexit_idle: 1s\nmemory: {store: 64MiB, rings: 64MiB, reserve: 0}\n" + feed_of(demo_file))
+        (tmp_path / "demo.yaml").write_text("version: 2\nexit_idle: 1s\nmemory: {store: 64MiB, rings: 64MiB, reserve: 0}\n" + feed_of(demo_file))
         whole = trajd.torch.FeedDataset(tmp_path / "demo.yaml", timeout=30)
         ids = [batch["window_id"].tolist() for batch in DataLoader(whole, batch_size=None)]
         part = trajd.torch.FeedDataset(config=tmp_path / "demo.yaml", feed="train", overrides={"global_batch": 32}, timeout=30)

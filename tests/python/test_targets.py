@@ -239,7 +239,7 @@ def test_a_file_of_another_chain_is_refused(daemon, path, tmp_path):
     good = f"{POSE % PLACE}, relative_to: {{from: {STATE}, {MASK}}}, norm: {{by: q01_q99, stats: {tmp_path}/umi.json}}"
     file = tmp_path / "good.yaml"
     for text, other in ((good, None), (good.replace("rot6d", "matrix").replace("PLACE", ""), "features"), (good.replace(PLACE, ""), "another chain")):
-        file.write_text("version: 1" + config(path, text))
+        file.write_text("version: 2" + config(path, text))
         done = subprocess.run([TRAJCTL, "check", file], capture_output=True, text=True, timeout=60, env=clean_environment())
         assert (done.returncode == 0) == (other is None), done.stderr
         assert other is None or other in done.stderr
@@ -267,7 +267,7 @@ def test_a_preset_is_its_keys(tmp_path, path, short, full):
     reports = []
     for text in (short, full):
         file = tmp_path / "preset.yaml"
-        file.write_text("version: 1" + config(path).replace("actions: {at: 0..7, dtype: float64}", f"actions: {{{text}}}"))
+        file.write_text("version: 2" + config(path).replace("actions: {at: 0..7, dtype: float64}", f"actions: {{{text}}}"))
         done = subprocess.run([TRAJCTL, "check", file], capture_output=True, text=True, timeout=60, env=clean_environment())
         assert done.returncode == 0, done.stderr
         reports.append([line for line in done.stdout.splitlines() if "ready" not in line and "info:" not in line])
@@ -308,7 +308,7 @@ BAD = [
 @pytest.mark.parametrize("actions, message", BAD)
 def test_a_bad_chain_is_an_error_at_check(tmp_path, path, actions, message):
     file = tmp_path / "bad.yaml"
-    file.write_text("version: 1" + config(path, actions))
+    file.write_text("version: 2" + config(path, actions))
     done = subprocess.run([TRAJCTL, "check", file], capture_output=True, text=True, timeout=60, env=clean_environment())
     assert done.returncode != 0
     assert message in done.stderr + done.stdout and "actions" in done.stderr + done.stdout

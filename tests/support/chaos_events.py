@@ -112,7 +112,7 @@ class Reloader:
             "base": self.base,
             "feed": self.base + self.EXTRA.format(dataset="demo"),
             "dataset": dataset.replace("store: 64MiB", "store: 96MiB") + self.EXTRA.format(dataset="more"),
-            "keys": self.base.replace("version: 1\n", "version: 1\njournal_idle: 30d\nindex: {file_timeout: 50s}\n"),
+            "keys": self.base.replace("version: 2\n", "version: 2\njournal_idle: 30d\nindex: {file_timeout: 50s}\n"),
         }
 
     def reload(self, variant, by_signal=False):

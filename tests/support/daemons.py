@@ -46,7 +46,7 @@ class Daemon:
         self.log = self.folder / "log"
         (self.folder / "state").mkdir(exist_ok=True)
         (self.folder / "cache").mkdir(exist_ok=True)
-        self.config.write_text("version: 1\nruntime: run\nstate: state\ncache: cache\n"
+        self.config.write_text("version: 2\nruntime: run\nstate: state\ncache: cache\n"
                                f"memory: {{store: {store}, rings: {rings}, reserve: 0}}\n" + textwrap.dedent(config))
         self.process = None
 

@@ -22,7 +22,7 @@ import torch  # noqa: E402
 import trajd  # noqa: E402
 
 CONFIG = """
-version: 1
+version: 2
 runtime: run
 state: state
 memory: {{store: 1GiB, rings: 512MiB, reserve: 0}}

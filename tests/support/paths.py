@@ -11,6 +11,7 @@ PROGRAM = (ROOT / os.environ.get("TRAJD_DAEMON_BUILD", BUILD)).resolve() / "daem
 TRAJCTL = BUILD / "clients" / "cli" / "trajctl"
 PACKAGE = BUILD / "clients" / "python"  # the folder for PYTHONPATH
 SUPPORT = ROOT / "tests" / "support"
+ALOHA_BYTES = SUPPORT / "layouts" / "aloha_bytes.yaml"  # frames are rows of bytes
 RECORDINGS = ROOT.parent / "shared" / "data"  # real recordings; tests that read them are skipped where they are missing
 
 

@@ -17,7 +17,7 @@ from resample_client import ASKED, SEALS, block
 
 CORPUS = ROOT / "tests/golden/fuzz"
 CONFIG = """\
-version: 1
+version: 2
 runtime: run
 group_access: true
 memory: {store: 50%, rings: 64MiB, reserve: 0}

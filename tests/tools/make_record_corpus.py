@@ -17,7 +17,7 @@ from paths import BUILD, ROOT
 FILES = [("heap", "frames", 1), ("padded", "frames", 1), ("prepared", "frames", 1), ("good", "robomimic", 1), ("family_vlen", "robomimic", 1), ("external_link", "robomimic", 1), ("storage", "robomimic", 1),
          ("raw_even", "robosuite_raw", 1), ("raw_repeats", "robosuite_raw", 1)]
 CONFIG = """\
-version: 1
+version: 2
 cache: {folder}/cache
 datasets: {{one: {{path: {folder}/{name}, layout: {layout}}}}}
 feeds:

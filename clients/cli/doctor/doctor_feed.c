@@ -131,7 +131,7 @@ static bool write_config(const struct test *test, bool with_gpu)
     if (!file)
         return false;
     fprintf(file,
-            "version: 1\nruntime: run\nexit_idle: 60s\n"
+            "version: 2\nruntime: run\nexit_idle: 60s\n"
             "memory: {store: %dMiB, rings: %dMiB, reserve: %dMiB}\n"
             "limits: {sessions: 16}\n"
             "datasets: {doctor: {path: doctor.hdf5, layout: robomimic}}\n"

@@ -189,7 +189,7 @@ void config_write(FILE *out, const struct config_dataset *datasets, uint32_t cou
         episodes += datasets[i].index->kept_count;
     fprintf(out,
             "# Made by `trajctl init` from %u episode%s; `trajctl check THIS_FILE` shows its "
-            "outputs.\nversion: 1\n\ndatasets:\n",
+            "outputs.\nversion: 2\n\ndatasets:\n",
             episodes, trajd_plural(episodes));
     for (uint32_t i = 0; i < count; i++)
         print_dataset(out, &datasets[i]);

@@ -241,8 +241,9 @@ class Feed:
     def _check(self, state: State, info: FeedInfo) -> None:
         if state.fingerprint != info.fingerprint:
             raise StateError(f"the state has fingerprint {state.fingerprint:016x}, and feed {self._settings.title} has "
-                             f"{info.fingerprint:016x}: another dataset, or other windows "
-                             "(strict=False uses the state all the same)")
+                             f"{info.fingerprint:016x}: another dataset, layout or windows, or another `version:` of the "
+                             "configuration (`version: 1` continues states of trajd 0.1.0; strict=False uses the state all "
+                             "the same)")
         if state.seed != info.seed:
             raise StateError(f"the state has seed {state.seed}, and feed {self._settings.title} has seed {info.seed}: "
                              "another order (strict=False uses the state all the same)")

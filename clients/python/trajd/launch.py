@@ -221,7 +221,7 @@ class _Source:
 def _absolute(config: Mapping[str, Any]) -> Dict[str, Any]:
     """Makes the paths of a dict absolute. They are relative to the current directory."""
     result = dict(config)
-    result.setdefault("version", 1)
+    result.setdefault("version", 2)
     for key in ("runtime", "cache", "state"):
         if isinstance(result.get(key), (str, os.PathLike)):
             result[key] = os.path.abspath(result[key])

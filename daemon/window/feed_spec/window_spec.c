@@ -387,7 +387,8 @@ static enum trajd_status read_feed(const struct trajd_yaml_reader *r,
 
 enum trajd_status trajd_window_spec_parse(const struct trajd_yaml *yaml,
                                           const struct trajd_yaml_node *node, const char *feed_name,
-                                          struct trajd_window_spec **out, struct trajd_error *error)
+                                          uint32_t version, struct trajd_window_spec **out,
+                                          struct trajd_error *error)
 {
     struct owned_spec *owned = calloc(1, sizeof *owned);
     struct trajd_yaml_reader reader = {yaml, error, NULL};
@@ -400,6 +401,7 @@ enum trajd_status trajd_window_spec_parse(const struct trajd_yaml *yaml,
     reader.arena = &owned->arena;
     reader.arena->limit_bytes = SIZE_MAX;
     spec = &owned->spec;
+    spec->version = version;
     spec->select.split_end = 1;
     spec->pad_before = spec->pad_after = TRAJD_SPEC_PAD_ANY;
     spec->block_windows = 4096;

@@ -106,6 +106,7 @@ struct trajd_spec_member {
 
 struct trajd_window_spec {
     const char *feed_name;
+    uint32_t version;    /* of the configuration: 1 keeps the values of trajd 0.1.0 */
     const char *dataset; /* NULL with `mix:` */
     /* the feed whose windows give the statistics for `norm:`; NULL: this one */
     const char *statistics_from;
@@ -137,11 +138,11 @@ struct trajd_window_spec {
     struct trajd_spec_output outputs[TRAJD_SPEC_MAX_OUTPUTS];
 };
 
-/* Parses the mapping `node`; copies strings and arrays. Caller destroys. TRAJD_ERR_ARGUMENT with
- * line and key. */
+/* Parses the mapping `node` by the rules of a version of the configuration; copies strings and
+ * arrays. Caller destroys. TRAJD_ERR_ARGUMENT with line and key. */
 enum trajd_status trajd_window_spec_parse(const struct trajd_yaml *yaml,
                                           const struct trajd_yaml_node *node, const char *feed_name,
-                                          struct trajd_window_spec **spec,
+                                          uint32_t version, struct trajd_window_spec **spec,
                                           struct trajd_error *error);
 void trajd_window_spec_destroy(struct trajd_window_spec **spec);
 

@@ -17,7 +17,7 @@
 
 #define MIB (UINT64_C(1) << 20)
 #define SECOND INT64_C(1000000000)
-#define HEAD "version: 1\n"
+#define HEAD "version: 2\n"
 #define DATASETS "datasets: {lab: {path: rows.h5, layout: small}}\n"
 #define FEED                                                                                       \
     "feeds:\n  train: {dataset: lab, global_batch: 8, anchor: {clock: steps}, outputs: {pos: "     \
@@ -104,7 +104,8 @@ static void what_the_file_lacks_has_its_default(void **state)
     assert_int_equal(config->dataset_count, 1);
     assert_int_equal(config->feed_count, 0);
     for (size_t k = 0; k < trajd_config_key_count; k++)
-        assert_null(config->texts[k]);
+        if (strcmp(trajd_config_keys[k].name, "version"))
+            assert_null(config->texts[k]);
 }
 
 /* Each default of the table lies in its key's range, and the keys of a section stand together. */
@@ -132,8 +133,8 @@ static void bad_values_are_refused_with_their_line(void **state)
     static const struct {
         const char *text, *message;
     } bad[] = {
-        {DATASETS, "`version: 1` is missing"},
-        {"version: 2\n" DATASETS, "trajd.yaml:1: version"},
+        {DATASETS, "`version: 2` is missing"},
+        {"version: 3\n" DATASETS, "trajd.yaml:1: version"},
         {HEAD, "`datasets:` must name 1 to 64 datasets"},
         {HEAD "datasets: {}\n", "trajd.yaml:2: datasets: `datasets:` must name"},
         {HEAD DATASETS "memry: {}\n", "trajd.yaml:3: memry: no such key (did you mean memory?)"},

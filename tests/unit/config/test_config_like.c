@@ -13,7 +13,7 @@
 #include "daemon/config/config.h"
 #include "proto/array_len.h"
 
-#define HEAD "version: 1\ndatasets: {lab: {path: rows.h5, layout: small}}\nfeeds:\n"
+#define HEAD "version: 2\ndatasets: {lab: {path: rows.h5, layout: small}}\nfeeds:\n"
 #define TRAIN                                                                                      \
     "  train: {dataset: lab, global_batch: 8, anchor: {clock: steps}, split: {hold_out: 3, take: " \
     "train}, outputs: {pos: {at: -1..0, norm: {by: mean_std, min_std: 0.1}}, vel: {at: 0}}}\n"

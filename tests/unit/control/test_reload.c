@@ -14,7 +14,7 @@
 #include "unit/producer/small_dataset.h"
 
 #define MIB (UINT64_C(1) << 20)
-#define HEAD "version: 1\nmemory: {store: 4MiB, rings: 1MiB, reserve: 0}\n"
+#define HEAD "version: 2\nmemory: {store: 4MiB, rings: 1MiB, reserve: 0}\n"
 #define DATASETS                                                                                   \
     "datasets:\n  lab: {path: /nowhere/a.h5, layout: small}\n"                                     \
     "  far: {path: /nowhere/b.h5, layout: small}\n"
@@ -160,7 +160,7 @@ static void a_changed_dataset_takes_its_feeds_along(void **state)
     struct fixture *f = *state;
 
     /* memory.store is divided again: far keeps its 2 MiB, lab gets the remainder */
-    plan_good(f, "version: 1\nmemory: {store: 5MiB, rings: 1MiB, reserve: 0}\n"
+    plan_good(f, "version: 2\nmemory: {store: 5MiB, rings: 1MiB, reserve: 0}\n"
                  "datasets:\n  lab: {path: /nowhere/c.h5, layout: small}\n"
                  "  far: {path: /nowhere/b.h5, layout: small}\nfeeds:\n" TRAIN VALID);
     assert_true(f->change.is_new_dataset[0]);
@@ -181,7 +181,7 @@ static void another_rate_is_another_dataset(void **state)
 {
     struct fixture *f = *state;
 
-    plan_good(f, "version: 1\nmemory: {store: 5MiB, rings: 1MiB, reserve: 0}\n"
+    plan_good(f, "version: 2\nmemory: {store: 5MiB, rings: 1MiB, reserve: 0}\n"
                  "datasets:\n  lab: {path: /nowhere/a.h5, layout: small, rate: 20}\n"
                  "  far: {path: /nowhere/b.h5, layout: small}\nfeeds:\n" TRAIN VALID);
     assert_true(f->change.is_new_dataset[0]);
@@ -205,7 +205,7 @@ static void some_keys_may_change(void **state)
     struct fixture *f = *state;
 
     plan_good(f,
-              "version: 1\nexit_idle: 9s\nlimits: {feeds: 20}\n"
+              "version: 2\nexit_idle: 9s\nlimits: {feeds: 20}\n"
               "memory: {store: 6MiB, rings: 1MiB, reserve: 0}\n" DATASETS "feeds:\n" TRAIN VALID);
     assert_int_equal(f->change.cache_raise_bytes, MIB); /* 2 MiB more for two datasets */
     assert_string_equal(described(f), "keys: exit_idle, memory.store, limits.feeds");
@@ -226,7 +226,7 @@ static void other_keys_need_a_restart(void **state)
 static void a_share_of_the_memory_stays_as_it_was(void **state)
 {
     static const char text[] =
-        "version: 1\nmemory: {store: 4MiB, rings: 1%, reserve: 0}\n" DATASETS;
+        "version: 2\nmemory: {store: 4MiB, rings: 1%, reserve: 0}\n" DATASETS;
     struct fixture *f = *state;
     struct trajd_config *now = load(f, text), *next = load(f, text);
     struct trajd_config *other = load(f, HEAD DATASETS);
@@ -245,7 +245,7 @@ static void values_are_compared_by_type(void **state)
 {
     struct fixture *f = *state;
     struct trajd_config *other =
-        load(f, "version: 1\ngroup_access: true\nfeed_idle: 1s\nlimits: {credit: 4}\ncache: /c\n"
+        load(f, "version: 2\ngroup_access: true\nfeed_idle: 1s\nlimits: {credit: 4}\ncache: /c\n"
                 "memory: {store: 4MiB, rings: 1MiB, reserve: 0}\n" DATASETS);
     uint32_t different = 0;
 
@@ -263,12 +263,12 @@ static void memory_that_is_not_there_is_refused(void **state)
 {
     struct fixture *f = *state;
 
-    refused(f, "version: 1\nmemory: {store: 3MiB, rings: 1MiB, reserve: 0}\n" DATASETS,
+    refused(f, "version: 2\nmemory: {store: 3MiB, rings: 1MiB, reserve: 0}\n" DATASETS,
             TRAJD_ERR_MEMORY,
             "memory.store: 3 MiB, but the datasets that stay have 4 MiB: it cannot shrink");
     refused(f, HEAD DATASETS "  new: {path: /nowhere/n.h5, layout: small}\n", TRAJD_ERR_MEMORY,
             "raise it to make room for datasets.new");
-    refused(f, "version: 1\nmemory: {store: 4MiB, rings: 1024TiB, reserve: 0}\n" DATASETS,
+    refused(f, "version: 2\nmemory: {store: 4MiB, rings: 1024TiB, reserve: 0}\n" DATASETS,
             TRAJD_ERR_MEMORY, "memory.store and memory.rings need");
 }
 

@@ -12,6 +12,8 @@
 #include "proto/array_len.h"
 #include "tests/support/index_files.h"
 
+#define ALOHA_BYTES TRAJD_SOURCE_DIR "/tests/support/layouts/aloha_bytes.yaml"
+
 struct quarantine_case {
     const char *file, *layout;
     uint32_t kept, episodes;
@@ -83,7 +85,7 @@ static void the_most_frequent_shape_is_kept(void **state)
 {
     static const char *const cams[2] = {"observations/images/cam_high",
                                         "observations/images/cam_low"};
-    struct trajd_index *index = open_named("padded", "aloha@1");
+    struct trajd_index *index = open_named("padded", ALOHA_BYTES);
     uint64_t fingerprint = index->fingerprint;
     uint32_t high = stream_of(index, cams[0])->array_index;
 
@@ -114,7 +116,7 @@ static void the_most_frequent_shape_is_kept(void **state)
         char path[512];
         struct trajd_index_options options;
         snprintf(path, sizeof path, "%s/padded", index_folder);
-        options = options_for(path, "aloha@1");
+        options = options_for(path, ALOHA_BYTES);
         options.child_count = children;
         index = must_open(&options);
         assert_int_equal(index->fingerprint, fingerprint);

@@ -182,7 +182,7 @@ static void shipped_layouts_load(void **state)
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         struct trajd_layout *layout;
         struct trajd_error error;
-        if (trajd_layout_load(names[i], LAYOUTS, &layout, &error))
+        if (trajd_layout_load(names[i], LAYOUTS, 2, &layout, &error))
             fail_msg("%s", error.message);
         assert_string_equal(layout->name, names[i]);
         trajd_layout_destroy(&layout);
@@ -289,13 +289,14 @@ static void unknown_names_list_the_known_ones(void **state)
     struct trajd_error error;
 
     (void)state;
-    assert_int_equal(trajd_layout_load("robomimik", LAYOUTS, &layout, &error), TRAJD_ERR_NOT_FOUND);
+    assert_int_equal(trajd_layout_load("robomimik", LAYOUTS, 2, &layout, &error),
+                     TRAJD_ERR_NOT_FOUND);
     assert_non_null(strstr(error.message, "robomimic"));
     assert_non_null(strstr(error.message, "aloha"));
-    assert_int_equal(trajd_layout_load("./none.yaml", LAYOUTS, &layout, &error),
+    assert_int_equal(trajd_layout_load("./none.yaml", LAYOUTS, 2, &layout, &error),
                      TRAJD_ERR_NOT_FOUND);
     assert_null(layout);
-    assert_int_equal(trajd_layout_load(LAYOUTS "/aloha.yaml", NULL, &layout, &error), TRAJD_OK);
+    assert_int_equal(trajd_layout_load(LAYOUTS "/aloha.yaml", NULL, 2, &layout, &error), TRAJD_OK);
     trajd_layout_destroy(&layout);
 }
 

@@ -139,7 +139,7 @@ struct trajd_window_spec *small_spec(const char *name, const char *text)
     struct trajd_error error;
 
     if (trajd_yaml_parse("test", text, strlen(text), &yaml, &error) ||
-        trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), name, &spec, &error))
+        trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), name, 2, &spec, &error))
         fail_msg("%s", error.message);
     trajd_yaml_destroy(&yaml);
     return spec;

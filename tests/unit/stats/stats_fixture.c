@@ -145,7 +145,7 @@ struct trajd_window_plan *make_feed(struct stats_fixture *f, const char *keys,
 
     snprintf(text, sizeof text, "{dataset: test, anchor: {clock: arm}, global_batch: 7, %s}", keys);
     if (trajd_yaml_parse("test", text, strlen(text), &yaml, &error) ||
-        trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), "feed", spec, &error) ||
+        trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), "feed", 2, spec, &error) ||
         trajd_window_plan_create(*spec, &f->dataset, &plan, &error))
         fail_msg("%s", error.message);
     trajd_yaml_destroy(&yaml);

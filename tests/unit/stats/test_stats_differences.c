@@ -258,7 +258,7 @@ static struct trajd_window_plan *make_feed(struct difference_fixture *f, const c
     struct trajd_error error;
 
     if (trajd_yaml_parse("test", keys, strlen(keys), &yaml, &error) ||
-        trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), "feed", spec, &error) ||
+        trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), "feed", 2, spec, &error) ||
         trajd_window_plan_create(*spec, &f->dataset, &plan, &error))
         fail_msg("%s: %s", keys, error.message);
     trajd_yaml_destroy(&yaml);

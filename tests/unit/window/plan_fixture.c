@@ -96,7 +96,7 @@ struct trajd_window_plan *make_plan(struct fixture *f, const char *text,
     struct trajd_yaml *yaml;
 
     assert_int_equal(trajd_yaml_parse("test", text, strlen(text), &yaml, error), TRAJD_OK);
-    if (trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), "feed", spec, error))
+    if (trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), "feed", 1, spec, error))
         fail_msg("%s", error->message);
     trajd_yaml_destroy(&yaml);
     trajd_window_plan_create(*spec, &f->dataset, &plan, error);

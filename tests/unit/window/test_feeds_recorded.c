@@ -320,7 +320,7 @@ static void put_feed(FILE *out, struct fixture *f, const char *feed)
         fprintf(out, " ! %s\n", error.message);
         return;
     }
-    if (trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), "feed", &spec, &error)) {
+    if (trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), "feed", 1, &spec, &error)) {
         fprintf(out, " ! %s\n", error.message);
     } else {
         put_spec(out, spec);

@@ -61,7 +61,7 @@ static enum trajd_status plan_feed(struct two *two, const char *keys)
 
     snprintf(text, sizeof text, "{global_batch: %d, anchor: {clock: camera}, %s}", BATCH, keys);
     assert_int_equal(trajd_yaml_parse("test", text, strlen(text), &yaml, &two->error), TRAJD_OK);
-    if (trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), "feed", &two->spec, &two->error))
+    if (trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), "feed", 2, &two->spec, &two->error))
         fail_msg("%s: %s", keys, two->error.message);
     trajd_yaml_destroy(&yaml);
     return trajd_mixture_plan_create(two->spec, two->datasets, &two->plan, &two->error);

@@ -274,7 +274,8 @@ static void test_a_file_and_the_fingerprint(void **state)
         fclose(file);
         assert_int_equal(trajd_yaml_parse("test", text, strlen(text), &yaml, &error), TRAJD_OK);
         assert_int_equal(
-            trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), "feed", &spec, &error), TRAJD_OK);
+            trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), "feed", 2, &spec, &error),
+            TRAJD_OK);
         trajd_yaml_destroy(&yaml);
         memset(far, 'f', sizeof far - 1);
         assert_int_equal(trajd_spec_ranges_load(spec, far, &error), TRAJD_ERR_ARGUMENT);

@@ -58,7 +58,7 @@ static enum trajd_status take(const struct world *world, const char *keys, char 
     snprintf(text, sizeof text,
              "dataset: d\nglobal_batch: 1\nanchor: {clock: c}\noutputs: {x: {at: 0}}\n%s", keys);
     assert_int_equal(trajd_yaml_parse("test", text, strlen(text), &yaml, error), TRAJD_OK);
-    if (trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), "feed", &spec, error))
+    if (trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), "feed", 2, &spec, error))
         fail_msg("%s", error->message);
     trajd_yaml_destroy(&yaml);
     status = trajd_select_episodes(&spec->select, &world->index, flags, refused, error);

@@ -64,7 +64,7 @@ static enum trajd_status parse(const char *text, struct trajd_window_spec **spec
 
     *spec = NULL;
     if (!status)
-        status = trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), "feed", spec, error);
+        status = trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), "feed", 2, spec, error);
     trajd_yaml_destroy(&yaml);
     return status;
 }
