@@ -31,9 +31,9 @@ def read_text(root, path):
 
 
 def read_floors(text):
-    floors = SimpleNamespace(declared=set(), height={}, also=set(), only={}, never=set(), one_room=[], foreign={})
+    floors = SimpleNamespace(declared=set(), height={}, also=set(), only={}, never=set(), one_room=[], foreign={}, faults=[])
     floors.no_file_circles, floors.no_call_circles = [], []
-    for number, line in enumerate(text.splitlines()):
+    for number, line in enumerate(text.splitlines(), 1):
         words = line.split("#")[0].split()
         if words:
             read_floor_line(floors, -number, words)
@@ -42,9 +42,13 @@ def read_floors(text):
 
 def read_floor_line(floors, height, words):
     keywords = ("only", "never", "foreign", "one-room", "no-file-circles", "no-call-circles")
+    line = list(words)
     keyword = words.pop(0) if words[0] in keywords else None
     arrow = words.index("->") if "->" in words else len(words)
     left, right = words[:arrow], words[arrow + 1 :]
+    needs_right = arrow < len(words) or keyword in ("only", "never", "foreign")
+    if not left or (needs_right and not right):
+        floors.faults.append(f"line {-height} of .ci/floors lacks a room: {' '.join(line)}")
     pairs = {(user, used) for user in left for used in right}
     if keyword in ("one-room", "no-file-circles", "no-call-circles"):
         getattr(floors, keyword.replace("-", "_")).extend(left)

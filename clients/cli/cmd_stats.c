@@ -228,11 +228,11 @@ static void write_members(struct trajd_json *json, const struct trajd_yaml_node 
 
 static void write_own(struct trajd_json *json, const struct trajd_yaml_node *root)
 {
-    static const char
-        *const facts[] = {"source",   "fingerprint", "windows", "rows", "steps",    "valid_steps",
-                          "features", "norm_steps",  "count",   "nan",  "infinite", NULL},
-               *const chain[] = {"chain", NULL}, *const norms[] = {"by", "over", "min_std", NULL},
-               *const scales[] = {"scale", "offset", NULL};
+    static const char *const facts[] = {"source", "fingerprint", "windows",  "rows",
+                                        "steps",  "valid_steps", "features", "norm_steps",
+                                        "count",  "nan",         "infinite", NULL};
+    static const char *const chain[] = {"chain", NULL};
+    static const char *const norms[] = {"by", "over", "min_std", "from", "scale", "offset", NULL};
     const struct trajd_yaml_node *norm = trajd_yaml_get(root, "norm");
 
     write_members(json, root, facts);
@@ -242,8 +242,6 @@ static void write_own(struct trajd_json *json, const struct trajd_yaml_node *roo
         return;
     trajd_json_open_object(json, "norm");
     write_members(json, norm, norms);
-    trajd_json_string(json, "from", cli_text(norm, "from")); /* "null", too, is a text */
-    write_members(json, norm, scales);
     trajd_json_close_object(json);
 }
 

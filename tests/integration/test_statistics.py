@@ -12,6 +12,7 @@ import pytest
 from daemons import Daemon
 from datasets import write_robomimic
 from families import T, pixels, png, random, variable
+from feeds import SMALL_BATCHES
 from paths import TRAJCTL
 
 QUANTILES = {"q01": 0.01, "q10": 0.1, "q50": 0.5, "q90": 0.9, "q99": 0.99}
@@ -331,6 +332,15 @@ def test_statistics_from_files(daemon, demo_file, tmp_path, document, norm, scal
     client.close()
     assert answer["norm"]["scale"] == [scale] * 7 and answer["norm"]["offset"] == [offset] * 7
     assert answer["norm"]["from"] == "given/s.json" and answer["source"] == "rows"
+
+
+def test_a_scale_of_the_configuration_comes_from_nowhere(daemon, demo_file):
+    """`trajctl stats --json` writes the absent source as null, not as a text."""
+    config = SMALL_BATCHES.format(path=demo_file).replace("at: 0..7", "at: 0..7, norm: {scale: [2, 2, 2, 2, 2, 2, 2]}")
+    one = daemon(config)
+    done = subprocess.run([TRAJCTL, "stats", "train", "--json", "--endpoint", one.endpoint], capture_output=True, text=True, timeout=60, check=True)
+    norm = json.loads(done.stdout)["outputs"]["actions"]["norm"]
+    assert norm["from"] is None and norm["scale"] == [2] * 7 and list(norm)[:2] == ["by", "from"]
 
 
 @pytest.mark.parametrize("document, norm, message", [

@@ -225,3 +225,15 @@ def test_the_doctor_of_a_wheel(environment):
     found = {finding["topic"]: finding for finding in json.loads(done.stdout)["findings"]}
     assert done.returncode == 0, found
     assert found["wheel"]["level"] == "ok" and str(folder) in found["wheel"]["text"] and "right values" in found["selftest"]["text"]
+
+
+def test_a_build_forgets_modules_that_are_gone(tmp_path):
+    """An earlier build of the same folder has left a link to a module that is no longer in the tree."""
+    package = tmp_path / "clients/python/trajd"
+    configure = ["cmake", "-S", ROOT, "-B", tmp_path, "-G", "Ninja", "-DTRAJD_TESTS=OFF", "-DTRAJD_CUDA=OFF"]
+    subprocess.run(configure, check=True, capture_output=True, timeout=300)
+    links = set(package.iterdir())
+    for name in ("gone.py", "folder"):
+        (package / name).symlink_to(tmp_path / "removed" / name)
+    subprocess.run(configure, check=True, capture_output=True, timeout=300)
+    assert set(package.iterdir()) == links and package / "batch.py" in links
