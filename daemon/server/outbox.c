@@ -170,6 +170,14 @@ void trajd_server_take_outbox(struct trajd_server *server)
     server->sending = full;
 }
 
+bool trajd_server_outbox_is_full(struct trajd_server *server)
+{
+    pthread_mutex_lock(&server->mutex);
+    bool full = server->outbox.size > MAX_IDLE_ROOM;
+    pthread_mutex_unlock(&server->mutex);
+    return full;
+}
+
 bool trajd_server_outbox_is_empty(struct trajd_server *server)
 {
     pthread_mutex_lock(&server->mutex);

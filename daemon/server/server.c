@@ -53,11 +53,12 @@ static bool is_slot_in_use(void *context, struct trajd_core_feed *core_feed, uin
 
 /* ---- the thread: one turn receives messages, handles them, sends, and does timed work ---- */
 
-/* Handles up to MESSAGES_A_TURN messages. Returns true if no message remains. */
+/* Handles up to MESSAGES_A_TURN messages, fewer where their answers are long. Returns true if no
+ * message remains. */
 static bool receive_all(struct trajd_server *server, uint64_t now_ns)
 {
     struct trajd_incoming incoming;
-    for (uint32_t i = 0; i < MESSAGES_A_TURN; i++) {
+    for (uint32_t i = 0; i < MESSAGES_A_TURN && !trajd_server_outbox_is_full(server); i++) {
         if (!trajd_transport_receive(server->transport, &incoming))
             return true;
         if (incoming.frame)

@@ -132,6 +132,7 @@ struct trajd_server {
     uint64_t tick_at_ns, rate_since_ns, keys_checked_ns;
     bool is_status_wanted; /* a session waits for the status document */
     uint64_t status_at_ns; /* the earliest time of the next one */
+    uint32_t status_next;  /* the peer that may get the next one first, modulo their number */
     uint64_t rate_base_batches, rate_base_windows;
     double batch_rate_hz, window_rate_hz;
 };
@@ -171,17 +172,21 @@ bool trajd_feed_is_held(const struct trajd_feed *feed);
 
 /* ---- server_status.c ---- */
 
-/* Queues the ASK of a session. TRAJD_ERR_BUSY: the queue is full. The caller holds the mutex. */
+/* Queues the ASK of a session. TRAJD_ERR_BUSY: the queue is full, or the session has several in it.
+ * The caller holds the mutex. */
 enum trajd_status trajd_server_add_query(struct trajd_server *server, const struct trajd_peer *peer,
                                          const struct trajd_wire_ask *ask,
                                          struct trajd_error *error);
+/* Removes the queries of a session that ends, but for the one that is being answered. The caller
+ * holds the mutex. */
+void trajd_server_drop_queries(struct trajd_server *server, uint64_t session);
 
 /* The next two are called by the server's thread. */
 
 /* Notes the STATUS of a session. The caller holds the mutex. */
 void trajd_server_want_status(struct trajd_server *server, struct trajd_peer *peer,
                               uint64_t request, uint64_t now_ns);
-/* Answers STATUS, every 100 ms at most, with one document for all sessions that wait. A session
+/* Answers STATUS, every 100 ms at most, with one document for 32 sessions that wait. A session
  * waits longer if it has not read what it got before, a remote one for a second at most. Takes the
  * mutex itself. */
 void trajd_server_answer_status(struct trajd_server *server, uint64_t now_ns);
@@ -208,8 +213,10 @@ void trajd_server_take_outbox(struct trajd_server *server);
 /* Sends the messages in `sending`. Returns true if there was one. The caller holds the send lock.
  */
 bool trajd_server_send_taken(struct trajd_server *server);
-/* Takes the mutex itself. */
+/* The next two take the mutex themselves. */
 bool trajd_server_outbox_is_empty(struct trajd_server *server);
+/* Returns true if the messages are to be sent before further ones are received. */
+bool trajd_server_outbox_is_full(struct trajd_server *server);
 /* Frees the outbox with its unsent messages, and returns their send references. */
 void trajd_outbox_drop(struct trajd_outbox *outbox);
 

@@ -43,6 +43,7 @@ void trajd_server_end_session(struct trajd_server *server, struct trajd_peer *pe
     trajd_core_end_session(server->core, peer->session, now_ns);
     trajd_connections_set_session(peer->route.descriptor, false);
     trajd_fdsock_drop(server->fdsock, peer->session);
+    trajd_server_drop_queries(server, peer->session);
     trajd_peers_remove(&server->peers, peer);
     server->last_end_ns = now_ns;
 }

@@ -13,8 +13,10 @@
 #define STATUS_RESERVE 256u
 #define STATUS_DESCRIBE_ROOM 16383u
 #define STATUS_NS (100 * UINT64_C(1000000)) /* between two documents */
+#define STATUS_A_TURN 32u                   /* documents that are sent at once */
 #define STATUS_MAX_UNREAD_BYTES 16384u
 #define STATUS_REMOTE_NS UINT64_C(1000000000)
+#define QUERIES_A_SESSION 4u /* that wait: a worker waits for the answer to each */
 
 /* Returns the time that the fraction `share` of all latencies does not exceed, rounded up to a
  * power of two. */
@@ -322,23 +324,22 @@ void trajd_server_answer_status(struct trajd_server *server, uint64_t now_ns)
 {
     char *text = NULL;
     size_t length = 0;
-    bool is_written = false;
+    uint32_t sent = 0;
     if (!server->is_status_wanted || now_ns < server->status_at_ns)
         return;
     server->status_at_ns = now_ns + STATUS_NS;
     server->is_status_wanted = false;
     /* without the mutex, because only this thread changes these members of a peer */
-    for (uint32_t i = 0; i < server->peers.capacity; i++) {
-        struct trajd_peer *peer = &server->peers.list[i];
+    for (uint32_t i = 0; i < server->peers.capacity && sent < STATUS_A_TURN; i++) {
+        struct trajd_peer *peer =
+            &server->peers.list[server->status_next++ % server->peers.capacity];
         if (peer->status_request == 0)
             continue;
-        if (must_wait(peer, now_ns)) {
-            server->is_status_wanted = true;
+        server->is_status_wanted = true; /* until the next time */
+        if (must_wait(peer, now_ns))
             continue;
-        }
-        if (!is_written)
+        if (sent++ == 0)
             text = write_status(server, now_ns, &length);
-        is_written = true;
         send_status(server, peer, text, length);
     }
     free(text);
@@ -359,15 +360,18 @@ enum trajd_status trajd_server_add_query(struct trajd_server *server, const stru
                                          struct trajd_error *error)
 {
     struct trajd_pending_query *pending = find_query(server, 0);
+    uint32_t own = 0;
+    for (uint32_t i = 0; i < TRAJD_SERVER_MAX_QUERIES; i++)
+        own += server->queries[i].query.id != 0 && server->queries[i].session == peer->session;
     if (!server->options.answers_queries)
         return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
                                "ASK: this daemon answers no queries");
     if (server->queries_closed)
         return trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "ASK: the daemon is ending");
-    if (!pending)
+    if (!pending || own >= QUERIES_A_SESSION)
         return trajd_error_set(error, TRAJD_ERR_BUSY, 0,
                                "ASK: %u queries wait for an answer: try again",
-                               TRAJD_SERVER_MAX_QUERIES);
+                               pending ? own : TRAJD_SERVER_MAX_QUERIES);
     *pending = (struct trajd_pending_query){.session = peer->session, .request = query->request};
     pending->query = (struct trajd_query){.id = ++server->last_query,
                                           .feed_id = query->feed_id,
@@ -379,6 +383,13 @@ enum trajd_status trajd_server_add_query(struct trajd_server *server, const stru
     trajd_wire_text_copy(query->name, pending->query.name, sizeof pending->query.name);
     pthread_cond_signal(&server->query_added);
     return TRAJD_OK;
+}
+
+void trajd_server_drop_queries(struct trajd_server *server, uint64_t session)
+{
+    for (uint32_t i = 0; i < TRAJD_SERVER_MAX_QUERIES; i++)
+        if (server->queries[i].session == session && !server->queries[i].taken)
+            server->queries[i].query.id = 0;
 }
 
 /* Returns the oldest query that was not taken yet, or NULL. */

@@ -23,6 +23,13 @@ enum { LOCAL, REMOTE, LISTENERS };
 #define SESSION_FRAMES 8u /* of the largest size */
 #define SESSION_MESSAGES 1024u
 #define NEWCOMER_BYTES 16384u /* before a session: a HELLO has less than 5 KiB */
+/* What all connections together may have sent and the server not received. Beyond it, those that
+ * have sent more than an equal share are cut. The same limit holds for answers that wait. */
+#define ALL_BYTES (UINT64_C(4) << 20)
+#define LEAST_SHARE_BYTES NEWCOMER_BYTES
+/* What may wait for a remote connection, which libzmq does not limit in bytes: a worker waits for
+ * one answer at a time. */
+#define QUEUED_BYTES (UINT64_C(256) << 10)
 /* What ended connections may have left in libzmq's queues, before further ones are refused. */
 #define LEFT_BYTES (UINT64_C(8) << 20)
 
@@ -44,8 +51,9 @@ enum { LOCAL, REMOTE, LISTENERS };
 struct connection {
     uint64_t inode; /* atomic; of the socket. 0: the entry is free */
     uint64_t accepted_ns;
-    struct trajd_zmtp sent;      /* of the thread that reads */
-    uint64_t received, consumed; /* atomic; costs (zmtp.h) */
+    struct trajd_zmtp sent;                    /* of the thread that reads */
+    uint64_t received, consumed;               /* atomic; costs (zmtp.h) */
+    uint64_t queued[TRAJD_CONNECTIONS_QUEUES]; /* atomic; bytes that libzmq holds for the peer */
     uint32_t blames;
     uint8_t listener;
     bool has_session, is_cut; /* atomic */
@@ -55,7 +63,9 @@ static struct {
     pthread_mutex_t lock; /* guards what is not atomic, and writing of inode */
     struct connection *list;
     uint32_t capacity, highest; /* descriptors: of the table, and seen so far plus 1 */
-    uint32_t count[LISTENERS];  /* connections that were accepted and not seen to be closed */
+    uint32_t count[LISTENERS];  /* atomic; that were accepted and not seen to be closed */
+    uint64_t waiting;           /* atomic; the sum of what connections have sent */
+    uint64_t queued;            /* atomic; the sum of what waits for them */
     uint32_t max_count;         /* of each listener */
     uint64_t session_bytes, heartbeat_ns;
     uint64_t left; /* atomic; cost of what ended connections had sent. 0 when all is received */
@@ -67,6 +77,7 @@ static struct {
 #define LOAD(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
 #define STORE(field, value) __atomic_store_n(&(field), value, __ATOMIC_RELAXED)
 #define ADD(field, value) __atomic_fetch_add(&(field), value, __ATOMIC_RELAXED)
+#define SUBTRACT(field, value) __atomic_fetch_sub(&(field), value, __ATOMIC_RELAXED)
 
 /* As many as there may be sessions, and half as many that begin or have just ended. */
 static uint32_t count_limit(uint32_t max_sessions)
@@ -93,7 +104,10 @@ bool trajd_connections_start(const struct trajd_connections_options *options)
     for (uint32_t i = 0; table.list && i < table.highest; i++)
         STORE(table.list[i].inode, 0);
     table.highest = 0;
-    table.count[0] = table.count[1] = 0;
+    STORE(table.count[LOCAL], 0);
+    STORE(table.count[REMOTE], 0);
+    STORE(table.waiting, 0);
+    STORE(table.queued, 0);
     table.turn_ends_ns = 0;
     table.heartbeat_ns = 0;
     STORE(table.left, 0);
@@ -136,24 +150,40 @@ static uint64_t pending(const struct connection *connection)
     return received > consumed ? received - consumed : 0;
 }
 
-static bool is_over_limit(const struct connection *connection)
+/* Returns what a connection may have of a sum that all of them have, and for which there is a
+ * limit. */
+static uint64_t share_of(uint64_t sum, uint64_t limit)
 {
-    return pending(connection) >
-           (LOAD(connection->has_session) ? table.session_bytes : NEWCOMER_BYTES);
+    const uint64_t share =
+        ALL_BYTES / (1 + (uint64_t)LOAD(table.count[LOCAL]) + LOAD(table.count[REMOTE]));
+    if (sum <= ALL_BYTES)
+        return limit;
+    return share > LEAST_SHARE_BYTES ? share : LEAST_SHARE_BYTES;
 }
 
+static bool is_over_limit(const struct connection *connection)
+{
+    const uint64_t limit = LOAD(connection->has_session) ? table.session_bytes : NEWCOMER_BYTES;
+    return pending(connection) > share_of(LOAD(table.waiting), limit);
+}
+
+/* The caller holds the lock, so that the sum stays right where the connection is removed. */
 static void consume(struct connection *connection, size_t body_bytes)
 {
-    const uint64_t received = LOAD(connection->received);
-    const uint64_t consumed = LOAD(connection->consumed) + trajd_zmtp_cost(body_bytes);
-    STORE(connection->consumed, consumed < received ? consumed : received);
+    const uint64_t waiting = pending(connection), cost = trajd_zmtp_cost(body_bytes);
+    const uint64_t size = cost < waiting ? cost : waiting;
+    ADD(connection->consumed, size);
+    SUBTRACT(table.waiting, size);
 }
 
 void trajd_connections_consume(int descriptor, size_t body_bytes)
 {
     struct connection *connection = find(descriptor);
-    if (connection)
-        consume(connection, body_bytes);
+    if (!connection)
+        return;
+    pthread_mutex_lock(&table.lock);
+    consume(connection, body_bytes);
+    pthread_mutex_unlock(&table.lock);
 }
 
 void trajd_connections_consume_all(void)
@@ -178,6 +208,38 @@ bool trajd_connections_is_cut(int descriptor)
     return connection && LOAD(connection->is_cut);
 }
 
+bool trajd_connections_is_queue_full(int descriptor, enum trajd_connections_queue queue,
+                                     size_t size)
+{
+    const struct connection *connection = find(descriptor);
+    const uint64_t queued = connection ? LOAD(connection->queued[queue]) : 0;
+    return queued > 0 && queued + size > share_of(LOAD(table.queued) + size, QUEUED_BYTES);
+}
+
+uint64_t trajd_connections_add_queued(int descriptor, enum trajd_connections_queue queue,
+                                      size_t size)
+{
+    struct connection *connection = find(descriptor);
+    uint64_t inode = 0;
+    pthread_mutex_lock(&table.lock);
+    if (connection && (inode = LOAD(connection->inode)) != 0)
+        ADD(connection->queued[queue], size);
+    pthread_mutex_unlock(&table.lock);
+    ADD(table.queued, size);
+    return inode;
+}
+
+void trajd_connections_remove_queued(int descriptor, enum trajd_connections_queue queue,
+                                     uint64_t inode, size_t size)
+{
+    struct connection *connection = find(descriptor);
+    pthread_mutex_lock(&table.lock);
+    if (connection && inode != 0 && LOAD(connection->inode) == inode)
+        SUBTRACT(connection->queued[queue], size);
+    pthread_mutex_unlock(&table.lock);
+    SUBTRACT(table.queued, size);
+}
+
 size_t trajd_connections_unread(int descriptor)
 {
     int size = 0;
@@ -196,7 +258,8 @@ static void remove_entry(struct connection *connection)
 {
     const uint64_t left = pending(connection);
     ADD(table.left, left < table.session_bytes ? left : table.session_bytes);
-    table.count[connection->listener]--;
+    SUBTRACT(table.waiting, left);
+    SUBTRACT(table.count[connection->listener], 1);
     STORE(connection->inode, 0);
 }
 
@@ -263,7 +326,8 @@ void trajd_connections_cut(int descriptor)
 void trajd_connections_watch(uint64_t now_ns)
 {
     pthread_mutex_lock(&table.lock);
-    if (table.count[LOCAL] > table.max_count / 2 || table.count[REMOTE] > table.max_count / 2)
+    if (table.count[LOCAL] > table.max_count / 2 || table.count[REMOTE] > table.max_count / 2 ||
+        LOAD(table.waiting) > ALL_BYTES / 2)
         remove_closed();
     for (uint32_t i = 0; i < LISTENERS; i++)
         if (table.count[i] > table.max_count / 2)
@@ -298,6 +362,8 @@ static void begin(struct connection *connection, uint32_t listener)
     trajd_zmtp_begin(&connection->sent);
     STORE(connection->received, 0);
     STORE(connection->consumed, 0);
+    for (uint32_t i = 0; i < TRAJD_CONNECTIONS_QUEUES; i++)
+        STORE(connection->queued[i], 0);
     connection->blames = 0;
     STORE(connection->has_session, false);
     STORE(connection->is_cut, false);
@@ -330,7 +396,7 @@ static bool add(int descriptor, uint32_t listener)
                       is_turn((uint64_t)trajd_now_ns());
     if (fits) {
         begin(connection, listener);
-        table.count[listener]++;
+        ADD(table.count[listener], 1);
         if ((uint32_t)descriptor >= table.highest)
             table.highest = (uint32_t)descriptor + 1;
     }
@@ -379,6 +445,7 @@ __attribute__((visibility("default"))) ssize_t recv(int fd, void *buffer, size_t
     if (!connection || count <= 0)
         return count;
     const bool good = trajd_zmtp_read(&connection->sent, buffer, (size_t)count);
+    ADD(table.waiting, connection->sent.cost - LOAD(connection->received));
     STORE(connection->received, connection->sent.cost);
     if ((good && !LOAD(connection->is_cut) && !is_over_limit(connection)) || !is_open(connection))
         return count;

@@ -21,6 +21,13 @@ struct trajd_connections_options {
     size_t max_frame_bytes;
 };
 
+/* What waits for a peer: answers to its requests, and copied parts of its batches. */
+enum trajd_connections_queue {
+    TRAJD_CONNECTIONS_ANSWERS,
+    TRAJD_CONNECTIONS_COPIES,
+    TRAJD_CONNECTIONS_QUEUES
+};
+
 struct trajd_connections_counters {
     uint64_t refused; /* accepted and closed at once, because there were too many */
     uint64_t cut;     /* closed by a rule of this file */
@@ -47,6 +54,17 @@ void trajd_connections_cut(int descriptor);
 /* Returns true if the connection was cut. What libzmq had received from it is worth nothing
  * then. */
 bool trajd_connections_is_cut(int descriptor);
+/* Returns true if `size` bytes are too many beside those that wait for the connection: more than a
+ * limit or, where much waits for all of them together, more than its share. */
+bool trajd_connections_is_queue_full(int descriptor, enum trajd_connections_queue queue,
+                                     size_t size);
+/* Notes bytes that libzmq holds for the connection from now on. Returns a number to remove them
+ * with. */
+uint64_t trajd_connections_add_queued(int descriptor, enum trajd_connections_queue queue,
+                                      size_t size);
+/* Notes that libzmq has freed them, also after the connection has ended. From any thread. */
+void trajd_connections_remove_queued(int descriptor, enum trajd_connections_queue queue,
+                                     uint64_t number, size_t size);
 /* Returns how many bytes the daemon has sent that a local peer has not read, or that a remote one
  * has not acknowledged. */
 size_t trajd_connections_unread(int descriptor);

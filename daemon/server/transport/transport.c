@@ -1,5 +1,6 @@
 #include "daemon/server/transport/transport.h"
 
+#include <errno.h>
 #include <malloc.h>
 #include <poll.h>
 #include <stdio.h>
@@ -320,22 +321,91 @@ bool trajd_transport_receive(struct trajd_transport *transport, struct trajd_inc
 
 /* ---- sending ---- */
 
+/* A copy of bytes for a remote peer. libzmq says when it has sent or dropped them. */
+struct queued_copy {
+    uint64_t number; /* of trajd_connections_add_queued */
+    size_t size;
+    int descriptor;
+    enum trajd_connections_queue queue;
+    unsigned char bytes[];
+};
+
+static void free_copy(void *bytes, void *context)
+{
+    struct queued_copy *copy = context;
+    (void)bytes;
+    trajd_connections_remove_queued(copy->descriptor, copy->queue, copy->number, copy->size);
+    free(copy);
+}
+
+/* Makes a message of a copy of bytes. Those for a remote peer are counted, because the kernel does
+ * not tell how many it has not read: rows of batches are on their way, too. */
+static bool copy_message(zmq_msg_t *message, const struct trajd_route *route,
+                         enum trajd_connections_queue queue, const void *bytes, size_t size)
+{
+    struct queued_copy *copy = NULL;
+    if (route->listener == TRAJD_LISTENER_LOCAL) {
+        if (zmq_msg_init_size(message, size) != 0)
+            return false;
+        memcpy(zmq_msg_data(message), bytes, size);
+        return true;
+    }
+    copy = malloc(sizeof *copy + size);
+    if (!copy)
+        return false;
+    *copy = (struct queued_copy){.size = size, .descriptor = route->descriptor, .queue = queue};
+    memcpy(copy->bytes, bytes, size);
+    if (zmq_msg_init_data(message, copy->bytes, size, free_copy, copy) != 0) {
+        free(copy);
+        return false;
+    }
+    copy->number = trajd_connections_add_queued(route->descriptor, queue, size);
+    return true;
+}
+
+/* Sends a message and closes it. */
+static bool send_message(void *router, zmq_msg_t *message, int flags)
+{
+    if (zmq_msg_send(message, router, flags) >= 0)
+        return true;
+    zmq_msg_close(message);
+    return false;
+}
+
+/* Sends a frame to a peer. Where there is no memory for it, the peer lacks a message: it is cut, and
+ * its worker resumes. */
 static enum trajd_status send_head(struct trajd_transport *transport,
-                                   const struct trajd_route *route, const void *frame,
+                                   const struct trajd_route *route,
+                                   enum trajd_connections_queue queue, const void *frame,
                                    size_t size_bytes, int more)
 {
     void *router = transport->listeners[route->listener].router;
-    if (zmq_send(router, route->bytes, route->size, ZMQ_DONTWAIT | ZMQ_SNDMORE) < 0)
-        return zmq_errno() == EAGAIN ? TRAJD_ERR_BUSY : TRAJD_ERR_CLOSED;
-    return zmq_send(router, frame, size_bytes, ZMQ_DONTWAIT | more) < 0 ? TRAJD_ERR_CLOSED
-                                                                        : TRAJD_OK;
+    zmq_msg_t message;
+    if (!copy_message(&message, route, queue, frame, size_bytes)) {
+        trajd_connections_cut(route->descriptor);
+        return TRAJD_ERR_MEMORY;
+    }
+    if (zmq_send(router, route->bytes, route->size, ZMQ_DONTWAIT | ZMQ_SNDMORE) < 0) {
+        const int code = zmq_errno();
+        zmq_msg_close(&message);
+        return code == EAGAIN ? TRAJD_ERR_BUSY : TRAJD_ERR_CLOSED;
+    }
+    return send_message(router, &message, ZMQ_DONTWAIT | more) ? TRAJD_OK : TRAJD_ERR_CLOSED;
 }
 
 enum trajd_status trajd_transport_send(struct trajd_transport *transport,
                                        const struct trajd_route *route, const void *frame,
                                        size_t size_bytes)
 {
-    return send_head(transport, route, frame, size_bytes, 0);
+    return send_head(transport, route, TRAJD_CONNECTIONS_COPIES, frame, size_bytes, 0);
+}
+
+/* Returns true if a peer has to read answers before it gets another one. */
+static bool is_behind(const struct trajd_route *route, size_t size)
+{
+    return route->listener == TRAJD_LISTENER_REMOTE
+               ? trajd_connections_is_queue_full(route->descriptor, TRAJD_CONNECTIONS_ANSWERS, size)
+               : trajd_connections_unread(route->descriptor) > MAX_UNREAD_BYTES;
 }
 
 enum trajd_status trajd_transport_answer(struct trajd_transport *transport,
@@ -343,9 +413,8 @@ enum trajd_status trajd_transport_answer(struct trajd_transport *transport,
                                          size_t size_bytes)
 {
     enum trajd_status status = TRAJD_ERR_BUSY;
-    if (route->listener == TRAJD_LISTENER_REMOTE ||
-        trajd_connections_unread(route->descriptor) <= MAX_UNREAD_BYTES)
-        status = trajd_transport_send(transport, route, frame, size_bytes);
+    if (!is_behind(route, size_bytes))
+        status = send_head(transport, route, TRAJD_CONNECTIONS_ANSWERS, frame, size_bytes, 0);
     if (status == TRAJD_ERR_BUSY)
         trajd_connections_blame(route->descriptor);
     return status;
@@ -355,10 +424,12 @@ enum trajd_status trajd_transport_answer(struct trajd_transport *transport,
  * connection ends, ZeroMQ drops the frames, and calls back for them as for sent ones. */
 struct outgoing {
     struct trajd_transport *transport;
+    const struct trajd_route *route;
     void *router;
     struct trajd_slot_sends *slot_sends;
     uint32_t slot;
     size_t remaining; /* bytes that are not in a frame yet */
+    bool is_behind;   /* many copies wait for the peer already: small segments go in place, too */
 };
 
 static int more_after(struct outgoing *out, size_t size)
@@ -370,9 +441,14 @@ static int more_after(struct outgoing *out, size_t size)
 static void flush_staging(struct outgoing *out)
 {
     const size_t size = out->transport->staged;
+    zmq_msg_t message;
     out->transport->staged = 0;
-    if (size > 0)
-        zmq_send(out->router, out->transport->staging, size, more_after(out, size));
+    if (size == 0)
+        return;
+    if (!copy_message(&message, out->route, TRAJD_CONNECTIONS_COPIES, out->transport->staging,
+                      size))
+        zmq_msg_init(&message); /* the payload is too short, which the receiver detects */
+    send_message(out->router, &message, more_after(out, size));
 }
 
 static void stage(struct outgoing *out, const void *data, size_t size)
@@ -392,14 +468,23 @@ static void send_in_place(struct outgoing *out, unsigned char *data, size_t size
         /* no memory: the payload is too short, which the receiver detects */
         zmq_msg_init(&message);
     }
-    if (zmq_msg_send(&message, out->router, more_after(out, size)) < 0)
-        zmq_msg_close(&message);
+    send_message(out->router, &message, more_after(out, size));
+}
+
+/* Sends constant bytes, which libzmq neither copies nor frees. */
+static void send_zeros(struct outgoing *out, const unsigned char *zeros, size_t size)
+{
+    zmq_msg_t message;
+    if (size == 0)
+        return;
+    zmq_msg_init_data(&message, (void *)(uintptr_t)zeros, size, NULL, NULL);
+    send_message(out->router, &message, more_after(out, size));
 }
 
 static void send_segment(struct outgoing *out, const struct trajd_payload_segment *segment)
 {
     static const unsigned char zeros[TRAJD_PAYLOAD_ALIGNMENT];
-    if (segment->size_bytes < TRAJD_SEND_IN_PLACE_MIN_BYTES) {
+    if (segment->size_bytes < TRAJD_SEND_IN_PLACE_MIN_BYTES && !out->is_behind) {
         stage(out, segment->data, segment->size_bytes);
     } else {
         flush_staging(out);
@@ -411,7 +496,10 @@ static void send_segment(struct outgoing *out, const struct trajd_payload_segmen
             at += size;
         }
     }
-    stage(out, zeros, segment->zeros);
+    if (out->is_behind)
+        send_zeros(out, zeros, segment->zeros);
+    else
+        stage(out, zeros, segment->zeros);
 }
 
 enum trajd_status trajd_transport_send_payload(struct trajd_transport *transport,
@@ -422,13 +510,16 @@ enum trajd_status trajd_transport_send_payload(struct trajd_transport *transport
                                                uint32_t slot)
 {
     struct outgoing out = {.transport = transport,
+                           .route = route,
+                           .is_behind = trajd_connections_is_queue_full(
+                               route->descriptor, TRAJD_CONNECTIONS_COPIES, 0),
                            .router = transport->listeners[route->listener].router,
                            .slot_sends = slot_sends,
                            .slot = slot};
     for (uint32_t i = 0; i < count; i++)
         out.remaining += segments[i].size_bytes + segments[i].zeros;
-    enum trajd_status status =
-        send_head(transport, route, frame, size_bytes, out.remaining > 0 ? ZMQ_SNDMORE : 0);
+    enum trajd_status status = send_head(transport, route, TRAJD_CONNECTIONS_COPIES, frame,
+                                         size_bytes, out.remaining > 0 ? ZMQ_SNDMORE : 0);
     if (status)
         return status;
     for (uint32_t i = 0; i < count; i++)

@@ -4,7 +4,7 @@
 
 #include "proto/array_len.h"
 
-enum { GREETING_BYTES = 64, LONG = 2, COMMAND = 4 };
+enum { GREETING_BYTES = 64, MORE = 1, LONG = 2, COMMAND = 4 };
 /* READY has 41 bytes, INITIATE of CURVE about 300. libzmq keeps each property of a longer one. */
 #define MAX_COMMAND_BYTES 512u
 
@@ -27,7 +27,7 @@ static bool begin_body(struct trajd_zmtp *zmtp)
     if (zmtp->flags & COMMAND)
         return zmtp->length <= MAX_COMMAND_BYTES;
     zmtp->cost += trajd_zmtp_cost(zmtp->length);
-    return zmtp->length <= UINT32_MAX;
+    return zmtp->length <= UINT32_MAX && (zmtp->flags & MORE) == 0;
 }
 
 static bool read_header(struct trajd_zmtp *zmtp, uint8_t byte)

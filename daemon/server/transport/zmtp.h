@@ -29,8 +29,9 @@ struct trajd_zmtp {
 /* Returns what libzmq may keep for a frame. */
 uint64_t trajd_zmtp_cost(uint64_t body_bytes);
 void trajd_zmtp_begin(struct trajd_zmtp *zmtp);
-/* Reads the next bytes of a connection. Returns false for a frame of 4 GiB, and for a command that
- * no worker sends: a long one, a subscription, or one that contains an identity. */
+/* Reads the next bytes of a connection. Returns false for a frame of 4 GiB, for one that is not the
+ * last one of its message (CURVE hides that), and for a command that no worker sends: a long one, a
+ * subscription, or one that contains an identity. */
 bool trajd_zmtp_read(struct trajd_zmtp *zmtp, const uint8_t *bytes, size_t size);
 
 #endif

@@ -71,10 +71,10 @@ static struct trajd_connections_counters counters(void)
     return now;
 }
 
-/* Sends a frame that a further one follows. */
+/* Sends a message. */
 static bool pass_frame(int peer, int fd, uint8_t body_bytes)
 {
-    uint8_t frame[2 + UINT8_MAX] = {1, body_bytes};
+    uint8_t frame[2 + UINT8_MAX] = {0, body_bytes};
     return pass(peer, fd, frame, 2u + body_bytes);
 }
 
@@ -89,7 +89,7 @@ static uint32_t count_frames(int peer, int fd, uint8_t body_bytes)
 
 /* ---- tests ---- */
 
-static void test_unfinished_messages_are_limited(void **state)
+static void test_messages_are_limited(void **state)
 {
     static const uint8_t sizes[] = {0, 1, 33, 34, 255};
     (void)state;
@@ -148,6 +148,80 @@ static void test_received_messages_cost_nothing(void **state)
     assert_int_equal(count_frames(peer, fd, 0), SESSION_COST / TRAJD_ZMTP_FRAME_BYTES);
     close(fd);
     close(peer);
+    close(listener);
+}
+
+/* Each may have what a session may, but not all of them at once: then those with more than an equal
+ * share are cut, and others go on. */
+static void test_all_connections_together_are_limited(void **state)
+{
+    enum { PEERS = 64, SUM = 4194304, HONEST = 15000 / TRAJD_ZMTP_FRAME_BYTES };
+    (void)state;
+    struct sockaddr_un address;
+    const int listener = make_listener(SOCK_STREAM, &address);
+    int peers[PEERS], fds[PEERS];
+    uint64_t sum = 0;
+    start(PEERS);
+    for (uint32_t i = 0; i < PEERS; i++) {
+        fds[i] = join(listener, &address, SOCK_STREAM, &peers[i]);
+        trajd_connections_set_session(fds[i], true);
+    }
+    for (uint32_t i = 0; i < HONEST; i++)
+        assert_true(pass_frame(peers[0], fds[0], 0));
+    for (uint32_t i = 1; i < PEERS; i++) {
+        uint32_t count = 0;
+        while (count < SUM / TRAJD_ZMTP_FRAME_BYTES && pass_frame(peers[i], fds[i], 0))
+            count++;
+        sum += count * TRAJD_ZMTP_FRAME_BYTES;
+    }
+    assert_in_range(sum, SUM, 2 * SUM);
+    assert_true(pass_frame(peers[0], fds[0], 0));
+    for (uint32_t i = 1; i < PEERS; i++) {
+        close(fds[i]);
+        close(peers[i]);
+    }
+    trajd_connections_watch(LATER_NS); /* what is left of the closed ones counts no longer */
+    assert_int_equal(count_frames(peers[0], fds[0], 0),
+                     SESSION_COST / TRAJD_ZMTP_FRAME_BYTES - HONEST - 1);
+    close(fds[0]);
+    close(peers[0]);
+    close(listener);
+}
+
+/* What waits for a peer is limited for each, and for all of them together. */
+static void test_what_waits_for_peers_is_limited(void **state)
+{
+    enum { PEERS = 64, ANSWER = 65536, QUEUES = TRAJD_CONNECTIONS_QUEUES };
+    (void)state;
+    struct sockaddr_un address;
+    const int listener = make_listener(SOCK_STREAM, &address);
+    int peers[PEERS], fds[PEERS];
+    uint64_t sum = 0, number = 0;
+    start(PEERS);
+    for (uint32_t i = 0; i < PEERS; i++)
+        fds[i] = join(listener, &address, SOCK_STREAM, &peers[i]);
+    for (uint32_t i = 0; i < PEERS; i++) {
+        for (int queue = 0; queue < QUEUES; queue++)
+            while (!trajd_connections_is_queue_full(fds[i], queue, ANSWER)) {
+                number = trajd_connections_add_queued(fds[i], queue, ANSWER);
+                sum += ANSWER;
+            }
+        assert_true(i > 0 || sum == QUEUES * 4 * ANSWER);
+    }
+    assert_in_range(sum, 4194304, 4194304 + PEERS * QUEUES * ANSWER);
+    /* the last one gets more where it has read all */
+    trajd_connections_remove_queued(fds[PEERS - 1], 1, number, ANSWER);
+    assert_false(trajd_connections_is_queue_full(fds[PEERS - 1], 1, ANSWER));
+    /* what an earlier connection of this descriptor has left is not removed from the next one */
+    close(fds[PEERS - 1]);
+    close(peers[PEERS - 1]);
+    fds[PEERS - 1] = join(listener, &address, SOCK_STREAM, &peers[PEERS - 1]);
+    trajd_connections_remove_queued(fds[PEERS - 1], 0, number, ANSWER);
+    assert_false(trajd_connections_is_queue_full(fds[PEERS - 1], 0, ANSWER));
+    for (uint32_t i = 0; i < PEERS; i++) {
+        close(fds[i]);
+        close(peers[i]);
+    }
     close(listener);
 }
 
@@ -347,9 +421,11 @@ static void test_blames_end_a_connection(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_unfinished_messages_are_limited),
+        cmocka_unit_test(test_messages_are_limited),
         cmocka_unit_test(test_one_read_is_limited),
         cmocka_unit_test(test_received_messages_cost_nothing),
+        cmocka_unit_test(test_all_connections_together_are_limited),
+        cmocka_unit_test(test_what_waits_for_peers_is_limited),
         cmocka_unit_test(test_a_worker_of_a_daemon_that_stalls),
         cmocka_unit_test(test_heartbeats_over_tcp),
         cmocka_unit_test(test_ended_connections_leave_messages),

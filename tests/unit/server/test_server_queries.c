@@ -33,7 +33,7 @@ static int free_server(void **state)
 static enum trajd_status add_query(struct trajd_server *server, uint64_t request,
                                    struct trajd_error *error)
 {
-    static const struct trajd_peer peer = {.session = 7};
+    const struct trajd_peer peer = {.session = 7 + request / 4};
     const struct trajd_wire_ask ask = {.request = request,
                                        .feed_id = 3,
                                        .what = trajd_wire_text("explain"),
@@ -74,6 +74,25 @@ static void test_a_full_queue_has_room_after_an_answer(void **state)
     assert_int_equal(add_query(server, 100, &error), TRAJD_OK);
 }
 
+/* A session leaves room for others, and its queries go with it. */
+static void test_a_session_has_a_few_queries(void **state)
+{
+    struct trajd_server *server = *state;
+    struct trajd_error error;
+    struct trajd_query query;
+    for (uint64_t i = 4; i < 8; i++)
+        assert_int_equal(add_query(server, i, &error), TRAJD_OK);
+    assert_int_equal(add_query(server, 4, &error), TRAJD_ERR_BUSY);
+    assert_string_equal(error.message, "ASK: 4 queries wait for an answer: try again");
+    assert_int_equal(add_query(server, 8, &error), TRAJD_OK);
+    assert_int_equal(trajd_server_take_query(server, 0, &query), TRAJD_OK);
+    trajd_server_drop_queries(server, 8);
+    trajd_server_answer_query(server, query.id, "{}", 2, NULL);
+    assert_int_equal(trajd_server_take_query(server, 0, &query), TRAJD_OK);
+    assert_int_equal(query.window, 8);
+    assert_int_equal(trajd_server_take_query(server, 0, &query), TRAJD_ERR_TIMEOUT);
+}
+
 static void test_a_closed_queue_refuses(void **state)
 {
     struct trajd_server *server = *state;
@@ -100,6 +119,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         SERVER(test_queries_are_taken_in_order_and_once),
         SERVER(test_a_full_queue_has_room_after_an_answer),
+        SERVER(test_a_session_has_a_few_queries),
         SERVER(test_a_closed_queue_refuses),
         SERVER(test_a_server_without_answers_refuses),
     };

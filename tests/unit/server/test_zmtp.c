@@ -56,10 +56,10 @@ static void test_frames_cut_at_any_byte(void **state)
     const uint64_t cost = 5 * TRAJD_ZMTP_FRAME_BYTES + 0 + 33 + 300 + 1000 + 7;
 
     (void)state;
-    add(&stream, MORE, body, 0);
+    add(&stream, 0, body, 0);
     add(&stream, 0, body, 33);
     add(&stream, COMMAND, "\4PING\0\0", 7);
-    add(&stream, LONG | MORE, body, 300);
+    add(&stream, LONG, body, 300);
     add(&stream, LONG, body, 1000);
     add(&stream, COMMAND | LONG, "\4PONG", 5);
     add(&stream, LONG, body, 7);
@@ -126,6 +126,23 @@ static void test_what_no_worker_sends(void **state)
     }
 }
 
+/* A worker's messages have one frame. The header alone says that another one follows. */
+static void test_messages_of_several_frames(void **state)
+{
+    static const int flags[] = {MORE, MORE | LONG};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+        struct stream stream = greeted();
+
+        add(&stream, flags[i], "x", 1);
+        stream.size--;
+        assert_false(reads(&stream));
+        stream.size--;
+        assert_true(reads(&stream));
+    }
+}
+
 static void test_lengths_that_no_worker_sends(void **state)
 {
     struct stream stream = greeted();
@@ -148,6 +165,7 @@ int main(void)
         cmocka_unit_test(test_frames_cut_at_any_byte),
         cmocka_unit_test(test_a_frame_counts_from_its_header_on),
         cmocka_unit_test(test_what_no_worker_sends),
+        cmocka_unit_test(test_messages_of_several_frames),
         cmocka_unit_test(test_lengths_that_no_worker_sends),
     };
 
