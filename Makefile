@@ -3,7 +3,7 @@ BUILD   := build/release
 DATA    ?=
 JOBS    := $(shell nproc)
 
-.PHONY: all build demo test test-all test-quick test-pythons bench bench-gate bench-record deb wheel wheels release-check clean setup setup-test
+.PHONY: all build demo test test-all test-quick test-pythons fuzz bench bench-gate bench-record deb wheel wheels release-check clean setup setup-test
 
 all: build
 
@@ -38,6 +38,11 @@ test-all: setup-test
 test-quick: build
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
 	@build/venv/bin/python -m pytest -q -n $$(($(JOBS) * 3 / 2)) --dist loadfile -m "not slow" tests
+
+# Each fuzzer for MINUTES, as many at once as there are processors. Needs clang. Prints inputs, edges and findings of each.
+MINUTES ?= 30
+fuzz:
+	@.ci/fuzz $$(($(MINUTES) * 60))
 
 # The package for `pip install`, for this machine's architecture and C library: build/wheel/trajd-*.whl.
 # Builds only what is in it.

@@ -36,6 +36,9 @@ bool trajd_decode_frame(struct trajd_decode_state *state, const uint8_t *bytes, 
 /* ---- decode_jpeg.c, decode_png.c: encoded bytes to pixels. The caller has examined the header, so
  * the size is known ---- */
 
+/* The reason where memory ran out. It says nothing of the frame, which is decoded again. */
+#define TRAJD_DECODE_NO_MEMORY "no memory"
+
 /* Write height x width x channels values, rows without gaps: red first, 16 bits little-endian.
  * False where the frame is bad, with the library's words in `reason`: a warning of the library
  * makes a frame bad, too. A JPEG may have up to 100 scans, and no orientation but the first. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include <jpeglib.h>
+#include <jerror.h>
 
 #include "daemon/decode/decode_child.h"
 
@@ -30,7 +31,7 @@ static void on_error(j_common_ptr common)
     char message[JMSG_LENGTH_MAX];
 
     common->err->format_message(common, message);
-    fail(decoder, message);
+    fail(decoder, common->err->msg_code == JERR_OUT_OF_MEMORY ? TRAJD_DECODE_NO_MEMORY : message);
 }
 
 /* A warning means that the rest of the picture is made up. */

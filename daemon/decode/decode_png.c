@@ -11,9 +11,25 @@
 struct decoder {
     const uint8_t *next;
     size_t remaining;
+    bool lacks_memory;
     char *reason;
     size_t reason_size;
 };
+
+static png_voidp allocate(png_structp png, png_alloc_size_t size)
+{
+    struct decoder *decoder = png_get_mem_ptr(png);
+    void *made = malloc(size);
+
+    decoder->lacks_memory |= !made;
+    return made;
+}
+
+static void release(png_structp png, png_voidp block)
+{
+    (void)png;
+    free(block);
+}
 
 /* A warning makes the frame bad, too. */
 static void on_failure(png_structp png, png_const_charp message)
@@ -59,22 +75,24 @@ static void decode(png_structp png, png_infop info, struct decoder *decoder,
 bool trajd_decode_png(const uint8_t *bytes, size_t size, const struct trajd_picture *picture,
                       uint8_t *pixels, char *reason, size_t reason_size)
 {
-    struct decoder decoder = {bytes, size, reason, reason_size};
+    struct decoder decoder = {
+        .next = bytes, .remaining = size, .reason = reason, .reason_size = reason_size};
     const size_t step = (size_t)picture->width * picture->channels * picture->bits / 8;
     png_bytep *rows = malloc(picture->height * sizeof *rows);
-    png_structp png =
-        png_create_read_struct(PNG_LIBPNG_VER_STRING, &decoder, on_failure, on_failure);
+    png_structp png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, &decoder, on_failure,
+                                               on_failure, &decoder, allocate, release);
     png_infop info = png ? png_create_info_struct(png) : NULL;
     volatile bool is_good = false;
 
-    snprintf(reason, reason_size, "no memory");
+    decoder.lacks_memory |= !rows;
     if (rows && info && !setjmp(png_jmpbuf(png))) {
         for (uint32_t y = 0; y < picture->height; y++)
             rows[y] = pixels + y * step;
         decode(png, info, &decoder, picture, rows);
-        *reason = '\0';
         is_good = true;
     }
+    if (!is_good && decoder.lacks_memory)
+        snprintf(reason, reason_size, TRAJD_DECODE_NO_MEMORY);
     png_destroy_read_struct(&png, &info, NULL);
     free(rows);
     return is_good;

@@ -259,7 +259,8 @@ static enum trajd_status run_again(struct trajd_decoder *decoder, struct trajd_d
         return status;
     status = end_failed_child(decoder, "twice", error);
     if (!status)
-        snprintf(frame->reason, sizeof frame->reason, "the picture library crashed or hung on it");
+        snprintf(frame->reason, sizeof frame->reason,
+                 "the picture library crashed, hung or got no memory on it");
     return status;
 }
 

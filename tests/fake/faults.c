@@ -3,7 +3,7 @@
  * tests/support/faults.py).
  *
  * Memory: an allocation counts where trajd's own code asks for it, directly or through libc,
- * libyaml and libdeflate. So the call stack is followed to the first address that lies in trajd's
+ * libyaml, libdeflate, libjpeg, libpng and zlib. So the call stack is followed to the first address that lies in trajd's
  * program or libtrajd, or in another library. What libzmq, libstdc++ or libhdf5 ask for never
  * fails: libzmq aborts by design where it gets no memory. The program TRAJD_TEST_PROGRAM counts, no
  * other one. In a program that contains libhdf5, TRAJD_TEST_OWN is the part BEGIN-END that is
@@ -43,7 +43,8 @@ struct call {
 struct page {
     uint64_t allocations;            /* that counted so far */
     uint64_t fail_begin, fail_count; /* these allocations fail; the first one is 1 */
-    uint64_t failed;
+    uint64_t failed, failed_place;   /* how many did, and where the last of them is */
+    uint64_t fail_stack;  /* the first fail_count allocations of these callers fail instead */
     int64_t wall_shift_s; /* added to the wall clock */
     uint64_t disk_error;  /* an errno */
     uint64_t disk_calls;  /* calls that fail, bits of enum disk_call */
@@ -114,9 +115,12 @@ static bool allocation_fails(const void *caller)
     number = __atomic_add_fetch(&page->allocations, 1, __ATOMIC_RELAXED);
     if (number < CALLS_MAX)
         page->calls[number] = call;
-    if (number < page->fail_begin || number - page->fail_begin >= page->fail_count)
+    if (page->fail_stack
+            ? call.stack != page->fail_stack || page->failed >= page->fail_count
+            : number < page->fail_begin || number - page->fail_begin >= page->fail_count)
         return false;
     __atomic_add_fetch(&page->failed, 1, __ATOMIC_RELAXED);
+    page->failed_place = call.place;
     errno = ENOMEM;
     return true;
 }
@@ -338,7 +342,7 @@ PRELOADED int posix_fallocate(int fd, off_t at, off_t size)
 static int add_range(struct dl_phdr_info *info, size_t size, void *data)
 {
     static const char *const followed[] = {"/libc.so", "/ld-linux", "/libyaml", "/libdeflate",
-                                           "/libfaults"};
+                                           "/libjpeg", "/libpng",   "/libz.so", "/libfaults"};
     bool is_own = !info->dlpi_name[0] || strstr(info->dlpi_name, "/libtrajd.so");
     bool is_followed = is_own;
 

@@ -47,7 +47,7 @@ def check_bad(results, *words):
     for i, (reason, pixels) in enumerate(results):
         assert reason, f"frame {i} is good"
         assert any(word in reason for word in words), reason
-        assert "crashed or hung" not in reason and pixels == bytes([POISON]) * len(pixels)
+        assert "the picture library" not in reason and pixels == bytes([POISON]) * len(pixels)
 
 
 def golden(name):
@@ -184,7 +184,7 @@ def test_png_bombs(tmp_path):
                  png(HEIGHT, WIDTH, b"\xc8" * 3, before=chunk(b"iTXt", b"Comment\0\1\0\0\0" + packed)),
                  png(HEIGHT, WIDTH, b"\xc8" * 3, before=chunk(b"tEXt", b"Comment\0x") * 20000)):
         ((reason, pixels),) = decode(tmp_path, [bomb])
-        assert "crashed or hung" not in reason
+        assert "the picture library" not in reason
         assert reason or pixels == flat(200)
     check_bad(decode(tmp_path, [png(HEIGHT, WIDTH, rows=png_rows(HEIGHT, WIDTH, b"\xc8" * 3) + zeros)]), "IDAT", "data")
     largest = png(8000, 4000, rows=zeros)  # 96 MB of pixels, of which 64 MiB are there

@@ -9,6 +9,7 @@ from daemons import Daemon
 from paths import BUILD, PROGRAM, TRAJCTL
 
 PROGRAMS = {"trajd": PROGRAM, "trajd-indexer": PROGRAM.parent / "hdf5" / "trajd-indexer", "trajctl": TRAJCTL,
+            "trajd-decoder": PROGRAM.parent / "decode" / "trajd-decoder",
             "fake_worker": BUILD / "tests/support/fake_worker"}
 
 OPEN, WRITE, SYNC, RENAME, ALLOCATE, READ = 1, 2, 4, 8, 16, 32  # calls on a disk, for Page.disk_calls
@@ -32,7 +33,7 @@ class Call(c.Structure):
 
 class Page(c.Structure):
     """Mirrors struct page of faults.c."""
-    _fields_ = [(name, c.c_uint64) for name in ("allocations", "fail_begin", "fail_count", "failed")] + [
+    _fields_ = [(name, c.c_uint64) for name in ("allocations", "fail_begin", "fail_count", "failed", "failed_place", "fail_stack")] + [
         ("wall_shift_s", c.c_int64)] + [(name, c.c_uint64) for name in ("disk_error", "disk_calls", "disk_failed")] + [
             ("calls", Call * 8192)]  # by the number of the allocation
 
@@ -53,25 +54,23 @@ class Faults:
         """Returns the environment of a program that has these faults."""
         return {**base, **self.names}
 
-    def fail_memory(self, at, count=1):
-        """Lets `count` allocations fail, the first one at number `at`. The count begins anew."""
+    def fail_memory(self, at=0, count=1, stack=0):
+        """Lets `count` allocations fail: from number `at` on, or the first ones of the callers `stack`. The count begins anew."""
         self.page.allocations, self.page.failed = 0, 0
-        self.page.fail_begin, self.page.fail_count = at, count
+        self.page.fail_begin, self.page.fail_count, self.page.fail_stack = at, count, stack
 
-    def numbers(self):
-        """Returns the number of the first allocation of each sequence of callers so far."""
-        first = {}
-        for number in range(1, self.page.allocations + 1):
-            first.setdefault(self.page.calls[number].stack, number)
-        return list(first.values())
+    def stacks(self):
+        """Returns the sequence of callers of each allocation so far."""
+        return [self.page.calls[number].stack for number in range(1, self.page.allocations + 1)]
 
     def fail_disk(self, error, calls):
         """Lets calls fail with an errno below the folder; calls=0 ends that."""
         self.page.disk_failed, self.page.disk_calls, self.page.disk_error = 0, calls, error
 
-    def place(self, number):
-        """Returns the place in the source of an allocation."""
-        address = hex(self.page.calls[number].place - 1)
+    def place(self):
+        """Returns the place in the source of the allocation that failed last."""
+        assert self.page.failed, "no allocation has failed"
+        address = hex(self.page.failed_place - 1)
         return subprocess.run(["addr2line", "-sfpe", self.program, address], capture_output=True, text=True).stdout.strip()
 
 

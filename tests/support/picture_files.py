@@ -36,8 +36,8 @@ def random_frames(rows, height, width, seed):
     return np.random.default_rng(seed).integers(0, 256, (rows, height, width, 3), dtype=np.uint8)
 
 
-def write_encoded(path, cameras, bad=()):
-    """Writes an episode in the layout aloha, its frames as padded PNG rows.
+def write_encoded(path, cameras, bad=(), encode=png):
+    """Writes an episode in the layout aloha, its frames as padded rows of PNG, or of what `encode` returns.
 
     cameras: {name: frames}. bad: (camera, row) of frames that are cut off in the middle."""
     rows = len(next(iter(cameras.values())))
@@ -47,7 +47,7 @@ def write_encoded(path, cameras, bad=()):
         file.create_dataset("action", data=steps)
         file.create_dataset("observations/qpos", data=steps)
         for name, frames in cameras.items():
-            encoded = [png(frame) for frame in frames]
+            encoded = [encode(frame) for frame in frames]
             encoded = [e[: len(e) // 2] if (name, i) in bad else e for i, e in enumerate(encoded)]
             padded = np.zeros((rows, max(map(len, encoded))), np.uint8)
             for row, data in zip(padded, encoded):

@@ -26,7 +26,7 @@ enum { HEIGHT = 29, WIDTH = 42, FRAME_BYTES = HEIGHT * WIDTH * 3, LARGEST = 1 <<
 #define REAL TRAJD_BINARY_DIR "/daemon/decode/trajd-decoder"
 #define PICTURE TRAJD_SOURCE_DIR "/tests/golden/pictures/rgb.png"
 #define FAULTY TRAJD_BINARY_DIR "/tests/unit/decode/faulty_decoder"
-static const char *const crashed = "the picture library crashed or hung on it";
+static const char *const crashed = "the picture library crashed, hung or got no memory on it";
 
 struct fixture {
     struct trajd_decoder *decoder;
