@@ -117,7 +117,7 @@ def frames(options):
 
 def leave(options):
     """Connections that send messages up to their limit, and end before the server has received them."""
-    data = frame(bytes(options.size)) * (16000 // (options.size + 128))
+    data = frame(bytes(options.size)) * (16000 // (options.size + 512))
     print("begun", flush=True)
     while True:
         with contextlib.suppress(OSError):

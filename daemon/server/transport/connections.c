@@ -21,12 +21,12 @@ enum { LOCAL, REMOTE, LISTENERS };
 /* What a connection may have sent and the server not received, as libzmq keeps it. A worker whose
  * daemon does not answer sends a few KiB: an ACK for each of 64 batches, and an OPEN. */
 #define SESSION_FRAMES 8u /* of the largest size */
-#define SESSION_MESSAGES 1024u
+#define SESSION_MESSAGES 256u
 #define NEWCOMER_BYTES 16384u /* before a session: a HELLO has less than 5 KiB */
 /* What all connections together may have sent and the server not received. Beyond it, those that
  * have sent more than an equal share are cut. The same limit holds for answers that wait. */
 #define ALL_BYTES (UINT64_C(4) << 20)
-#define LEAST_SHARE_BYTES NEWCOMER_BYTES
+#define LEAST_SHARE_BYTES 49152u /* 64 ACKs and an OPEN */
 /* What may wait for a remote connection, which libzmq does not limit in bytes: a worker waits for
  * one answer at a time. */
 #define QUEUED_BYTES (UINT64_C(256) << 10)

@@ -12,9 +12,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What libzmq 4.3.4 takes for a frame at most, beside its body: 64 bytes in a pipe, and for a body
- * of more than 33 bytes the header of an allocation: 40 bytes, and 16 of malloc. */
-#define TRAJD_ZMTP_FRAME_BYTES 128u
+/* What a frame counts, beside its body. libzmq 4.3.4 takes 120 bytes at most: 64 in a pipe, and for
+ * a body of more than 33 bytes the header of an allocation: 40 bytes, and 16 of malloc. The rest is
+ * for the time to receive it: where a peer is cut, what it has sent is received and discarded. */
+#define TRAJD_ZMTP_FRAME_BYTES 512u
 
 struct trajd_zmtp {
     uint64_t cost;      /* of all frames of messages so far, whose headers are complete */
