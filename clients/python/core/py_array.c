@@ -24,6 +24,17 @@ enum trajd_status trajd_argument_refuse(struct trajd_argument argument, struct t
     return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s %s", argument.name, message);
 }
 
+enum trajd_status trajd_argument_fail(struct trajd_argument argument, const char *message,
+                                      struct trajd_error *error)
+{
+    const bool lacks_memory = PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_MemoryError);
+
+    PyErr_Clear();
+    if (lacks_memory)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory to read %s", argument.name);
+    return trajd_argument_refuse(argument, error, "%s", message);
+}
+
 static enum trajd_dtype dtype_of(const struct trajd_py_array_struct *source)
 {
     static const struct {
@@ -104,10 +115,8 @@ static enum trajd_status view_tensor(PyObject *tuple, struct trajd_argument argu
     enum trajd_status status;
 
     if (!PyArg_ParseTuple(tuple, "KO!O!sO", &address, &PyTuple_Type, &shape, &PyTuple_Type,
-                          &strides, &name, &tensor)) {
-        PyErr_Clear();
-        return trajd_argument_refuse(argument, error, "is no tensor");
-    }
+                          &strides, &name, &tensor))
+        return trajd_argument_fail(argument, "is no tensor", error);
     *array = (struct trajd_py_array){.data = (char *)(uintptr_t)address,
                                      .rank = (int)PyTuple_Size(shape),
                                      .dtype = trajd_dtype_parse(name),
@@ -140,10 +149,8 @@ enum trajd_status trajd_py_array_read(PyObject *object, struct trajd_argument ar
     if (source && source->two == 2) {
         status = view(source, argument, min_rank, max_rank, shapes, array, error);
     } else {
-        PyErr_Clear();
-        status = trajd_argument_refuse(argument, error,
-                                       "is no array: pass a numpy array or a "
-                                       "torch tensor");
+        status = trajd_argument_fail(argument, "is no array: pass a numpy array or a torch tensor",
+                                     error);
     }
     Py_XDECREF(capsule);
     return status;
@@ -172,15 +179,10 @@ static enum trajd_status read_seconds(double seconds, struct trajd_argument argu
 }
 
 /* Returns the int of an int or of an object that stands for one, such as np.int64(5). NULL for
- * others, without an exception. */
+ * others, perhaps with an exception. */
 static PyObject *int_of(PyObject *object)
 {
-    PyObject *whole =
-        PyIndex_Check(object) && !PyBool_Check(object) ? PyNumber_Index(object) : NULL;
-
-    if (!whole)
-        PyErr_Clear();
-    return whole;
+    return PyIndex_Check(object) && !PyBool_Check(object) ? PyNumber_Index(object) : NULL;
 }
 
 enum trajd_status trajd_py_duration_read(PyObject *object, struct trajd_argument argument,
@@ -207,14 +209,15 @@ enum trajd_status trajd_py_duration_read(PyObject *object, struct trajd_argument
     }
     whole = int_of(object);
     if (!whole)
-        return trajd_argument_refuse(argument, error, "is no time: pass a text like '50ms', or %s",
-                                     is_seconds ? "a float of seconds" : "an int of ns");
+        return trajd_argument_fail(
+            argument,
+            is_seconds ? "is no time: pass a text like '50ms', or a float of seconds"
+                       : "is no time: pass a text like '50ms', or an int of ns",
+            error);
     *duration_ns = PyLong_AsLongLong(whole);
     Py_DECREF(whole);
-    if (PyErr_Occurred() || *duration_ns < 0) {
-        PyErr_Clear();
-        return trajd_argument_refuse(argument, error, "must be at least 0 ns, and below 2^63 ns");
-    }
+    if (PyErr_Occurred() || *duration_ns < 0)
+        return trajd_argument_fail(argument, "must be at least 0 ns, and below 2^63 ns", error);
     if (is_seconds)
         return trajd_argument_refuse(argument, error,
                                      "is an int, which means ns, but times are seconds: pass a "

@@ -43,10 +43,15 @@ struct trajd_py_array {
 };
 
 /* Fills *error with "ARGUMENT: ..." or "streams['NAME']: ARGUMENT: ..." and returns
- * TRAJD_ERR_ARGUMENT. */
+ * TRAJD_ERR_ARGUMENT. Needs no GIL. */
 enum trajd_status trajd_argument_refuse(struct trajd_argument argument, struct trajd_error *error,
                                         const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* The same for an object that Python could not read. Takes the exception that Python has set, if
+ * any: where that is a lack of memory, the argument has no fault, and TRAJD_ERR_MEMORY is returned.
+ * The caller holds the GIL. */
+enum trajd_status trajd_argument_fail(struct trajd_argument argument, const char *message,
+                                      struct trajd_error *error);
 
 /* Views the array of an object with __array_struct__, or a tensor on a GPU, which is a tuple (address,
  * shape, strides in elements, name of its type, tensor). Refuses other objects, ranks outside

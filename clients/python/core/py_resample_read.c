@@ -59,8 +59,7 @@ static enum trajd_status read_number(PyObject *object, struct trajd_argument arg
     *number = object == Py_None ? missing : PyFloat_AsDouble(object);
     if (!PyErr_Occurred() && (object == Py_None || isfinite(*number)))
         return TRAJD_OK;
-    PyErr_Clear();
-    return trajd_argument_refuse(argument, error, "must be a finite number");
+    return trajd_argument_fail(argument, "must be a finite number", error);
 }
 
 static enum trajd_status read_angle(const struct words *words, struct trajd_py_stream *stream,
@@ -255,13 +254,14 @@ static enum trajd_status refuse_tuple(PyObject *tuple, const struct trajd_py_str
                  {11, "pad", false},
                  {14, "dtype", true}};
 
+    if (PyErr_ExceptionMatches(PyExc_MemoryError))
+        return trajd_argument_fail(argument_of(stream, "the arguments"), "", error);
     PyErr_Clear();
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
         PyObject *text = PyTuple_GetItem(tuple, texts[i].index);
         const char *fault = text == Py_None && texts[i].is_optional ? NULL : fault_of(text);
-        PyErr_Clear();
         if (fault)
-            return trajd_argument_refuse(argument_of(stream, texts[i].name), error, "%s", fault);
+            return trajd_argument_fail(argument_of(stream, texts[i].name), fault, error);
     }
     return trajd_argument_refuse(argument_of(stream, "causal"), error, "must be True or False");
 }

@@ -42,7 +42,7 @@ enum { LOCAL, REMOTE, LISTENERS };
  * turn. */
 #define CUTS_NS UINT64_C(1000000000)
 #define TURN_NS UINT64_C(100000000)
-#define TURN_CONNECTIONS 10u
+#define TURN_CONNECTIONS 4u
 #define MAX_BLAMES 16u
 #define WAIT_NS 1000000 /* when no descriptor is free */
 

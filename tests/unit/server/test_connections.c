@@ -96,8 +96,8 @@ static void test_messages_are_limited(void **state)
     struct sockaddr_un address;
     const int listener = make_listener(SOCK_STREAM, &address);
     int peer, fd;
-    start(16);
     for (size_t i = 0; i < 2 * sizeof sizes; i++) {
+        start(16); /* no connection of before was cut */
         const bool has_session = i % 2;
         const uint64_t cut = counters().cut, limit = has_session ? SESSION_COST : NEWCOMER_COST;
         fd = join(listener, &address, SOCK_STREAM, &peer);
@@ -381,7 +381,7 @@ static void test_few_are_accepted_while_others_are_cut(void **state)
         fds[i] = join(listener, &address, SOCK_STREAM, &peers[i]);
         accepted += fds[i] >= 0;
     }
-    assert_true(accepted >= 9);
+    assert_true(accepted >= 3);
     assert_int_equal(counters().refused - refused, TRIES - 1 - accepted);
     for (uint32_t i = 0; i < TRIES; i++) {
         close(peers[i]);
