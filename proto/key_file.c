@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "proto/array_len.h"
+#include "proto/regular_file.h"
 
 static const char alphabet[] =
     "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#";
@@ -115,8 +116,6 @@ static enum trajd_status check_secrecy(const char *path, int fd, struct trajd_er
     struct stat file;
     if (fstat(fd, &file) != 0)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "%s: %s", path, strerror(errno));
-    if (!S_ISREG(file.st_mode))
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s: is not an ordinary file", path);
     if (file.st_uid != geteuid() && file.st_uid != 0)
         return trajd_error_set(
             error, TRAJD_ERR_ARGUMENT, 0,
@@ -152,14 +151,13 @@ static enum trajd_status read_open(const char *path, int fd, struct trajd_key_fi
 static enum trajd_status read_file(const char *path, bool is_secret, struct trajd_key_file *keys,
                                    struct trajd_error *error)
 {
-    /* O_NONBLOCK, so that a fifo does not block */
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    enum trajd_status status;
+    int fd;
+    enum trajd_status status = trajd_open_regular(path, &fd, error);
 
-    if (fd < 0)
-        return trajd_error_set(error, errno == ENOENT ? TRAJD_ERR_NOT_FOUND : TRAJD_ERR_SYSTEM,
-                               errno, "%s: %s", path, strerror(errno));
-    status = is_secret ? check_secrecy(path, fd, error) : TRAJD_OK;
+    if (status)
+        return status;
+    if (is_secret)
+        status = check_secrecy(path, fd, error);
     if (!status)
         status = read_open(path, fd, keys, error);
     close(fd);

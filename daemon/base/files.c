@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "daemon/base/digest.h"
+#include "proto/regular_file.h"
 
 enum { FIRST_READ_BYTES = 64 << 10 };
 
@@ -63,14 +64,13 @@ enum trajd_status trajd_file_read_fd(int fd, const char *path, size_t limit, cha
 enum trajd_status trajd_file_read(const char *path, size_t limit, char **data, size_t *length,
                                   struct trajd_error *error)
 {
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    enum trajd_status status;
+    int fd;
+    enum trajd_status status = trajd_open_regular(path, &fd, error);
 
     *data = NULL;
     *length = 0;
-    if (fd < 0)
-        return trajd_error_set(error, errno == ENOENT ? TRAJD_ERR_NOT_FOUND : TRAJD_ERR_IO, errno,
-                               "%s: %s", path, strerror(errno));
+    if (status)
+        return status;
     status = trajd_file_read_fd(fd, path, limit, data, length, error);
     close(fd);
     return status;
@@ -141,7 +141,7 @@ struct seal {
 
 void *trajd_file_read_sealed(const char *path, uint64_t magic, size_t limit, size_t *length)
 {
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     struct seal seal = {0};
     struct stat about;
     char *data = NULL;

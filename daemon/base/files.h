@@ -12,7 +12,8 @@
 
 /* Reads the file at `path` into memory. *data is followed by a zero byte; the caller frees it.
  * TRAJD_ERR_NOT_FOUND where there is no such file; TRAJD_ERR_ARGUMENT where it is longer than
- * `limit` bytes; TRAJD_ERR_IO; TRAJD_ERR_MEMORY. *data is NULL after an error. */
+ * `limit` bytes, or no regular file; TRAJD_ERR_IO; TRAJD_ERR_MEMORY. *data is NULL after an error.
+ */
 enum trajd_status trajd_file_read(const char *path, size_t limit, char **data, size_t *length,
                                   struct trajd_error *error);
 

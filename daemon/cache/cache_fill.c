@@ -107,7 +107,7 @@ enum trajd_status trajd_cache_file_acquire(struct trajd_cache *cache, uint32_t f
     *fd = take_open(cache, file_index);
     pthread_mutex_unlock(&cache->lock);
     if (*fd < 0) { /* open without the lock: on a dead mount open does not return */
-        int opened = open(file->path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+        int opened = open(file->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
         if (opened < 0) {
             int code = errno;
             return trajd_error_set(error, TRAJD_ERR_IO, code, "open: %s", strerror(code));

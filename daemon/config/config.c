@@ -6,10 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "kernels/cuda/tuning.h"
 #include "proto/array_len.h"
 #include "proto/plural.h"
+#include "proto/regular_file.h"
 
 static const char *const sections[] = {"memory", "gpu",    "threads", "index",
                                        "listen", "limits", NULL};
@@ -382,12 +384,15 @@ static enum trajd_status refuse_hdf5(const char *path, struct trajd_error *error
 {
     static const char signature[8] = "\x89HDF\r\n\x1a\n";
     char begin[sizeof signature] = "";
-    FILE *file = fopen(path, "rbe");
-    const size_t count = file ? fread(begin, 1, sizeof begin, file) : 0;
+    int fd;
+    const enum trajd_status status = trajd_open_regular(path, &fd, error);
+    ssize_t count;
 
-    if (file)
-        fclose(file);
-    if (count < sizeof begin || memcmp(begin, signature, sizeof begin) != 0)
+    if (status)
+        return status;
+    count = pread(fd, begin, sizeof begin, 0);
+    close(fd);
+    if (count < (ssize_t)sizeof begin || memcmp(begin, signature, sizeof begin) != 0)
         return TRAJD_OK;
     return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                            "%s: an HDF5 file, and no configuration (YAML). `trajctl init %s -o "

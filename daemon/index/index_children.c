@@ -7,7 +7,6 @@
  * and from then on half as many children work. A file whose child is killed each time is an error
  * of the machine; it is not refused. */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
@@ -23,6 +22,7 @@
 #include "daemon/base/progress/progress.h"
 #include "daemon/index/index_child.h"
 #include "daemon/index/index_internal.h"
+#include "proto/regular_file.h"
 
 enum { ATTEMPTS_MAX = 3, CHILD_COUNT_MAX = 256, TEXT_SIZE = 256 };
 /* a loaded machine takes long to start a process */
@@ -159,13 +159,17 @@ static enum trajd_status give_file(struct pool *pool, struct trajd_index_child *
                                    struct trajd_index_entry *entry)
 {
     const char *refusal;
+    struct trajd_error local;
+    enum trajd_status status;
     int fd;
 
     trajd_heartbeat_wait();
-    fd = open(entry->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    status = trajd_open_regular(entry->path, &fd, &local);
     trajd_heartbeat_resume();
-    if (fd < 0)
-        return retry_entry(pool, entry, errno);
+    if (status == TRAJD_ERR_ARGUMENT)
+        return refuse_entry(pool, entry, false, "not a regular file");
+    if (status)
+        return retry_entry(pool, entry, local.foreign_code);
     if (!check_file(entry, fd, &refusal)) {
         close(fd);
         return refuse_entry(pool, entry, false, refusal);

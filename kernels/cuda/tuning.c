@@ -6,8 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "proto/array_len.h"
+#include "proto/regular_file.h"
 
 #define VERSION_LINE "trajd-tuning 1"
 #define ROWS_MAX 4096u
@@ -246,18 +248,16 @@ enum trajd_status trajd_tuning_parse(const char *name, const char *text, size_t 
 enum trajd_status trajd_tuning_load(const char *path, struct trajd_tuning **tuning,
                                     struct trajd_error *error)
 {
-    enum trajd_status status;
-    size_t size = 0;
     char *text = malloc(FILE_BYTES_MAX);
-    FILE *file = text ? fopen(path, "re") : NULL;
+    int fd;
+    enum trajd_status status = trajd_open_regular(path, &fd, error);
+    FILE *file = status ? NULL : fdopen(fd, "r");
+    size_t size;
 
     *tuning = NULL;
-    if (!text)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "%s: no memory", path);
-    if (!file) {
-        status = trajd_error_set(error, errno == ENOENT ? TRAJD_ERR_NOT_FOUND : TRAJD_ERR_IO, errno,
-                                 "%s: %s", path, strerror(errno));
-    } else {
+    if (!status && (!text || !file)) {
+        status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "%s: no memory", path);
+    } else if (!status) {
         size = fread(text, 1, FILE_BYTES_MAX, file);
         if (ferror(file))
             status = trajd_error_set(error, TRAJD_ERR_IO, errno, "%s: %s", path, strerror(errno));
@@ -266,8 +266,11 @@ enum trajd_status trajd_tuning_load(const char *path, struct trajd_tuning **tuni
                                      FILE_BYTES_MAX);
         else
             status = trajd_tuning_parse(path, text, size, tuning, error);
-        fclose(file);
     }
+    if (file)
+        fclose(file);
+    else if (fd >= 0)
+        close(fd);
     free(text);
     return status;
 }

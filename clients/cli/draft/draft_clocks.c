@@ -1,7 +1,5 @@
 /* Examines rows of a file: which columns are stamps, and in which unit; which rows are matrices or
  * encoded pictures. What it finds are guesses by the values and the names. */
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +7,7 @@
 
 #include "clients/cli/draft/draft_facts.h"
 #include "daemon/base/memory.h"
+#include "proto/regular_file.h"
 
 enum { ROWS_MAX = 4096, EPISODES_MAX = 3, COLUMNS_MAX = 64 };
 
@@ -269,13 +268,12 @@ static void examine_rows(struct sample *sample, const struct trajd_array *array,
 enum trajd_status draft_find_clocks(struct draft_facts *facts, struct trajd_error *error)
 {
     const struct trajd_index *index = facts->probe;
-    struct sample sample = {.fd = open(index->files[0].path, O_RDONLY | O_CLOEXEC)};
-    enum trajd_status status;
+    struct sample sample = {0};
+    enum trajd_status status = trajd_open_regular(index->files[0].path, &sample.fd, error);
     uint32_t kept = 0;
 
-    if (sample.fd < 0)
-        return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s: %s", index->files[0].path,
-                               strerror(errno));
+    if (status)
+        return status;
     sample.values = trajd_memory_or_exit(calloc(ROWS_MAX * COLUMNS_MAX, sizeof *sample.values));
     sample.rows = trajd_memory_or_exit(calloc(ROWS_MAX * COLUMNS_MAX, sizeof(double)));
     status = trajd_array_reader_create(&sample.reader, error);

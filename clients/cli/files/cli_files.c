@@ -2,8 +2,6 @@
  * fits, those of one family before the general ones. */
 #include "clients/cli/files/cli_files.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,6 +9,7 @@
 
 #include "daemon/base/paths.h"
 #include "proto/array_len.h"
+#include "proto/regular_file.h"
 
 enum trajd_status cli_files_find(struct cli_files *files, struct trajd_error *error)
 {
@@ -230,13 +229,14 @@ enum trajd_status episode_file_open(struct episode_file *file, const struct traj
                                     struct trajd_error *error)
 {
     const char *path = file->index->files[episode->file_index].path;
+    enum trajd_status status;
 
     if (file->is_open && file->file_index == episode->file_index)
         return TRAJD_OK;
     episode_file_close(file);
-    file->fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (file->fd < 0)
-        return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s: %s", path, strerror(errno));
+    status = trajd_open_regular(path, &file->fd, error);
+    if (status)
+        return status;
     file->file_index = episode->file_index;
     file->is_open = true;
     return TRAJD_OK;

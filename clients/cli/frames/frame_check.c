@@ -1,10 +1,7 @@
 #include "clients/cli/frames/frame_check.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "daemon/base/memory.h"
@@ -12,6 +9,7 @@
 #include "daemon/base/progress/progress.h"
 #include "daemon/decode/decoder.h"
 #include "daemon/index/rows/encoded.h"
+#include "proto/regular_file.h"
 
 enum { JOB_FRAMES = 32, DECODE_TIMEOUT_MS = 20000, PATH_SIZE = 4096 };
 
@@ -164,11 +162,11 @@ static enum trajd_status check_stream(struct check *check, const struct trajd_ep
                                       struct trajd_error *error)
 {
     const struct trajd_index_file *file = &check->index->files[episode->file_index];
-    const int fd = open(file->path, O_RDONLY | O_CLOEXEC);
-    enum trajd_status status;
+    int fd;
+    enum trajd_status status = trajd_open_regular(file->path, &fd, error);
 
-    if (fd < 0)
-        return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s: %s", file->path, strerror(errno));
+    if (status)
+        return status;
     check->bad = (struct frame_check_bad){.episode = episode, .stream = stream};
     status = check_rows(check, fd, file->stat.size_bytes, error);
     trajd_decoder_destroy(&check->decoder);

@@ -1,8 +1,6 @@
 /* Finds, reads, decodes and prepares single frames. */
 #include "clients/cli/frames/frame_read.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +11,7 @@
 #include "daemon/base/paths.h"
 #include "daemon/decode/decoder.h"
 #include "daemon/index/rows/encoded.h"
+#include "proto/regular_file.h"
 
 enum { DECODE_TIMEOUT_MS = 20000, PATH_SIZE = 4096 };
 
@@ -104,11 +103,11 @@ enum trajd_status frame_read(const struct trajd_index *index, struct frame *fram
                              struct trajd_error *error)
 {
     const struct trajd_index_file *file = &index->files[frame->episode->file_index];
-    const int fd = open(file->path, O_RDONLY | O_CLOEXEC);
-    enum trajd_status status;
+    int fd;
+    enum trajd_status status = trajd_open_regular(file->path, &fd, error);
 
-    if (fd < 0)
-        return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s: %s", file->path, strerror(errno));
+    if (status)
+        return status;
     status = frame->stream->form == TRAJD_ROWS_PLAIN
                  ? read_plain(frame, fd, error)
                  : read_encoded(frame, fd, file->stat.size_bytes, error);

@@ -12,6 +12,7 @@
 #include "clients/cli/resample/convert_structure.h"
 #include "daemon/base/memory.h"
 #include "daemon/window/picture/picture_prepared.h"
+#include "proto/regular_file.h"
 
 enum { FILE_TIMEOUT_MS = 600000, BLOCK_BYTES = 4 << 20, LEAST_BYTES = 64 << 10, BLOCK_COUNT = 3 };
 
@@ -318,12 +319,9 @@ static enum trajd_status publish(struct pack *p)
 static enum trajd_status open_files(struct pack *p)
 {
     const struct trajd_index_file *file = &p->options->index->files[0];
+    const enum trajd_status status = trajd_open_regular(file->path, &p->input, p->error);
 
-    p->input = open(file->path, O_RDONLY | O_CLOEXEC);
-    if (p->input < 0)
-        return trajd_error_set(p->error, TRAJD_ERR_IO, errno, "%s: %s", file->path,
-                               strerror(errno));
-    return output_file_open(&p->output, p->error);
+    return status ? status : output_file_open(&p->output, p->error);
 }
 
 static void clear(struct pack *p)

@@ -1,6 +1,5 @@
 /* Reads the source rows of a segment. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -8,6 +7,7 @@
 
 #include "clients/cli/resample/convert_rows_internal.h"
 #include "daemon/base/memory.h"
+#include "proto/regular_file.h"
 
 void convert_buffer_grow(struct convert_buffer *buffer, size_t size)
 {
@@ -35,16 +35,19 @@ static enum trajd_status open_source(struct convert_worker *worker,
 {
     const struct trajd_index *index = worker->plan->options->indexes[made->source];
     const uint32_t file = index->episodes[made->episode].file_index;
+    enum trajd_status status;
     struct stat now;
 
     if (worker->source_fd >= 0 && worker->source == made->source && worker->file == file)
         return TRAJD_OK;
     if (worker->source_fd >= 0)
         close(worker->source_fd);
-    worker->source_fd = open(index->files[file].path, O_RDONLY | O_CLOEXEC);
+    status = trajd_open_regular(index->files[file].path, &worker->source_fd, error);
     worker->source = made->source;
     worker->file = file;
-    if (worker->source_fd < 0 || fstat(worker->source_fd, &now))
+    if (status)
+        return status;
+    if (fstat(worker->source_fd, &now))
         return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s: %s", index->files[file].path,
                                strerror(errno));
     return convert_check_input(&index->files[file], &now, error);

@@ -1,7 +1,5 @@
 #include "clients/cli/resample/convert_series.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +9,7 @@
 #include "daemon/window/window_report.h"
 #include "clients/cli/resample/convert_rows.h"
 #include "proto/array_len.h"
+#include "proto/regular_file.h"
 
 enum { RATE_DEFAULT_HZ = 20 };
 
@@ -116,14 +115,14 @@ static enum trajd_status read_rows(struct making *m)
     const struct trajd_episode_clock *clock = &episode->clocks[m->dataset->clock];
     const struct trajd_array *array = &episode->extents[m->dataset->index_dataset];
     const char *path = index->files[episode->file_index].path;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd;
     uint8_t *row =
         trajd_memory_or_exit(malloc(m->dataset->source_bytes * (m->series->row_count + 1)));
     struct trajd_array_reader *reader = NULL;
-    enum trajd_status status =
-        fd < 0 ? trajd_error_set(m->error, TRAJD_ERR_IO, errno, "%s: %s", path, strerror(errno))
-               : trajd_array_reader_create(&reader, m->error);
+    enum trajd_status status = trajd_open_regular(path, &fd, m->error);
 
+    if (!status)
+        status = trajd_array_reader_create(&reader, m->error);
     if (!status && !clock->kept_rows)
         status = trajd_array_read(reader, fd, array, (uint64_t)m->row_begin, m->series->row_count,
                                   row, m->error);

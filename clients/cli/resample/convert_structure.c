@@ -1,7 +1,5 @@
 #include "clients/cli/resample/convert_structure.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +10,7 @@
 #include "daemon/base/memory.h"
 #include "daemon/window/window_report.h"
 #include "proto/array_len.h"
+#include "proto/regular_file.h"
 
 enum { PATH_SIZE = 4096, BATCH_MAX = 64, BATCH_STEPS_MAX = 1 << 14, LEVEL_DEFAULT = 4 };
 
@@ -228,13 +227,12 @@ static enum trajd_status send_input(struct convert_structure *s, const struct tr
                                     uint32_t file, bool is_first)
 {
     const char *filter = index->layout->filter_path, *path = index->files[file].path;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd;
     char folder[PATH_SIZE] = "";
-    enum trajd_status status;
+    enum trajd_status status = trajd_open_regular(path, &fd, s->writer->error);
 
-    if (fd < 0)
-        return trajd_error_set(s->writer->error, TRAJD_ERR_IO, errno, "%s: %s", path,
-                               strerror(errno));
+    if (status)
+        return status;
     if (filter)
         snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(filter, '/') - filter), filter);
     convert_writer_begin(s->writer);

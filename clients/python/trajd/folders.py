@@ -10,7 +10,7 @@ import tempfile
 import time
 from typing import Iterator, List, NamedTuple, Set
 
-from .errors import LaunchError
+from .errors import ArgumentError, LaunchError
 
 OLD_AFTER_S = 30 * 24 * 3600.0  # without a daemon; the journals of mode queue are in the folder
 
@@ -60,6 +60,13 @@ def cache_folder(place: pathlib.Path) -> pathlib.Path:
     except OSError:
         pass
     return make_private(place / "cache")
+
+
+def read_regular(path: "str | os.PathLike[str]") -> str:
+    """Returns the text of a file. Raises ArgumentError where it is a FIFO or a device, of which reading may not end."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise ArgumentError(f"{os.fspath(path)}: not a regular file")
+    return pathlib.Path(path).read_text(errors="replace")
 
 
 class Lock:

@@ -34,7 +34,7 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Set
 
 from .errors import ArgumentError, Error, LaunchError, MissingFile, Timeout, names_there_are
 from .folders import (Held, Lock, cache_folder, held_twice, make_private, note_datasets, opened, private_folder,
-                      remove_old)
+                      read_regular, remove_old)
 from .folders import is_alive as _is_alive
 from .progress import Waiting, last_lines
 
@@ -209,7 +209,7 @@ class _Source:
         All but the configuration and its layouts enter it by size and times."""
         parts = [str(self.path), *others]
         for path in [str(self.path)] + [d["layout"] for d in self.document["datasets"].values() if "/" in d["layout"]]:
-            parts.append(pathlib.Path(path).read_text(errors="replace"))
+            parts.append(read_regular(path))
         files = [self.path.parent / holder[key] for holder, key in _feed_files(self.document["feeds"])]
         for path in [d["path"] for d in self.document["datasets"].values()] + [program(), *files]:
             with contextlib.suppress(OSError):  # the daemon reports a missing file with a better message

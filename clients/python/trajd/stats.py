@@ -181,6 +181,8 @@ class Stats(Mapping[str, Mapping[str, np.ndarray]]):
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Stats:
         """Reads a file of trajd, openpi or LeRobot. The content shows which. Raises ValueError."""
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise ValueError(f"{os.fspath(path)}: not a regular file")
         try:
             document = json.loads(pathlib.Path(path).read_text())
         except ValueError as error:

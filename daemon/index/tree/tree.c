@@ -1,16 +1,13 @@
 /* The tables of a tree, the rules that concern several members, and the child process that reads a
  * file's tree. */
-#include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "daemon/base/clock.h"
 #include "daemon/base/unix_socket.h"
 #include "daemon/index/index_child.h"
 #include "daemon/index/tree/tree.h"
+#include "proto/regular_file.h"
 
 /* a group that is damaged has a problem beside it */
 enum { OBJECT_COUNT_MAX = 2 * TRAJD_TREE_OBJECTS_MAX + 2 };
@@ -140,19 +137,13 @@ enum trajd_status trajd_tree_read(const char *helper_path, const char *path, uin
 {
     const int64_t deadline_ns = trajd_now_ns() + timeout_ms * INT64_C(1000000);
     struct trajd_index_child child;
-    struct stat about;
     enum trajd_status status;
 
     *tree = (struct trajd_tree){0};
     trajd_index_child_init(&child);
-    child.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (child.fd < 0)
-        return trajd_error_set(error, errno == ENOENT ? TRAJD_ERR_NOT_FOUND : TRAJD_ERR_IO, errno,
-                               "%s: %s", path, strerror(errno));
-    if (fstat(child.fd, &about) || !S_ISREG(about.st_mode)) {
-        close(child.fd);
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s: it is no regular file", path);
-    }
+    status = trajd_open_regular(path, &child.fd, error);
+    if (status)
+        return status;
     status = trajd_index_child_start(&child, helper_path, error);
     if (status) {
         close(child.fd);

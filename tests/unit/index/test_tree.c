@@ -127,7 +127,7 @@ static void test_files_and_helpers_that_do_not_start(void **state)
         const char *words;
     } cases[] = {
         {"/bin/true", "/nonexistent.hdf5", TRAJD_ERR_NOT_FOUND, "/nonexistent.hdf5"},
-        {"/bin/true", "/", TRAJD_ERR_ARGUMENT, "no regular file"},
+        {"/bin/true", "/", TRAJD_ERR_ARGUMENT, "a folder, not a regular file"},
         {"/nonexistent/helper", "/proc/self/exe", TRAJD_ERR_SYSTEM, "/nonexistent/helper"},
         {"/bin/true", "/proc/self/exe", TRAJD_ERR_DATA, "the helper program crashed on it"},
     };

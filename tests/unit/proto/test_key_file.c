@@ -105,8 +105,8 @@ static void test_a_directory_is_no_key_file(void **state)
     (void)state;
     struct trajd_key_file keys;
     struct trajd_error error;
-    assert_int_equal(trajd_key_read(directory, &keys, &error), TRAJD_ERR_SYSTEM);
-    assert_non_null(strstr(error.message, "directory"));
+    assert_int_equal(trajd_key_read(directory, &keys, &error), TRAJD_ERR_ARGUMENT);
+    assert_non_null(strstr(error.message, "a folder, not a regular file"));
     assert_int_equal(trajd_key_read(path, &keys, &error), TRAJD_ERR_NOT_FOUND);
 }
 

@@ -17,13 +17,15 @@ _TEXTS = {"left_out": ("name", "role", "dtype", "reason"), "outputs": ("name", "
 
 def read(path: Union[str, "os.PathLike[str]"]) -> Optional[str]:
     """Returns the text of a file with a description. None: there is no such file, or it is something else."""
+    if not os.path.isfile(path):
+        return None
     try:
         with open(path, "rb") as file:
             content = file.read(64)
             if not content.lstrip().startswith(b"{"):
                 return None
             content += file.read()
-    except (FileNotFoundError, IsADirectoryError):
+    except FileNotFoundError:
         return None
     if not re.search(rb'"%s"\s*:' % _KEY.encode(), content):
         return None

@@ -185,7 +185,7 @@ static void a_file_that_is_gone_is_an_error(void **state)
     index = convert_open_input("gone", "one");
     options = all_of(index, 0, "q");
     shell("rm %s/gone.hdf5", index_folder);
-    assert_int_equal(convert_series_read(&options, &series, &error), TRAJD_ERR_IO);
+    assert_int_equal(convert_series_read(&options, &series, &error), TRAJD_ERR_NOT_FOUND);
     assert_non_null(strstr(error.message, "gone.hdf5: No such file or directory"));
     assert_null(series);
     trajd_index_destroy(&index);
