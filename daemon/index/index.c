@@ -82,20 +82,29 @@ static enum trajd_status add_missed(const char *folder, const struct trajd_file_
     return status;
 }
 
-/* Finds the files below a folder. `is_dataset`: the pattern is the layout's, and what it misses is
- * listed, too. */
-static enum trajd_status find_in_folder(const char *folder, const char *pattern, bool is_dataset,
-                                        struct files *files, struct trajd_error *error)
+/* Whose pattern it is. */
+enum pattern_source {
+    PATTERN_OF_PATH,       /* the user's own choice */
+    PATTERN_OF_LAYOUT,     /* its ending may be .hdf5 or .h5; what it misses is listed, too */
+    PATTERN_OF_OLD_LAYOUT, /* of 0.1.0, whose files must stay the same: its ending counts */
+};
+
+/* Finds the files below a folder. */
+static enum trajd_status find_in_folder(const char *folder, const char *pattern,
+                                        enum pattern_source source, struct files *files,
+                                        struct trajd_error *error)
 {
     struct trajd_file_list list, missed = {0};
-    enum trajd_status status = trajd_file_list_find(folder, pattern, &list, error);
+    enum trajd_status status = source == PATTERN_OF_LAYOUT
+                                   ? trajd_file_list_find_recordings(folder, pattern, &list, error)
+                                   : trajd_file_list_find(folder, pattern, &list, error);
 
     if (status)
         return status;
     if (!list.count)
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "%s: no file matches %s", folder,
                                pattern);
-    if (is_dataset)
+    if (source != PATTERN_OF_PATH)
         status = trajd_file_list_find_missed(folder, &list, &missed, error);
     if (status) {
         trajd_file_list_free(&list);
@@ -147,20 +156,26 @@ static enum trajd_status find_glob(const char *path, struct files *files, struct
         plain--;
     length = plain > 1 ? plain - 1 : plain;
     snprintf(folder, sizeof folder, "%.*s", (int)length, path);
-    return find_in_folder(plain ? folder : ".", path + plain, false, files, error);
+    return find_in_folder(plain ? folder : ".", path + plain, PATTERN_OF_PATH, files, error);
 }
 
-static enum trajd_status find_files(const char *path, const struct trajd_layout *layout,
-                                    struct files *files, struct trajd_error *error)
+static enum trajd_status find_files(const struct trajd_index_options *options,
+                                    const struct trajd_layout *layout, struct files *files,
+                                    struct trajd_error *error)
 {
+    const char *path = options->path, *at = options->layout ? strrchr(options->layout, '@') : NULL;
+    const bool is_old = at && !strcmp(at, "@1");
     struct stat status;
 
     if (strlen(path) >= PATH_SIZE)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%.128s...: the path is too long",
                                path);
     if (!stat(path, &status))
-        return S_ISDIR(status.st_mode) ? find_in_folder(path, layout->files, true, files, error)
-                                       : find_single(path, files, error);
+        return S_ISDIR(status.st_mode)
+                   ? find_in_folder(path, layout->files,
+                                    is_old ? PATTERN_OF_OLD_LAYOUT : PATTERN_OF_LAYOUT, files,
+                                    error)
+                   : find_single(path, files, error);
     if (errno == ENOENT && trajd_is_glob(path))
         return find_glob(path, files, error);
     return trajd_error_set(error,
@@ -198,7 +213,7 @@ enum trajd_status trajd_index_open_as(const struct trajd_index_options *options,
     if (!status && (options->rate.num || options->assumed_rate.num))
         status = trajd_layout_check_one_rate(layout, error);
     if (!status)
-        status = find_files(options->path, layout, &files, error);
+        status = find_files(options, layout, &files, error);
     if (!status)
         trajd_index_cache_load(options, layout, files.entries, files.count);
     trajd_heartbeat_resume();
@@ -282,7 +297,7 @@ enum trajd_status trajd_index_find_changes(const struct trajd_index_options *opt
     status = trajd_layout_load(options->layout, options->layout_directory, options->version,
                                &layout, error);
     if (!status)
-        status = find_files(options->path, layout, &files, error);
+        status = find_files(options, layout, &files, error);
     trajd_heartbeat_resume();
     if (!status) {
         file_changes->layout_changed = layout->hash != index->layout->hash;

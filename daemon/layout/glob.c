@@ -202,6 +202,28 @@ enum trajd_status trajd_file_list_find(const char *folder, const char *pattern,
     return status;
 }
 
+enum trajd_status trajd_file_list_find_recordings(const char *folder, const char *pattern,
+                                                  struct trajd_file_list *list,
+                                                  struct trajd_error *error)
+{
+    struct walk walk = {.folder = folder, .list = list, .error = error};
+    const char *dot = strrchr(pattern, '.');
+    const bool is_short = dot && !strcmp(dot, ".h5");
+    char other[PATH_SIZE];
+    enum trajd_status status = trajd_file_list_find(folder, pattern, list, error);
+
+    if (status || !dot || (!is_short && strcmp(dot, ".hdf5") != 0) ||
+        (size_t)snprintf(other, sizeof other, "%.*s%s", (int)(dot - pattern), pattern,
+                         is_short ? ".hdf5" : ".h5") >= sizeof other)
+        return status;
+    status = visit(&walk, "", other, 0);
+    if (status)
+        trajd_file_list_free(list);
+    else
+        tidy(list, NULL);
+    return status;
+}
+
 enum trajd_status trajd_file_list_find_missed(const char *folder,
                                               const struct trajd_file_list *found,
                                               struct trajd_file_list *missed,

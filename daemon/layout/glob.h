@@ -27,6 +27,11 @@ struct trajd_file_list {
  * be read. The caller frees the list with trajd_file_list_free; after an error it is empty. */
 enum trajd_status trajd_file_list_find(const char *folder, const char *pattern,
                                        struct trajd_file_list *list, struct trajd_error *error);
+/* The same, but a pattern that ends in .hdf5 or .h5 finds files of both endings: they are two names
+ * of one format, and a copy of a dataset often has the other one. */
+enum trajd_status trajd_file_list_find_recordings(const char *folder, const char *pattern,
+                                                  struct trajd_file_list *list,
+                                                  struct trajd_error *error);
 /* Finds what such a search of the folder misses and a reader may expect in it: HDF5 files (*.hdf5,
  * *.h5) that are not in `found`, and linked folders that "**" does not follow. Errors as above. */
 enum trajd_status trajd_file_list_find_missed(const char *folder,

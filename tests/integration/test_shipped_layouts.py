@@ -283,3 +283,31 @@ def test_the_first_eight_episodes_decide(tmp_path, missing, layout):
             del file[f"data/demo_{number}/obs/agentview_rgb"]
     document = inspect(tmp_path / "libero.hdf5")
     assert (document["layout"], document["kept_count"]) == (layout, 10 - missing if layout == "libero" else 10)
+
+
+@pytest.mark.parametrize("family, name", [
+    ("aloha", "episode_0"), ("droid_im", "trajectory_im128"), ("droid_raw", "trajectory"), ("isaaclab", "a"), ("libero", "a"),
+    ("maniskill", "a"), ("mimicgen", "a"), ("minari", "a"), ("robomimic", "a"), ("robomind", "a"), ("robotwin", "a")])
+def test_both_endings_are_found(tmp_path, family, name):
+    """A copy of a dataset may be called .h5 where the recorder writes .hdf5, or the other way round."""
+    folders = {ending: tmp_path / ending for ending in ("hdf5", "h5", "both")}
+    for ending, folder in folders.items():
+        folder.mkdir()
+        for number, own in enumerate(["hdf5", "h5"] if ending == "both" else [ending]):
+            (folder / str(number)).mkdir()
+            getattr(families, family)(folder / str(number) / f"{name}.{own}")
+    layout = "robotwin" if family == "robotwin" else None  # two layouts fit it
+    found = {ending: inspect(folder, layout) for ending, folder in folders.items()}
+    assert found["hdf5"]["layout"] == found["h5"]["layout"] == found["both"]["layout"]
+    assert [len(one["files"]) for one in found.values()] == [1, 1, 2], found
+    assert found["both"]["kept_count"] == 2 * found["h5"]["kept_count"] == 2 * found["hdf5"]["kept_count"] > 0
+
+
+def test_five_lengths_of_aloha_are_one_dataset(tmp_path, monkeypatch):
+    """compress_len (cameras, T) has another shape in each file."""
+    for episode in range(5):
+        monkeypatch.setattr(families, "T", 20 + 7 * episode)
+        families.aloha(tmp_path / f"episode_{episode}.hdf5", compress=True)
+    made = trajctl("init", tmp_path)
+    assert made.returncode == 0 and "from 5 episodes" in made.stdout and "layout: aloha" in made.stdout, made
+    assert made.stdout.count("    path:") == 1 and "several kinds" not in made.stderr

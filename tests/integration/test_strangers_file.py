@@ -247,3 +247,10 @@ def test_folders_of_rarer_extensions(tmp_path):
         write_single(tmp_path / f"data/episode_{i}.he5")
     assert "draft" in draft_of(tmp_path / "data")
     make_config(tmp_path, tmp_path / "data")
+
+
+def test_a_draft_takes_both_endings(tmp_path):
+    (tmp_path / "data").mkdir()
+    write_single(tmp_path / "data/episode_0.h5")
+    write_single(tmp_path / "data/episode_1.hdf5")
+    assert "from 2 episodes" in make_config(tmp_path, tmp_path / "data")[0]

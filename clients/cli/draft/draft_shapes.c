@@ -24,13 +24,13 @@ struct folder {
 enum trajd_status draft_list_files(const char *folder, struct trajd_file_list *list,
                                    struct trajd_error *error)
 {
-    static const char *const patterns[] = {"**/*.hdf5", "**/*.h5", "**/*.hdf", "**/*.he5"};
+    static const char *const patterns[] = {"**/*.hdf5", "**/*.hdf", "**/*.he5"};
     enum trajd_status status = TRAJD_OK;
 
     *list = (struct trajd_file_list){0};
     for (size_t i = 0; i < ARRAY_LEN(patterns) && !status && !list->count; i++) {
         trajd_file_list_free(list);
-        status = trajd_file_list_find(folder, patterns[i], list, error);
+        status = trajd_file_list_find_recordings(folder, patterns[i], list, error);
     }
     if (!status && !list->count)
         status = trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,

@@ -54,20 +54,45 @@ static uint32_t next_of(const struct trajd_tree *tree, uint32_t object)
     return tree->objects[object].kind == TRAJD_TREE_GROUP ? draft_end_of(tree, object) : object + 1;
 }
 
+/* Returns the rows that most datasets of a group have, if more than half of them agree. */
+static uint64_t most_rows(const struct trajd_tree *tree, uint32_t group, uint32_t end)
+{
+    uint64_t rows = 0;
+    uint32_t votes = 0;
+
+    for (uint32_t i = group + 1; i < end; i++) {
+        const struct trajd_tree_object *object = &tree->objects[i];
+        if (!object->rank)
+            continue;
+        if (!votes)
+            rows = object->shape[0];
+        if (object->shape[0] == rows)
+            votes++;
+        else
+            votes--;
+    }
+    return rows;
+}
+
+/* Tables with the time on axis 1, such as `compress_len` (cameras, T) of ALOHA, and frames that are
+ * padded to the longest one have another shape in each file: only their rank counts. */
 uint64_t draft_signature(const struct trajd_tree *tree, uint32_t group)
 {
     const size_t length = strlen(tree->objects[group].path);
     const uint32_t end = draft_end_of(tree, group);
+    const uint64_t rows = most_rows(tree, group, end);
     struct trajd_digest digest;
 
     trajd_digest_init(&digest);
     for (uint32_t i = group + 1; i < end; i++) {
         const struct trajd_tree_object *object = &tree->objects[i];
         const bool is_padded = object->rank == 2 && object->dtype == TRAJD_U8;
+        const bool is_table =
+            object->rank > 1 && object->shape[0] != rows && object->shape[1] == rows;
         const uint32_t facts[] = {object->kind, object->form, object->dtype, object->rank};
         trajd_digest_add_text(&digest, object->path + length);
         trajd_digest_add(&digest, facts, sizeof facts);
-        if (object->rank > 1 && !is_padded)
+        if (object->rank > 1 && !is_padded && !is_table)
             trajd_digest_add(&digest, object->shape + 1,
                              (object->rank - 1) * sizeof object->shape[0]);
     }

@@ -74,7 +74,8 @@ enum trajd_status prep_inbox_look(struct prep_inbox *inbox, const struct prep_co
     struct trajd_file_list list = {0};
     struct prep_inbox next = {0};
     uint32_t at = 0;
-    enum trajd_status status = trajd_file_list_find(config->inbox, config->files, &list, error);
+    enum trajd_status status =
+        trajd_file_list_find_recordings(config->inbox, config->files, &list, error);
 
     next.arrivals = trajd_memory_or_exit(calloc((size_t)list.count + 1, sizeof *next.arrivals));
     for (uint32_t f = 0; f < list.count && !status; f++) {
