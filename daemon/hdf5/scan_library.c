@@ -6,15 +6,41 @@
 #include <unistd.h>
 
 #include "daemon/hdf5/scan.h"
+#include "daemon/index/rows/inflate.h"
 
 enum { NOTE_COUNT_MAX = 256, EPISODE_COUNT_MAX = 1 << 20 };
 
+/* Undoes h5py's filter lzf, which libhdf5 does not have. h5py states the bytes of a chunk. Returns
+ * the bytes, or 0 where they are damaged. */
+static size_t undo_lzf(unsigned flags, size_t value_count, const unsigned values[], size_t bytes,
+                       size_t *capacity, void **buffer)
+{
+    const size_t size = value_count > 2 ? values[2] : 0;
+    uint8_t *out = (flags & H5Z_FLAG_REVERSE) && size ? H5allocate_memory(size, false) : NULL;
+
+    if (!out || !trajd_lzf_decode(*buffer, bytes, out, size)) {
+        H5free_memory(out);
+        return 0;
+    }
+    H5free_memory(*buffer);
+    *buffer = out;
+    *capacity = size;
+    return size;
+}
+
 bool trajd_scan_start_library(void)
 {
+    static const H5Z_class2_t lzf = {.version = H5Z_CLASS_T_VERS,
+                                     .id = TRAJD_FILTER_LZF,
+                                     .decoder_present = 1,
+                                     .name = "lzf",
+                                     .filter = undo_lzf};
+
     setenv("HDF5_USE_FILE_LOCKING", "FALSE", 1);
     setenv("HDF5_PLUGIN_PRELOAD", "::", 1); /* libhdf5's value for no plugins */
     return H5open() >= 0 && H5PLset_loading_state(0) >= 0 &&
            H5Eset_auto2(H5E_DEFAULT, NULL, NULL) >= 0 &&
+           H5Zregister(&lzf) >= 0 &&
            H5Lunregister(H5L_TYPE_EXTERNAL) >= 0; /* no link can lead out of the file */
 }
 

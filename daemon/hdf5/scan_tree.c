@@ -153,6 +153,26 @@ static void describe_storage(hid_t dataset, char text[WORDS_SIZE])
     H5Pclose(creation);
 }
 
+/* Writes the names of a table's columns: "compound (time, q)". Those that do not fit are left out. */
+static void write_columns(hid_t type, char text[WORDS_SIZE])
+{
+    const int count = H5Tget_nmembers(type);
+    size_t used = (size_t)snprintf(text, WORDS_SIZE, "compound");
+
+    for (int i = 0; i < count; i++) {
+        char *name = H5Tget_member_name(type, (unsigned)i);
+        const bool fits = name && trajd_scan_name_ok(name) &&
+                          used + strlen(name) + sizeof ", ...)" < WORDS_SIZE;
+        used += (size_t)snprintf(text + used, WORDS_SIZE - used, "%s%s", i ? ", " : " (",
+                                 fits ? name : "...");
+        H5free_memory(name);
+        if (!fits)
+            break;
+    }
+    if (count > 0)
+        strcat(text, ")");
+}
+
 /* Finds how the elements are stored, and their type in words. */
 static void read_type(hid_t type, struct trajd_tree_object *object, char text[WORDS_SIZE])
 {
@@ -191,7 +211,9 @@ static void read_type(hid_t type, struct trajd_tree_object *object, char text[WO
     while (classes[which] != H5T_NO_CLASS && classes[which] != class)
         which++;
     object->form = TRAJD_TREE_FOREIGN;
-    object->type = foreign[which];
+    object->type = class == H5T_COMPOUND ? text : foreign[which];
+    if (class == H5T_COMPOUND)
+        write_columns(type, text);
 }
 
 static void add_dataset(struct walk *walk, hid_t dataset)

@@ -27,7 +27,7 @@ struct trajd_record_array {
     const char *refusal; /* NULL, or the reason why its rows cannot be used */
     struct trajd_array extent;
     /* first rows that the child read through libhdf5, which the parent compares with its own
-     * reading; 0: none, as with lzf */
+     * reading; 0: none */
     uint64_t check_rows;
     uint64_t check_digest; /* trajd_digest_of of their bytes */
 };

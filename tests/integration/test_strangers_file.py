@@ -162,7 +162,7 @@ def test_odd_files(tmp_path):
         file.attrs["note"] = "two\nlines\tand a tab"
     shown = trajctl("inspect", tmp_path / "odd.h5")
     for text in ("up  ! a link to a group above it", "lost  ! a link that leads nowhere", "outside  ! ", "records",
-                 "compound", "@note=two lines and a tab", "left out: a/records: its type is not supported"):
+                 "compound (x, y)", "@note=two lines and a tab", "left out: a/records: it is a table with named columns"):
         assert text in shown.stdout, (text, shown.stdout)
     with h5py.File(tmp_path / "empty.h5", "w"):
         pass
@@ -254,3 +254,40 @@ def test_a_draft_takes_both_endings(tmp_path):
     write_single(tmp_path / "data/episode_0.h5")
     write_single(tmp_path / "data/episode_1.hdf5")
     assert "from 2 episodes" in make_config(tmp_path, tmp_path / "data")[0]
+
+
+def test_tables_with_named_columns_are_named(tmp_path):
+    table = np.zeros(40, dtype=[("time", "f8"), ("joints", "f4", (7,))])
+    with h5py.File(tmp_path / "tables.h5", "w") as file:
+        file["telemetry/log"] = table
+    shown = trajctl("inspect", tmp_path / "tables.h5")
+    assert shown.returncode == 1 and "log                      compound (time, joints) (40)" in shown.stdout
+    made = trajctl("init", tmp_path / "tables.h5", "-o", tmp_path / "lab.yaml")
+    assert made.returncode == 1 and "telemetry/log is a table with named columns: compound (time, joints)" in made.stderr
+    with h5py.File(tmp_path / "demo.hdf5", "w") as file:
+        file["data/demo_0/actions"] = np.zeros((40, 3))
+        file["data/demo_0/obs/log"] = table
+    assert "demo_0/obs/log: left out: a compound type (a table with named columns)" in trajctl("inspect", tmp_path / "demo.hdf5").stdout
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_lzf_in_columns_that_split_and_time(tmp_path, shuffle):
+    """libhdf5 has no filter lzf, which h5py has: flags, ends, rates and stamps may be compressed by it, too."""
+    ends = np.zeros(3000, bool)
+    ends[[999, 1999, 2999]] = True
+    options = {"compression": "lzf", "chunks": (100,), "shuffle": shuffle, "fletcher32": shuffle}
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("actions", data=np.arange(3000.0), **options)
+        file.create_dataset("terminals", data=ends, **options)
+        file.create_dataset("ends", data=np.flatnonzero(ends) + 1, compression="lzf", chunks=(2,))
+        file.create_dataset("rate", data=[25.0], compression="lzf", chunks=(1,))
+    for split in ("flags: terminals", "ends: ends"):
+        (tmp_path / "own.yaml").write_text(
+            "layout: own\nversion: 1\nepisodes: {files: '*.h5', groups: /, split: {%s}}\n"
+            "clocks: {steps: {rate: {path: rate}, rows: actions}}\n"
+            "streams: {actions: {path: actions, kind: previous}}\n" % split)
+        shown = trajctl("inspect", "--json", "--layout", tmp_path / "own.yaml", tmp_path / "a.h5")
+        assert shown.returncode == 0, shown.stderr
+        document = json.loads(shown.stdout)[0]
+        assert [e["rows"]["steps"] for e in document["episodes"]] == [1000] * 3 and document["quarantined_count"] == 0
+        assert document["clocks"][0]["lowest_rate_hz"] == 25

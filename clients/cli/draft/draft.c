@@ -99,15 +99,31 @@ static enum trajd_status make_layout(const struct cli_files *files, const char *
     return status;
 }
 
+/* Says why a file without usable arrays has no draft: its rows may be in tables. */
+static void explain_nothing(const struct trajd_tree *tree, char *why, size_t size)
+{
+    for (uint32_t i = 0; i < tree->object_count; i++) {
+        if (!draft_is_table(&tree->objects[i]))
+            continue;
+        snprintf(why, size,
+                 "%s is a table with named columns: %s. trajd does not read such tables, and the "
+                 "file has no array of numbers with rows: store each column as an array of its own",
+                 tree->objects[i].path, tree->objects[i].type);
+        return;
+    }
+    snprintf(why, size, "the file has no array of numbers with rows");
+}
+
 /* Makes the draft of a tree, or says why there is none. */
 static void draft_tree(const struct cli_files *files, const char *path, const char *name,
                        struct draft *draft)
 {
     struct draft_facts *facts = trajd_memory_or_exit(calloc(1, sizeof *facts));
     const char *dot = strrchr(draft_last_name(path), '.');
-    struct trajd_error why = {.message = "the file has no array of numbers with rows"};
+    struct trajd_error why;
     uint32_t count;
 
+    explain_nothing(&draft->tree, why.message, sizeof why.message);
     facts->name = name;
     facts->extension = dot && strlen(dot) < 16 ? dot : "";
     facts->tree = &draft->tree;

@@ -72,6 +72,8 @@ struct draft_facts {
 const char *draft_last_name(const char *path);
 /* Returns whether the text has a match of the extended regular expression. flags: REG_ICASE or 0. */
 bool draft_matches(const char *text, const char *expression, int flags);
+/* Returns whether the dataset is a table with named columns: its type is "compound (x, y)". */
+bool draft_is_table(const struct trajd_tree_object *object);
 /* Returns the object after the last one inside objects[group]. */
 uint32_t draft_end_of(const struct trajd_tree *tree, uint32_t group);
 /* Returns a hash of the names, types and row shapes of all that is in the group. Groups that are

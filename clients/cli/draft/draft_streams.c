@@ -61,6 +61,9 @@ static const char *reason_of(const struct draft_stream *stream)
     const bool is_short = object->form == TRAJD_TREE_STRING && /* too short for encoded pictures */
                           strtoul(object->type + 1, NULL, 10) < TEXT_SIZE_MAX;
 
+    if (draft_is_table(object))
+        return "it is a table with named columns (a compound type), which trajd does not read: "
+               "store each column as an array of its own";
     if (object->form == TRAJD_TREE_FOREIGN)
         return "its type is not supported";
     if (!object->rank)

@@ -34,6 +34,11 @@ bool draft_matches(const char *text, const char *expression, int flags)
     return matches;
 }
 
+bool draft_is_table(const struct trajd_tree_object *object)
+{
+    return object->form == TRAJD_TREE_FOREIGN && !strncmp(object->type, "compound", 8);
+}
+
 uint32_t draft_end_of(const struct trajd_tree *tree, uint32_t group)
 {
     const char *path = tree->objects[group].path;

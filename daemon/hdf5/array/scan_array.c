@@ -176,15 +176,6 @@ static const char *read_storage(struct trajd_scan *scan, hid_t dataset, hid_t ty
     return why;
 }
 
-static bool has_filter(const struct trajd_array *array, uint16_t filter)
-{
-    for (uint32_t i = 0; i < array->filter_count; i++) {
-        if (array->filters[i] == filter)
-            return true;
-    }
-    return false;
-}
-
 /* Reads the rows from `first` on through libhdf5, for the parent to compare. */
 static const char *read_check(struct trajd_scan *scan, hid_t dataset, hid_t type, hid_t space,
                               uint64_t first, struct trajd_record_array *out)
@@ -196,8 +187,8 @@ static const char *read_check(struct trajd_scan *scan, hid_t dataset, hid_t type
     hid_t memory = -1;
     void *bytes;
 
-    if (!row_bytes || row_bytes > check_row_bytes_max || has_filter(array, TRAJD_FILTER_LZF))
-        return NULL; /* libhdf5 has no lzf */
+    if (!row_bytes || row_bytes > check_row_bytes_max)
+        return NULL;
     if (array->form == TRAJD_ROWS_HEAP)
         return NULL; /* libhdf5 gives the values, not the references */
     if (array->storage == TRAJD_STORAGE_CONTIGUOUS &&
