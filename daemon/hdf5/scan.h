@@ -27,6 +27,7 @@ struct trajd_scan {
     struct trajd_arena *arena; /* of the record */
     struct trajd_record *record;
     hid_t file;
+    const char *group; /* the path of the episode that is read */
     struct trajd_descriptor_file descriptor;
     uint64_t file_size;
     bool has_user_block;

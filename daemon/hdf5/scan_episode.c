@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/hdf5/helper_socket.h"
 #include "daemon/hdf5/scan.h"
 #include "daemon/layout/glob.h"
 
@@ -154,6 +155,7 @@ static void scan_dataset(struct trajd_scan *scan, hid_t group, const char *path,
 
     if (!folder || !is_there(scan, group, place, wanted, episode))
         return;
+    trajd_helper_is_at(scan->group, place);
     *dataset = (struct trajd_record_array){.refusal = folder->refusal};
     if (!folder->refusal)
         found = trajd_scan_array(scan, group, place, trajd_layout_image_of(scan->layout, path),
@@ -269,6 +271,8 @@ bool trajd_scan_episode(struct trajd_scan *scan, const char *path,
     for (uint32_t i = 0; i < layout->clock_count; i++)
         episode->rates[i] = "";
     episode->resampled_rate = scan->resampled_rate;
+    scan->group = path;
+    trajd_helper_is_at(path, "");
     group = H5Gopen2(scan->file, path, H5P_DEFAULT);
     if (group < 0) {
         const char *error = trajd_scan_error(scan), *lost = trajd_scan_lost_link(scan->file, path);

@@ -41,6 +41,7 @@ static bool add_begin(struct parts *parts, uint64_t begin)
 static const char *open_column(struct trajd_scan *scan, hid_t group, const char *path,
                                hid_t *dataset, uint64_t *count)
 {
+    trajd_helper_is_at(scan->group, path);
     *dataset = H5Dopen2(group, path, H5P_DEFAULT);
     if (*dataset < 0)
         return trajd_arena_format(scan->arena, "%s: cannot be opened: %s", path,
@@ -252,6 +253,7 @@ static void cut_array(struct trajd_scan *scan, hid_t group, uint32_t a,
     const struct trajd_record_array *from = &whole->arrays[a];
     hid_t dataset = from->refusal ? -1 : open_array(group, from->match ? from->match : from->path);
 
+    trajd_helper_is_at(scan->group, from->path);
     for (uint32_t i = 0; i < parts->count; i++) {
         const uint64_t begin = parts->begins[i], rows = parts->begins[i + 1] - begin;
         struct trajd_record_array *array = &episodes[i].arrays[a];

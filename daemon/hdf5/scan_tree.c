@@ -267,10 +267,14 @@ static void add_group(struct walk *walk, hid_t group)
 
 static void add_object(struct walk *walk, hid_t group, const char *name)
 {
-    const hid_t object = H5Oopen(group, name, H5P_DEFAULT);
-    const H5I_type_t type = object < 0 ? H5I_BADID : H5Iget_type(object);
-    const char *lost = object < 0 ? trajd_scan_lost_link(group, name) : NULL;
+    hid_t object;
+    H5I_type_t type;
+    const char *lost;
 
+    trajd_helper_is_at("/", walk->path);
+    object = H5Oopen(group, name, H5P_DEFAULT);
+    type = object < 0 ? H5I_BADID : H5Iget_type(object);
+    lost = object < 0 ? trajd_scan_lost_link(group, name) : NULL;
     if (type == H5I_DATASET)
         add_dataset(walk, object);
     else if (type == H5I_GROUP)

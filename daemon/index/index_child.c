@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -26,7 +27,40 @@ void trajd_index_child_init(struct trajd_index_child *child)
 enum trajd_status trajd_index_child_start(struct trajd_index_child *child, const char *path,
                                           struct trajd_error *error)
 {
-    return trajd_helper_start(path, NULL, SOCK_STREAM, &child->socket, &child->pid, error);
+    const struct trajd_helper_header header = {TRAJD_HELPER_MAGIC, TRAJD_HELPER_PLACE, 0};
+    const int fd = memfd_create("trajd-place", MFD_CLOEXEC);
+    void *place = MAP_FAILED;
+    enum trajd_status status;
+
+    if (fd >= 0 && !ftruncate(fd, TRAJD_HELPER_PLACE_SIZE))
+        place = mmap(NULL, TRAJD_HELPER_PLACE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (place == MAP_FAILED)
+        status = trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "memory shared with %s: %s", path,
+                                 strerror(errno));
+    else
+        status = trajd_helper_start(path, NULL, SOCK_STREAM, &child->socket, &child->pid, error);
+    /* one that is gone already is noticed when its first frame does not come */
+    if (!status)
+        trajd_send_fd(child->socket, &header, sizeof header, fd, 0);
+    if (fd >= 0)
+        close(fd);
+    if (status && place != MAP_FAILED)
+        munmap(place, TRAJD_HELPER_PLACE_SIZE);
+    else if (!status)
+        child->place = place;
+    return status;
+}
+
+void trajd_index_child_place(const struct trajd_index_child *child, char *text, size_t size)
+{
+    const size_t length =
+        child->place ? strnlen(child->place, TRAJD_HELPER_PLACE_SIZE) : (size_t)0;
+    const int written = snprintf(text, size, length ? " while it read %.*s" : "", (int)length, child->place);
+
+    /* the child may have written anything */
+    for (int i = 0; i < written && text[i]; i++)
+        if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f)
+            text[i] = '?';
 }
 
 bool trajd_index_child_send_layout(const struct trajd_index_child *child,
@@ -154,6 +188,7 @@ int trajd_index_child_end(struct trajd_index_child *child)
         ;
     trajd_heartbeat_resume();
     free(child->data);
+    munmap(child->place, TRAJD_HELPER_PLACE_SIZE);
     trajd_index_child_release(child);
     trajd_index_child_init(child);
     return status;

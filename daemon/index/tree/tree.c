@@ -1,6 +1,8 @@
 /* The tables of a tree, the rules that concern several members, and the child process that reads a
  * file's tree. */
 #include <poll.h>
+#include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "daemon/base/clock.h"
@@ -132,6 +134,27 @@ static bool send_request(const struct trajd_index_child *child)
     return trajd_send_fd(child->socket, &header, sizeof header, child->fd, 0) == sizeof header;
 }
 
+/* Ends a child that sent no tree, and says why. */
+static enum trajd_status explain_death(struct trajd_index_child *child, const char *path,
+                                       bool is_late, struct trajd_error *error)
+{
+    const bool has_ended = !is_late && trajd_helper_has_ended(child->pid);
+    char place[256];
+    int status;
+
+    trajd_index_child_place(child, place, sizeof place);
+    status = trajd_index_child_end(child);
+    if (is_late)
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "%s: the helper program took too long%s",
+                               path, place);
+    if (has_ended && WIFSIGNALED(status))
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0,
+                               "%s: the helper program was killed by signal %d (%s)%s", path,
+                               WTERMSIG(status), strsignal(WTERMSIG(status)), place);
+    return trajd_error_set(error, TRAJD_ERR_DATA, 0, "%s: the helper program crashed on it%s", path,
+                           place);
+}
+
 enum trajd_status trajd_tree_read(const char *helper_path, const char *path, uint32_t timeout_ms,
                                   struct trajd_tree *tree, struct trajd_error *error)
 {
@@ -149,12 +172,12 @@ enum trajd_status trajd_tree_read(const char *helper_path, const char *path, uin
         close(child.fd);
         return status;
     }
-    if (!receive(&child, TRAJD_HELPER_READY, deadline_ns) || !send_request(&child) ||
-        !receive(&child, TRAJD_HELPER_TREE, deadline_ns))
-        status = trajd_error_set(error, TRAJD_ERR_DATA, 0,
-                                 "%s: the helper program crashed on it, or took too long", path);
-    else
+    if (receive(&child, TRAJD_HELPER_READY, deadline_ns) && send_request(&child) &&
+        receive(&child, TRAJD_HELPER_TREE, deadline_ns)) {
         status = trajd_tree_decode(child.data, child.data_length, tree, error);
-    trajd_index_child_end(&child);
+        trajd_index_child_end(&child);
+    } else {
+        status = explain_death(&child, path, trajd_now_ns() >= deadline_ns, error);
+    }
     return status;
 }
