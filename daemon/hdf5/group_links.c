@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/hdf5/helper_socket.h"
+
 struct walk {
     H5L_iterate_t visit;
     void *context;
@@ -51,4 +53,50 @@ bool trajd_links_visit(hid_t group, H5L_iterate_t visit, void *context,
         snprintf(problem, TRAJD_LINKS_PROBLEM_SIZE, "the list of its links cannot be read");
     free(walk.previous);
     return !*problem;
+}
+
+/* Returns the place of an address: where it is, or a free one. */
+static uint32_t place_of(const struct trajd_links_met *met, haddr_t address)
+{
+    uint32_t at = (uint32_t)((address * UINT64_C(0x9E3779B97F4A7C15)) >> 32) & (met->capacity - 1);
+
+    while (met->addresses[at] != HADDR_UNDEF && met->addresses[at] != address)
+        at = (at + 1) & (met->capacity - 1);
+    return at;
+}
+
+static void grow(struct trajd_links_met *met)
+{
+    const struct trajd_links_met old = *met;
+
+    met->capacity = old.capacity ? 2 * old.capacity : 256;
+    met->addresses = trajd_helper_memory(malloc(met->capacity * sizeof *met->addresses));
+    for (uint32_t i = 0; i < met->capacity; i++)
+        met->addresses[i] = HADDR_UNDEF;
+    for (uint32_t i = 0; i < old.capacity; i++)
+        if (old.addresses[i] != HADDR_UNDEF)
+            met->addresses[place_of(met, old.addresses[i])] = old.addresses[i];
+    free(old.addresses);
+}
+
+bool trajd_links_meet(struct trajd_links_met *met, haddr_t address)
+{
+    uint32_t at;
+
+    if (2 * met->count >= met->capacity)
+        grow(met);
+    at = place_of(met, address);
+    if (met->addresses[at] == address) {
+        met->repeats++;
+        return true;
+    }
+    met->addresses[at] = address;
+    met->count++;
+    return false;
+}
+
+void trajd_links_met_free(struct trajd_links_met *met)
+{
+    free(met->addresses);
+    *met = (struct trajd_links_met){0};
 }

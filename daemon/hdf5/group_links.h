@@ -5,6 +5,7 @@
 
 #include <hdf5.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #define TRAJD_LINKS_PROBLEM_SIZE 256
 
@@ -15,5 +16,21 @@
  * incomplete, so the caller must not use it. */
 bool trajd_links_visit(hid_t group, H5L_iterate_t visit, void *context,
                        char problem[TRAJD_LINKS_PROBLEM_SIZE]);
+
+/* The objects that were met, by their addresses. Zeroed, it is empty. */
+struct trajd_links_met {
+    haddr_t *addresses; /* [capacity], HADDR_UNDEF: free; owned */
+    uint32_t capacity, count;
+    uint32_t repeats; /* how often an object was met again */
+};
+
+/* How often objects may be met again by other names. With links to links, a small file can have
+ * more names than any walk ends with. */
+enum { TRAJD_LINKS_REPEATS_MAX = 1000 };
+
+/* Returns whether the object was met before, and adds it. Ends the process where memory runs out.
+ */
+bool trajd_links_meet(struct trajd_links_met *met, haddr_t address);
+void trajd_links_met_free(struct trajd_links_met *met);
 
 #endif

@@ -10,6 +10,7 @@
 
 #include "daemon/base/arena.h"
 #include "daemon/hdf5/descriptor_file.h"
+#include "daemon/hdf5/group_links.h"
 #include "daemon/index/record.h"
 #include "daemon/layout/layout.h"
 
@@ -27,7 +28,8 @@ struct trajd_scan {
     struct trajd_arena *arena; /* of the record */
     struct trajd_record *record;
     hid_t file;
-    const char *group; /* the path of the episode that is read */
+    struct trajd_links_met met; /* groups with several names */
+    const char *group;          /* the path of the episode that is read */
     struct trajd_descriptor_file descriptor;
     uint64_t file_size;
     bool has_user_block;
@@ -136,6 +138,8 @@ struct trajd_scan_names {
     uint32_t count, capacity;
 };
 bool trajd_scan_names_have(const struct trajd_scan_names *names, const char *name);
+/* The same for the links of a group, which are in order. */
+bool trajd_scan_links_have(const struct trajd_scan_names *links, const char *name);
 
 /* A group below an episode that may hold arrays, with its links. It has none where nothing is
  * there, or where it cannot be used. */

@@ -8,7 +8,7 @@
 #include "daemon/hdf5/scan.h"
 #include "daemon/layout/glob.h"
 
-enum { PATH_SIZE = 4096 };
+enum { PATH_SIZE = 4096, ARRAYS_MAX = 4096 };
 
 /* The arrays that the layout may use in an episode, and the folders in which they are. */
 struct wanted {
@@ -27,7 +27,8 @@ static size_t folder_length(const char *path, size_t end)
 
 static void want(struct trajd_scan *scan, struct trajd_scan_names *paths, const char *path)
 {
-    if (path && !trajd_scan_names_have(paths, path))
+    /* one more than there may be, so that the caller sees it */
+    if (path && paths->count <= ARRAYS_MAX && !trajd_scan_names_have(paths, path))
         trajd_scan_names_add(scan, paths, path, strlen(path));
 }
 
@@ -72,7 +73,7 @@ static bool is_there(struct trajd_scan *scan, hid_t group, const char *path, str
         trajd_scan_folder(scan, group, path, length, &wanted->folders, episode);
 
     return folder &&
-           (folder->refusal || trajd_scan_names_have(&folder->links, path + length + (length > 0)));
+           (folder->refusal || trajd_scan_links_have(&folder->links, path + length + (length > 0)));
 }
 
 /* Finds the one dataset that a path with a '*' matches in this episode, and adds it to the matches;
@@ -205,7 +206,7 @@ static bool scan_datasets(struct trajd_scan *scan, hid_t group,
     }
     total = wanted.explicit_paths.count + wanted.family_paths.count;
     episode->arrays = trajd_arena_alloc(scan->arena, (total ? total : 1) * sizeof *episode->arrays);
-    if (!episode->arrays || total > 4096) {
+    if (!episode->arrays || total > ARRAYS_MAX) {
         episode->problem = "too many datasets";
         return false;
     }

@@ -89,7 +89,7 @@ static void find_groups(struct trajd_scan *scan, const char *path, const char *p
     }
     snprintf(component, sizeof component, "%.*s", (int)length, pattern);
     refuse_file(scan, path, trajd_scan_links(scan, group, &links));
-    for (uint32_t i = 0; i < links.count; i++) {
+    for (uint32_t i = 0; i < links.count && !scan->record->refusal; i++) {
         H5O_info_t info;
         if ((trajd_is_glob(component) ? fnmatch(component, links.names[i], 0)
                                       : strcmp(component, links.names[i])) ||
@@ -97,6 +97,11 @@ static void find_groups(struct trajd_scan *scan, const char *path, const char *p
             continue;
         if (H5Oget_info_by_name2(group, links.names[i], &info, H5O_INFO_BASIC, H5P_DEFAULT) < 0)
             add_lost_group(scan, group, links.names[i], below, found);
+        else if (info.type == H5O_TYPE_GROUP && info.rc > 1 &&
+                 trajd_links_meet(&scan->met, info.addr) &&
+                 scan->met.repeats > TRAJD_LINKS_REPEATS_MAX)
+            refuse_file(scan, below,
+                        "more than 1000 links lead to groups that have other names, too");
         else if (info.type == H5O_TYPE_GROUP)
             find_groups(scan, below, pattern + length + (pattern[length] == '/'), found);
     }
@@ -186,5 +191,6 @@ void trajd_scan_file(const struct trajd_layout *layout, int fd, struct trajd_sca
     scan.has_wide_places = address_bytes == 8 && length_bytes == 8;
     scan.has_user_block = user_block > 0;
     scan_groups(&scan);
+    trajd_links_met_free(&scan.met);
     H5Fclose(scan.file);
 }

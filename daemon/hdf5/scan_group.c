@@ -2,6 +2,7 @@
  * and whether they hold anything else than the recorded arrays. A copy of an episode without
  * anything else need not search its groups again. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/hdf5/group_links.h"
@@ -46,6 +47,17 @@ bool trajd_scan_names_have(const struct trajd_scan_names *names, const char *nam
             return true;
     }
     return false;
+}
+
+static int compare_names(const void *name, const void *other)
+{
+    return strcmp(name, *(const char *const *)other);
+}
+
+bool trajd_scan_links_have(const struct trajd_scan_names *links, const char *name)
+{
+    return links->count &&
+           bsearch(name, links->names, links->count, sizeof *links->names, compare_names);
 }
 
 const char *trajd_scan_lost_link(hid_t group, const char *path)
@@ -151,7 +163,7 @@ const struct trajd_scan_folder *trajd_scan_folder(struct trajd_scan *scan, hid_t
     if (!folder->path)
         return NULL;
     *list = folder;
-    if (!above || trajd_scan_names_have(&above->links, folder->path + name))
+    if (!above || trajd_scan_links_have(&above->links, folder->path + name))
         open_folder(scan, group, folder, episode);
     return episode->problem ? NULL : folder;
 }

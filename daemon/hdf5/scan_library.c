@@ -39,8 +39,7 @@ bool trajd_scan_start_library(void)
     setenv("HDF5_USE_FILE_LOCKING", "FALSE", 1);
     setenv("HDF5_PLUGIN_PRELOAD", "::", 1); /* libhdf5's value for no plugins */
     return H5open() >= 0 && H5PLset_loading_state(0) >= 0 &&
-           H5Eset_auto2(H5E_DEFAULT, NULL, NULL) >= 0 &&
-           H5Zregister(&lzf) >= 0 &&
+           H5Eset_auto2(H5E_DEFAULT, NULL, NULL) >= 0 && H5Zregister(&lzf) >= 0 &&
            H5Lunregister(H5L_TYPE_EXTERNAL) >= 0; /* no link can lead out of the file */
 }
 

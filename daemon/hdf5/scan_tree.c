@@ -17,6 +17,7 @@ struct walk {
     struct trajd_tree tree;
     uint32_t object_room, attribute_room; /* of the tree's arrays */
     uint32_t object_count, depth;         /* object_count: links that were followed */
+    struct trajd_links_met met;
     char path[PATH_SIZE];
     haddr_t above[DEPTH_MAX]; /* the addresses of the groups on the way here */
 };
@@ -161,8 +162,8 @@ static void write_columns(hid_t type, char text[WORDS_SIZE])
 
     for (int i = 0; i < count; i++) {
         char *name = H5Tget_member_name(type, (unsigned)i);
-        const bool fits = name && trajd_scan_name_ok(name) &&
-                          used + strlen(name) + sizeof ", ...)" < WORDS_SIZE;
+        const bool fits =
+            name && trajd_scan_name_ok(name) && used + strlen(name) + sizeof ", ...)" < WORDS_SIZE;
         used += (size_t)snprintf(text + used, WORDS_SIZE - used, "%s%s", i ? ", " : " (",
                                  fits ? name : "...");
         H5free_memory(name);
@@ -291,7 +292,6 @@ static herr_t visit_link(hid_t group, const char *name, const H5L_info_t *info, 
     struct walk *walk = context;
     const size_t length = strlen(walk->path);
 
-    (void)info;
     if (walk->tree.is_cut || walk->object_count == TRAJD_TREE_OBJECTS_MAX) {
         walk->tree.is_cut = true;
         return 1;
@@ -301,6 +301,10 @@ static herr_t visit_link(hid_t group, const char *name, const H5L_info_t *info, 
                          name) >= PATH_SIZE - length) {
         walk->path[length] = '\0';
         add_problem(walk, "a link whose name is too long or has control characters");
+    } else if (info->type == H5L_TYPE_HARD && trajd_links_meet(&walk->met, info->u.address) &&
+               walk->met.repeats >= TRAJD_LINKS_REPEATS_MAX) {
+        if (walk->met.repeats == TRAJD_LINKS_REPEATS_MAX)
+            add_problem(walk, "another name of an object above; further ones are left out");
     } else {
         add_object(walk, group, name);
     }
@@ -344,6 +348,7 @@ void trajd_scan_tree(int fd, struct trajd_bytes *bytes)
     }
     if (status)
         trajd_helper_memory(NULL);
+    trajd_links_met_free(&walk.met);
     if (scan.file >= 0)
         H5Fclose(scan.file);
     H5Pclose(access);

@@ -166,3 +166,28 @@ def test_big_endian_numbers(tmp_path):
     inspect(tmp_path, ROWS | {"obs/eef": np.zeros((90, 3), ">i4")})
     text = subprocess.run([TRAJCTL, "inspect", "--layout", tmp_path / "lab.yaml", tmp_path / "one.hdf5"], capture_output=True, text=True).stdout
     assert "obs/eef: left out: a big-endian type is not supported" in text, text
+
+
+def test_links_to_links_end(tmp_path):
+    """Forty groups with two links each have 2^40 paths, and any number of names may lead to one group or array."""
+    with h5py.File(tmp_path / "paths.hdf5", "w") as file:
+        group = file.create_group("data")
+        for _ in range(40):
+            below = group.create_group("left")
+            group["right"] = below
+            group = below
+        group["x"] = np.zeros((20, 3))
+    with h5py.File(tmp_path / "episodes.hdf5", "w") as file:
+        file["data/demo_0/actions"] = np.zeros((20, 3))
+        for number in range(1, 5000):
+            file[f"data/demo_{number}"] = file["data/demo_0"]
+    with h5py.File(tmp_path / "arrays.hdf5", "w") as file:
+        file["data/demo_0/actions"] = np.zeros((20, 3))
+        file["data/demo_0/obs/x"] = np.zeros((20, 3))
+        for number in range(20000):
+            file[f"data/demo_0/obs/x{number}"] = file["data/demo_0/obs/x"]
+    for name, layout, words in (("paths", [], "another name of an object above; further ones are left out"),
+                                ("episodes", ["--layout", "robomimic"], "more than 1000 links lead to groups that have other names"),
+                                ("arrays", ["--layout", "robomimic"], "too many datasets")):
+        done = subprocess.run([TRAJCTL, "inspect", *layout, tmp_path / f"{name}.hdf5"], capture_output=True, text=True, timeout=60)
+        assert words in done.stdout + done.stderr, done

@@ -311,3 +311,21 @@ def test_five_lengths_of_aloha_are_one_dataset(tmp_path, monkeypatch):
     made = trajctl("init", tmp_path)
     assert made.returncode == 0 and "from 5 episodes" in made.stdout and "layout: aloha" in made.stdout, made
     assert made.stdout.count("    path:") == 1 and "several kinds" not in made.stderr
+
+
+def test_droid_of_its_own_writer_is_resampled(tmp_path):
+    """The stamps of cameras and of the loop have a row for each step, too. init does not offer them to a policy."""
+    source, made = tmp_path / "trajectory.h5", tmp_path / "made" / "trajectory.h5"
+    made.parent.mkdir()
+    families.droid_raw(source)
+    done = trajctl("resample", source, "-o", made, "--rate", "10")
+    assert done.returncode == 0, done.stderr
+    with h5py.File(made) as file, h5py.File(source) as recorded:
+        names = []
+        recorded.visititems(lambda name, one: names.append(name) if isinstance(one, h5py.Dataset) else None)
+        rows = len(file["action/joint_position"])
+        assert rows < families.T and {len(file[name]) for name in names} == {rows}
+        camera = "observation/timestamp/cameras/123_left_estimated_capture"
+        assert set(file[camera][:]) <= set(recorded[camera][:])
+    config = trajctl("init", source).stdout
+    assert "      # observation/timestamp/cameras/" in config and "from: observation/timestamp" not in config
