@@ -32,8 +32,8 @@ void trajd_log_init(struct trajd_log *log, int fd, enum trajd_log_level level,
 
 bool trajd_log_to_file(struct trajd_log *log, const char *path)
 {
-    const int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
-                        0600);
+    const int fd =
+        open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600);
     const bool is_open = fd >= 0 && dup2(fd, log->fd) >= 0;
 
     if (fd >= 0)

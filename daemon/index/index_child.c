@@ -53,9 +53,9 @@ enum trajd_status trajd_index_child_start(struct trajd_index_child *child, const
 
 void trajd_index_child_place(const struct trajd_index_child *child, char *text, size_t size)
 {
-    const size_t length =
-        child->place ? strnlen(child->place, TRAJD_HELPER_PLACE_SIZE) : (size_t)0;
-    const int written = snprintf(text, size, length ? " while it read %.*s" : "", (int)length, child->place);
+    const size_t length = child->place ? strnlen(child->place, TRAJD_HELPER_PLACE_SIZE) : (size_t)0;
+    const int written =
+        snprintf(text, size, length ? " while it read %.*s" : "", (int)length, child->place);
 
     /* the child may have written anything */
     for (int i = 0; i < written && text[i]; i++)

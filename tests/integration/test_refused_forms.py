@@ -124,7 +124,8 @@ def test_flags_that_cannot_be_read(tmp_path):
     with h5py.File(tmp_path / "lzf.hdf5", "w") as file:
         for name, data in ROWS.items():
             file[name] = data
-        file.create_dataset("dones", data=np.arange(90) % 2, compression="lzf")
+        file.create_dataset("dones", data=np.arange(90) % 2, compression="lzf", chunks=(90,))
+        file["dones"].id.write_direct_chunk((0,), b"\xff" * 20)  # damaged
     (tmp_path / "lab.yaml").write_text(LAYOUT.format(groups="/", rate=20))
     done = subprocess.run([TRAJCTL, "inspect", "--layout", tmp_path / "lab.yaml", tmp_path / "lzf.hdf5"], capture_output=True, text=True)
     assert done.returncode == 1 and "dones: cannot be read" in done.stdout + done.stderr, done

@@ -49,7 +49,8 @@ static const char *class_name(H5T_class_t class)
 {
     switch (class) {
     case H5T_COMPOUND:
-        return "a compound type (a table with named columns) is not supported: store each column as "
+        return "a compound type (a table with named columns) is not supported: store each column "
+               "as "
                "an array of its own";
     case H5T_OPAQUE:
         return "an opaque type is not supported";

@@ -76,8 +76,7 @@ static void test_reading(void **state)
     assert_non_null(strstr(error.message, "longer than 9 bytes"));
     assert_int_equal(trajd_file_read(path_of("none"), 9, &text, &length, &error),
                      TRAJD_ERR_NOT_FOUND);
-    assert_int_equal(trajd_file_read(folder, 9, &text, &length, &error),
-                     TRAJD_ERR_ARGUMENT);
+    assert_int_equal(trajd_file_read(folder, 9, &text, &length, &error), TRAJD_ERR_ARGUMENT);
     assert_null(text);
     unlink(path_of("ten"));
 }
