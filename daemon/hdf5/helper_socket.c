@@ -23,14 +23,14 @@ bool trajd_helper_receive_place(void)
     void *memory = MAP_FAILED;
     int fd;
 
-    if (!trajd_helper_receive(&header, &fd) || fd < 0)
+    if (!trajd_helper_receive(&header, &fd))
         return false;
-    if (header.kind == TRAJD_HELPER_PLACE && header.length == 0)
+    if (fd >= 0) {
         memory = mmap(NULL, TRAJD_HELPER_PLACE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    close(fd);
-    if (memory != MAP_FAILED)
-        place = memory;
-    return memory != MAP_FAILED;
+        close(fd);
+    }
+    place = memory == MAP_FAILED ? NULL : memory;
+    return header.kind == TRAJD_HELPER_PLACE && header.length == 0;
 }
 
 void trajd_helper_is_at(const char *group, const char *path)

@@ -14,7 +14,8 @@
  * one of ours. */
 bool trajd_helper_receive(struct trajd_helper_header *header, int *fd);
 
-/* Receives the page that the child shares with its parent. False where there is none. */
+/* Receives the page that the child shares with its parent, if there is one. False where the frame
+ * is another. */
 bool trajd_helper_receive_place(void);
 
 /* Tells the parent which object is read next, should the child die of it: one below a group, or ""

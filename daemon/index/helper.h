@@ -3,12 +3,11 @@
  * Parent and child share one stream socket, descriptor TRAJD_HELPER_SOCKET in the child. A frame is
  * a header and `length` bytes. Numbers are in the machine's byte order: both ends are of one build.
  *
- *     parent: PLACE, no bytes, and the descriptor of a page of memory: the child writes into it what
- *             it reads, so that the parent can name that where the child dies of it.
- *             Then LAYOUT, the YAML text; then FILE, one at a time: u32 slice, u32 slice count (which of
- *             the file's episodes, or TRAJD_HELPER_PROBE), and the file's descriptor by SCM_RIGHTS.
- *             Or TREE in place of LAYOUT and FILE: no bytes, and the file's
- *             descriptor
+ *     parent: PLACE, no bytes, and the descriptor of a page of memory, if there is one: the child
+ *             writes into it what it reads, so that the parent can name that where the child dies.
+ *             Then LAYOUT, the YAML text; then FILE, one at a time: u32 slice, u32 slice count
+ *             (which of the file's episodes, or TRAJD_HELPER_PROBE), and the file's descriptor by
+ *             SCM_RIGHTS. Or TREE in place of LAYOUT and FILE: no bytes, and the file's descriptor
  *     child:  READY when the sandbox stands; then one RECORD (record.h) for each FILE. It exits at
  *             the end of the socket. Or one TREE (tree/tree.h), and it exits */
 #ifndef TRAJD_INDEX_HELPER_H

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -28,27 +29,29 @@ enum trajd_status trajd_index_child_start(struct trajd_index_child *child, const
                                           struct trajd_error *error)
 {
     const struct trajd_helper_header header = {TRAJD_HELPER_MAGIC, TRAJD_HELPER_PLACE, 0};
-    const int fd = memfd_create("trajd-place", MFD_CLOEXEC);
+    const enum trajd_status status =
+        trajd_helper_start(path, NULL, SOCK_STREAM, &child->socket, &child->pid, error);
+    struct rlimit limit = {0};
     void *place = MAP_FAILED;
-    enum trajd_status status;
+    int fd;
 
+    if (status)
+        return status;
+    getrlimit(RLIMIT_FSIZE, &limit); /* beyond it, ftruncate gives a signal */
+    fd = limit.rlim_cur < TRAJD_HELPER_PLACE_SIZE ? -1 : memfd_create("trajd-place", MFD_CLOEXEC);
     if (fd >= 0 && !ftruncate(fd, TRAJD_HELPER_PLACE_SIZE))
         place = mmap(NULL, TRAJD_HELPER_PLACE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (place == MAP_FAILED)
-        status = trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "memory shared with %s: %s", path,
-                                 strerror(errno));
-    else
-        status = trajd_helper_start(path, NULL, SOCK_STREAM, &child->socket, &child->pid, error);
-    /* one that is gone already is noticed when its first frame does not come */
-    if (!status)
+    /* Without a page, as where the size of files is limited, only the name of the array is not
+     * known. A child that is gone already is noticed when its first frame does not come. */
+    if (place == MAP_FAILED) {
+        trajd_send_all(child->socket, &header, sizeof header);
+    } else {
         trajd_send_fd(child->socket, &header, sizeof header, fd, 0);
+        child->place = place;
+    }
     if (fd >= 0)
         close(fd);
-    if (status && place != MAP_FAILED)
-        munmap(place, TRAJD_HELPER_PLACE_SIZE);
-    else if (!status)
-        child->place = place;
-    return status;
+    return TRAJD_OK;
 }
 
 void trajd_index_child_place(const struct trajd_index_child *child, char *text, size_t size)
@@ -188,7 +191,8 @@ int trajd_index_child_end(struct trajd_index_child *child)
         ;
     trajd_heartbeat_resume();
     free(child->data);
-    munmap(child->place, TRAJD_HELPER_PLACE_SIZE);
+    if (child->place)
+        munmap(child->place, TRAJD_HELPER_PLACE_SIZE);
     trajd_index_child_release(child);
     trajd_index_child_init(child);
     return status;

@@ -18,7 +18,7 @@ struct trajd_index_progress {
 struct trajd_index_child {
     pid_t pid; /* 0: none */
     int socket;
-    char *place; /* a page that the child shares: what it reads; NULL: no child */
+    char *place; /* a page that the child shares: what it reads; or NULL */
     bool ready;
     struct trajd_index_entry *entry; /* NULL: idle */
     int fd;                          /* of the entry, or -1 */
