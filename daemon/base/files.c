@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "daemon/base/digest.h"
@@ -177,6 +176,11 @@ int trajd_file_write_sealed(const char *path, uint64_t magic, const void *conten
         return -1;
     errno = code;
     return code ? -1 : 0;
+}
+
+bool trajd_file_is_own(const struct stat *file)
+{
+    return S_ISREG(file->st_mode) && file->st_uid == geteuid() && file->st_nlink == 1;
 }
 
 int trajd_file_sync_folder(const char *path)

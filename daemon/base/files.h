@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "proto/error.h"
@@ -52,6 +53,10 @@ void *trajd_file_read_sealed(const char *path, uint64_t magic, size_t limit, siz
 /* Replaces the file at `path`: the magic number, the length and a digest of the content, u64 each,
  * and the content. 0, or -1 with errno. */
 int trajd_file_write_sealed(const char *path, uint64_t magic, const void *content, size_t length);
+
+/* Returns whether this user alone can have put the file in its place: it is a regular file of this
+ * user with one name. */
+bool trajd_file_is_own(const struct stat *file);
 
 /* Syncs the folder that holds `path`, so that a rename in it survives a power cut. 0, or -1 with
  * errno. */

@@ -1,6 +1,7 @@
 /* For LD_PRELOAD: a file system that cannot rename without replacing (such as NFS). With
  * TRAJD_TEST_NO_LINKS it cannot make hard links either (such as some FUSE file systems). With
- * TRAJD_TEST_APPEARS a file of that name appears at the moment of the rename. */
+ * TRAJD_TEST_APPEARS a file of that name appears at the moment of the rename. With TRAJD_TEST_SWAPS
+ * what has that name is called NAME.aside then, and what is called NAME.theirs takes its name. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -22,12 +23,26 @@ static void let_appear(void)
         close(fd);
 }
 
+static void let_swap(void)
+{
+    const char *path = getenv("TRAJD_TEST_SWAPS");
+    char aside[4096], theirs[4096];
+
+    if (!path)
+        return;
+    snprintf(aside, sizeof aside, "%s.aside", path);
+    snprintf(theirs, sizeof theirs, "%s.theirs", path);
+    rename(path, aside);
+    rename(theirs, path);
+}
+
 PRELOADED int renameat2(int from_folder, const char *from, int to_folder, const char *to,
                         unsigned int flags)
 {
     if (!flags)
         return (int)syscall(SYS_renameat2, from_folder, from, to_folder, to, flags);
     let_appear();
+    let_swap();
     errno = EINVAL;
     return -1;
 }

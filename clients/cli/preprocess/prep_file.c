@@ -125,16 +125,18 @@ static enum trajd_status lock(struct prep_job *p, bool *taken)
 /* Removes the staged files of this name, which a killed run may have left. */
 static void clear_staging(const struct prep_job *p)
 {
-    char folder[PREP_PATH_SIZE], path[PREP_PATH_SIZE];
-    DIR *entries;
+    const int fd = openat(p->staging_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *entries = fd < 0 ? NULL : fdopendir(fd);
 
-    if (prep_path(folder, p->run->config->outbox, PREP_STAGING, "", NULL) ||
-        !(entries = opendir(folder)))
+    if (!entries) {
+        if (fd >= 0)
+            close(fd);
         return;
+    }
     for (const struct dirent *entry; (entry = readdir(entries));)
         if (strncmp(entry->d_name, p->id, PREP_ID_CHARACTERS) == 0 &&
-            strstr(entry->d_name, ".staged") && !prep_path(path, folder, entry->d_name, "", NULL))
-            unlink(path);
+            strstr(entry->d_name, ".staged"))
+            unlinkat(p->staging_fd, entry->d_name, 0);
     closedir(entries);
 }
 
@@ -223,6 +225,7 @@ static enum trajd_status resample(struct prep_job *p, const struct trajd_index *
     struct trajd_convert_options options = {.indexes = &index,
                                             .index_count = 1,
                                             .output = p->staged,
+                                            .output_name = p->name,
                                             .helper_path = p->run->files->helper,
                                             .rate = config->rate,
                                             .accepts_assumed_rates = config->accepts_assumed_rates,
@@ -294,21 +297,44 @@ static enum trajd_status work(struct prep_job *p, enum prep_outcome *outcome)
 static enum trajd_status name_paths(struct prep_job *p)
 {
     const struct prep_config *config = p->run->config;
-    char digest[PREP_DIGEST_SIZE], staging[64];
+    char digest[PREP_DIGEST_SIZE];
     enum trajd_status status;
 
     prep_digest_bytes(p->name, strlen(p->name), digest);
     memcpy(p->id, digest, PREP_ID_CHARACTERS);
-    snprintf(staging, sizeof staging, PREP_STAGING "/%s", p->id);
     if ((status = prep_path(p->source, config->inbox, p->name, "", p->error)) ||
         (status =
              prep_path(p->manifest, config->outbox, p->name, PREP_MANIFEST_SUFFIX, p->error)) ||
-        (status =
-             prep_path(p->report, config->quarantine, p->name, PREP_REPORT_SUFFIX, p->error)) ||
-        (status = prep_path(p->aside, config->quarantine, p->name, "", p->error)) ||
-        (status = prep_path(p->staged, config->outbox, staging, ".staged", p->error)))
+        (status = prep_path(p->report, config->quarantine, p->name, PREP_REPORT_SUFFIX, p->error)))
         return status;
-    return prep_path(p->lock_path, config->outbox, staging, ".lock", p->error);
+    return prep_path(p->aside, config->quarantine, p->name, "", p->error);
+}
+
+/* Opens the staging folder and names the files in it. Its files get the name of the result, so no
+ * other user may write to it. */
+static enum trajd_status open_staging(struct prep_job *p)
+{
+    char folder[PREP_PATH_SIZE];
+    struct stat found;
+    enum trajd_status status =
+        prep_path(folder, p->run->config->outbox, PREP_STAGING, "", p->error);
+
+    if (!status)
+        status = prep_make_parents(folder, p->error);
+    if (status)
+        return status;
+    if (mkdir(folder, 0700) && errno != EEXIST)
+        return trajd_error_set(p->error, TRAJD_ERR_IO, errno, "%s: %s", folder, strerror(errno));
+    p->staging_fd = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (p->staging_fd < 0 || fstat(p->staging_fd, &found) || found.st_uid != geteuid() ||
+        (found.st_mode & (S_IWGRP | S_IWOTH)))
+        return trajd_error_set(p->error, TRAJD_ERR_IO, 0,
+                               "%s: is not a folder of this user that no other user may write to: "
+                               "remove it",
+                               folder);
+    snprintf(p->lock_path, sizeof p->lock_path, "/proc/self/fd/%d/%s.lock", p->staging_fd, p->id);
+    snprintf(p->staged, sizeof p->staged, "/proc/self/fd/%d/%s.staged", p->staging_fd, p->id);
+    return TRAJD_OK;
 }
 
 static enum trajd_status open_source(struct prep_job *p)
@@ -333,7 +359,7 @@ static enum trajd_status run_job(struct prep_job *p, enum prep_outcome *outcome)
     enum trajd_status status = name_paths(p);
 
     if (!status)
-        status = prep_make_parents(p->lock_path, p->error);
+        status = open_staging(p);
     if (!status)
         status = open_source(p);
     if (!status)
@@ -355,7 +381,8 @@ enum trajd_status prep_file_do(const struct prep_run *run, const char *name,
     enum trajd_status status;
 
     *outcome = PREP_KNOWN;
-    *p = (struct prep_job){.run = run, .name = name, .fd = -1, .lock_fd = -1, .error = error};
+    *p = (struct prep_job){
+        .run = run, .name = name, .fd = -1, .lock_fd = -1, .staging_fd = -1, .error = error};
     p->findings.out = trajd_memory_or_exit(open_memstream(&p->findings_text, &p->findings_size));
     p->notes.out = trajd_memory_or_exit(open_memstream(&p->notes_text, &p->notes_size));
     status = run_job(p, outcome);
@@ -367,6 +394,8 @@ enum trajd_status prep_file_do(const struct prep_run *run, const char *name,
         close(p->lock_fd);
     if (p->fd >= 0)
         close(p->fd);
+    if (p->staging_fd >= 0)
+        close(p->staging_fd);
     free(p);
     return status;
 }

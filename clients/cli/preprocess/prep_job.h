@@ -23,9 +23,11 @@ struct prep_job {
     const char *name;
     char source[PREP_PATH_SIZE], manifest[PREP_PATH_SIZE], report[PREP_PATH_SIZE],
         aside[PREP_PATH_SIZE];
+    /* in the staging folder that is open as staging_fd: what others do to the outbox leads nowhere
+     * else */
     char lock_path[PREP_PATH_SIZE], staged[PREP_PATH_SIZE];
     char id[PREP_ID_CHARACTERS + 1];
-    int fd, lock_fd;
+    int fd, lock_fd, staging_fd;
     uint32_t part_count; /* files, if the parts of the episode are files of their own; else 0 */
     struct stat stat;
     struct prep_record record;

@@ -9,6 +9,7 @@
 
 #include "clients/cli/preprocess/prep_job.h"
 #include "clients/cli/resample/convert.h"
+#include "daemon/base/files.h"
 #include "daemon/base/memory.h"
 #include "proto/plural.h"
 
@@ -141,39 +142,47 @@ static enum trajd_status write_checksum(struct prep_job *p, const struct prep_ou
     return status ? status : prep_write(path, line, (size_t)length, p->error);
 }
 
-static enum trajd_status identify(struct prep_job *p, const char *staged,
-                                  struct prep_identity *identity)
+/* Opens the staged file and finds its size, time and digest. The caller closes *fd in any case. */
+static enum trajd_status identify(struct prep_job *p, const struct publication *file, int *fd,
+                                  struct stat *staged, struct prep_identity *identity)
 {
-    const int fd = open(staged, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    struct stat stat;
-    enum trajd_status status;
-
-    if (fd < 0 || fstat(fd, &stat)) {
-        status = trajd_error_set(p->error, TRAJD_ERR_IO, errno, "%s: %s", staged, strerror(errno));
-    } else {
-        identity->size_bytes = (uint64_t)stat.st_size;
-        identity->mtime_ns = prep_mtime_ns(&stat);
-        status = prep_digest_file(fd, staged, identity->sha256, p->error);
-    }
-    if (fd >= 0)
-        close(fd);
-    return status;
+    *fd = open(file->staged, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (*fd < 0 || fstat(*fd, staged))
+        return trajd_error_set(p->error, TRAJD_ERR_IO, errno, "%s, staged: %s", file->name,
+                               strerror(errno));
+    if (!trajd_file_is_own(staged))
+        return trajd_error_set(p->error, TRAJD_ERR_IO, 0,
+                               "%s, staged: is not a regular file of this user with a single name",
+                               file->name);
+    identity->size_bytes = (uint64_t)staged->st_size;
+    identity->mtime_ns = prep_mtime_ns(staged);
+    return prep_digest_file(*fd, file->name, identity->sha256, p->error);
 }
 
 /* The checksum is written before the output, and the manifest after it. So the next run can tell
- * whose file it is, whenever a run is killed. */
+ * whose file it is, whenever a run is killed. The file that was published must be the one whose
+ * digest was taken. */
 static enum trajd_status publish_file(struct prep_job *p, const struct publication *file,
                                       struct prep_output *output)
 {
     bool is_sure = true;
+    struct stat staged, published;
+    int fd = -1;
     enum trajd_status status;
 
     output->name = trajd_memory_or_exit(strdup(file->name));
-    status = identify(p, file->staged, &output->identity);
+    status = identify(p, file, &fd, &staged, &output->identity);
     if (!status)
         status = write_checksum(p, output);
     if (!status)
         status = prep_publish(file->staged, file->path, file->is_new ? &is_sure : NULL, p->error);
+    if (!status && (lstat(file->path, &published) || published.st_ino != staged.st_ino ||
+                    published.st_dev != staged.st_dev))
+        status = trajd_error_set(p->error, TRAJD_ERR_IO, 0,
+                                 "%s: another process put its own file in the place of this one",
+                                 file->path);
+    if (fd >= 0)
+        close(fd);
     if (!status && !is_sure)
         prep_note(p, "the filesystem of the outbox can neither rename without replacing nor link: "
                      "a file of that name that appeared at that moment was replaced");

@@ -1,8 +1,12 @@
 #include "clients/cli/preprocess/prep_record.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "daemon/base/files.h"
 #include "daemon/base/json.h"
@@ -188,13 +192,27 @@ void prep_record_clear(struct prep_record *record)
 enum trajd_status prep_record_load(const char *path, struct prep_record *record,
                                    struct trajd_error *error)
 {
-    struct trajd_yaml *yaml = NULL;
-    enum trajd_status status = trajd_yaml_load(path, &yaml, error);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    struct stat found;
+    char *text = NULL;
+    size_t length;
+    enum trajd_status status;
 
     *record = (struct prep_record){0};
+    if (fd < 0)
+        return trajd_error_set(error, errno == ENOENT ? TRAJD_ERR_NOT_FOUND : TRAJD_ERR_IO, errno,
+                               "%s: %s", path, strerror(errno));
+    if (fstat(fd, &found) || !S_ISREG(found.st_mode) ||
+        (found.st_uid != geteuid() && found.st_uid != 0))
+        status =
+            trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                            "%s: is not a regular file of this user, so it is not trusted", path);
+    else
+        status = trajd_file_read_fd(fd, path, MAX_RECORD_BYTES, &text, &length, error);
+    close(fd);
     if (!status)
-        status = read_document(yaml, record, error);
-    trajd_yaml_destroy(&yaml);
+        status = prep_record_parse(path, text, length, record, error);
+    free(text);
     return status;
 }
 

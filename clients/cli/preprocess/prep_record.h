@@ -50,7 +50,8 @@ void prep_record_write(const struct prep_record *record, FILE *out);
  * record. */
 enum trajd_status prep_record_parse(const char *path, const char *text, size_t length,
                                     struct prep_record *record, struct trajd_error *error);
-/* Reads a record, which the caller clears in any case. TRAJD_ERR_NOT_FOUND: there is none. */
+/* Reads a record, which the caller clears in any case. TRAJD_ERR_NOT_FOUND: there is none.
+ * TRAJD_ERR_ARGUMENT: it is not a record, or not a file of this user. */
 enum trajd_status prep_record_load(const char *path, struct prep_record *record,
                                    struct trajd_error *error);
 /* Frees a record that was parsed or read. */

@@ -298,12 +298,17 @@ static void count_nothing(struct conversion *r)
         r->plan.streams[s].nan_steps = 0;
 }
 
+static const char *output_name(const struct trajd_convert_options *options)
+{
+    return options->output_name ? options->output_name : options->output;
+}
+
 enum trajd_status convert_write_file(struct conversion *r, int fd)
 {
     struct work w = {
         .r = r,
         .writer = {.helper_path = r->options->helper_path,
-                   .output = r->options->output,
+                   .output = output_name(r->options),
                    .cancel = r->options->cancel,
                    .on_note = note_from_helper,
                    .context = (void *)r->options,
@@ -330,7 +335,7 @@ enum trajd_status convert_write_file(struct conversion *r, int fd)
         status = convert_structure_end(&w.structure);
     convert_writer_kill(&w.writer); /* it ends while the disk works */
     if (!status && fsync(fd))
-        status = trajd_error_set(r->error, TRAJD_ERR_IO, errno, "%s: %s", r->options->output,
+        status = trajd_error_set(r->error, TRAJD_ERR_IO, errno, "%s: %s", output_name(r->options),
                                  strerror(errno));
     if (status)
         count_nothing(r);

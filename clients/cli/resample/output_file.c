@@ -23,46 +23,61 @@ enum trajd_status output_file_name(struct output_file *file, const char *path, b
     return TRAJD_OK;
 }
 
-static enum trajd_status refuse(struct output_file *file, struct trajd_error *error)
-{
-    close(file->fd);
-    file->fd = -1;
-    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                           "%s: exists, and is not a regular file of this user with a single "
-                           "name: remove it, or choose another output",
-                           file->partial);
-}
-
-enum trajd_status output_file_open(struct output_file *file, struct trajd_error *error)
+/* Opens the partial file with these flags, and locks it. */
+static enum trajd_status take(struct output_file *file, int flags, struct trajd_error *error)
 {
     struct stat found;
+    enum trajd_status status = TRAJD_OK;
 
-    file->fd = open(file->partial, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (file->fd < 0 && errno == EEXIST)
-        file->fd = open(file->partial, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    file->fd = open(file->partial, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | flags, 0666);
     if (file->fd < 0)
         return trajd_error_set(
             error, errno == ENOENT || errno == ENOTDIR ? TRAJD_ERR_NOT_FOUND : TRAJD_ERR_IO, errno,
             "%s: %s", file->partial, strerror(errno));
-    if (fstat(file->fd, &found) || !S_ISREG(found.st_mode) || found.st_uid != geteuid() ||
-        found.st_nlink != 1)
-        return refuse(file, error);
-    if (flock(file->fd, LOCK_EX | LOCK_NB) || output_file_check_name(file, NULL)) {
+    if (fstat(file->fd, &found) || !trajd_file_is_own(&found))
+        status = trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                                 "%s: exists, and is not a regular file of this user with a single "
+                                 "name: remove it, or choose another output",
+                                 file->partial);
+    else if (flock(file->fd, LOCK_EX | LOCK_NB) || output_file_check_name(file, NULL))
+        status = trajd_error_set(error, TRAJD_ERR_BUSY, 0, "%s: another run is writing it",
+                                 file->partial);
+    if (status) {
         close(file->fd);
         file->fd = -1;
-        return trajd_error_set(error, TRAJD_ERR_BUSY, 0, "%s: another run is writing it",
-                               file->partial);
+    } else {
+        file->was_there |= found.st_size > 0;
     }
-    file->was_there = found.st_size > 0;
-    return TRAJD_OK;
+    return status;
+}
+
+/* The file of a killed run is not written to, because another process may have it open. Its lock is
+ * held until the new file is locked. */
+enum trajd_status output_file_open(struct output_file *file, struct trajd_error *error)
+{
+    enum trajd_status status = take(file, O_CREAT | O_EXCL, error);
+    int earlier;
+
+    if (status != TRAJD_ERR_IO || error->foreign_code != EEXIST || (status = take(file, 0, error)))
+        return status;
+    earlier = file->fd;
+    unlink(file->partial);
+    status = take(file, O_CREAT | O_EXCL, error);
+    close(earlier);
+    return status;
+}
+
+static bool leads_to(const char *path, int fd)
+{
+    struct stat held, named;
+
+    return !fstat(fd, &held) && !lstat(path, &named) && held.st_ino == named.st_ino &&
+           held.st_dev == named.st_dev;
 }
 
 enum trajd_status output_file_check_name(const struct output_file *file, struct trajd_error *error)
 {
-    struct stat held, named;
-
-    if (!fstat(file->fd, &held) && !lstat(file->partial, &named) && held.st_ino == named.st_ino &&
-        held.st_dev == named.st_dev)
+    if (leads_to(file->partial, file->fd))
         return TRAJD_OK;
     return trajd_error_set(error, TRAJD_ERR_IO, 0,
                            "%s: was removed or replaced while it was written", file->partial);
@@ -76,6 +91,10 @@ enum trajd_status output_file_publish(struct output_file *file, bool *is_sure,
     if (file->force ? rename(file->partial, file->path)
                     : trajd_file_rename_new(file->partial, file->path, is_sure))
         return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s: %s", file->path, strerror(errno));
+    if (!leads_to(file->path, file->fd))
+        return trajd_error_set(error, TRAJD_ERR_IO, 0,
+                               "%s: another process put its own file in the place of this one",
+                               file->path);
     close(file->fd);
     file->fd = -1;
     if (trajd_file_sync_folder(file->path) && errno != EINVAL)

@@ -20,15 +20,15 @@ struct output_file {
 /* Sets the names. TRAJD_ERR_ARGUMENT: the path is missing or too long. */
 enum trajd_status output_file_name(struct output_file *file, const char *path, bool force,
                                    struct trajd_error *error);
-/* Opens and locks the partial file: a new one, or that of a killed run, which is replaced. It must
- * be this user's own regular file with one name: rows must not go into a file that someone else has
- * put there. TRAJD_ERR_BUSY: another run writes it. */
+/* Creates and locks the partial file. That of a killed run is removed before, if it is this user's
+ * own regular file with one name: rows must not go into a file that someone else has put there.
+ * TRAJD_ERR_ARGUMENT: it is not. TRAJD_ERR_BUSY: another run writes it. */
 enum trajd_status output_file_open(struct output_file *file, struct trajd_error *error);
 /* Checks that the partial file still has its name, which another process may have taken.
  * TRAJD_ERR_IO. */
 enum trajd_status output_file_check_name(const struct output_file *file, struct trajd_error *error);
 /* Renames the partial file. *is_sure: see trajd_file_rename_new. TRAJD_ERR_IO, with EEXIST where
- * something has appeared at the place. */
+ * something has appeared at the place, and where the place then holds another file. */
 enum trajd_status output_file_publish(struct output_file *file, bool *is_sure,
                                       struct trajd_error *error);
 /* Closes the file. Removes it, unless it was published. */

@@ -70,6 +70,7 @@ struct trajd_convert_options {
     const struct trajd_index *const *indexes;
     uint32_t index_count;
     const char *output;      /* may be NULL with dry_run */
+    const char *output_name; /* of the output in messages; NULL: its path */
     const char *helper_path; /* path of trajd-indexer, which makes the structure of the output */
     struct trajd_rate rate;
     bool accepts_assumed_rates; /* else a clock whose rate is assumed is refused */
