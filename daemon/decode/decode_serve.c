@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "daemon/base/unix_socket.h"
+#include "daemon/sandbox/sandbox.h"
 
 /* The memory that it shares with its parent. */
 struct memory {
@@ -59,7 +60,8 @@ static bool map(int fd, uint64_t size, int protection, struct memory *memory)
 
     if (fd >= 0) {
         unmap(memory);
-        memory->size = !fstat(fd, &about) && about.st_size > 0 ? (uint64_t)about.st_size : 0;
+        memory->size =
+            !trajd_sandbox_fstat(fd, &about) && about.st_size > 0 ? (uint64_t)about.st_size : 0;
         memory->bytes = mmap(NULL, memory->size, protection, MAP_SHARED, fd, 0);
         close(fd);
         if (memory->bytes == MAP_FAILED)

@@ -7,7 +7,8 @@
 
 int main(void)
 {
-    if (!trajd_sandbox_limit(false) || !trajd_sandbox_filter(false)) {
+    if (!trajd_sandbox_end_with_parent() || !trajd_sandbox_limit(false) ||
+        !trajd_sandbox_filter(false)) {
         fprintf(stderr,
                 "trajd-decoder: cannot start (is it run by hand? trajd and trajctl run it)\n");
         return 1;

@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/sandbox/sandbox.h"
+
 /* libhdf5 knows an open file by `base`, which comes first. */
 struct open_file {
     H5FD_t base;
@@ -35,7 +37,8 @@ static H5FD_t *open_descriptor(const char *name, unsigned flags, hid_t access, h
     /* no other name: a link in a file must not lead anywhere */
     if (!file || strcmp(name, TRAJD_DESCRIPTOR_NAME) != 0)
         return NULL;
-    if (fstat((*file)->fd, &status) || ((flags & H5F_ACC_TRUNC) && ftruncate((*file)->fd, 0))) {
+    if (trajd_sandbox_fstat((*file)->fd, &status) ||
+        ((flags & H5F_ACC_TRUNC) && ftruncate((*file)->fd, 0))) {
         fail(*file, errno);
         return NULL;
     }

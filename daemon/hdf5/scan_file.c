@@ -9,6 +9,7 @@
 #include "daemon/hdf5/scan.h"
 #include "daemon/index/helper.h"
 #include "daemon/layout/glob.h"
+#include "daemon/sandbox/sandbox.h"
 
 enum { PATH_SIZE = 4096 };
 
@@ -175,7 +176,7 @@ void trajd_scan_file(const struct trajd_layout *layout, int fd, struct trajd_sca
     struct stat status;
 
     trajd_helper_is_at("/", "");
-    if (!fstat(fd, &status))
+    if (!trajd_sandbox_fstat(fd, &status))
         scan.file_size = (uint64_t)status.st_size;
     scan.file = H5Fopen(TRAJD_DESCRIPTOR_NAME, H5F_ACC_RDONLY, access);
     if (scan.file < 0) { /* reads the error first: the library's next call clears it */

@@ -3,12 +3,14 @@
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -72,6 +74,17 @@ static void go_first(void)
     close(fd);
 }
 
+/* The parent may end before prctl: then this process has another parent. */
+bool trajd_sandbox_end_with_parent(void)
+{
+    struct ucred maker = {0};
+    socklen_t size = sizeof maker;
+
+    return !prctl(PR_SET_PDEATHSIG, SIGKILL) &&
+           !getsockopt(TRAJD_SANDBOX_SOCKET, SOL_SOCKET, SO_PEERCRED, &maker, &size) &&
+           maker.pid == getppid();
+}
+
 bool trajd_sandbox_limit(bool writes)
 {
     close_others();
@@ -94,11 +107,11 @@ static const uint32_t architecture = 0;
 /* The system calls that libhdf5, malloc and stdio need once they have started. All others fail with
  * EPERM: no file can be opened, because libhdf5 reads through a descriptor (descriptor_file.h). */
 static const int allowed_calls[] = {
-    SYS_read,         SYS_pread64,       SYS_write,        SYS_close,           SYS_fstat,
-    SYS_newfstatat,   SYS_lseek,         SYS_recvmsg,      SYS_recvfrom,        SYS_sendto,
-    SYS_munmap,       SYS_mremap,        SYS_brk,          SYS_madvise,         SYS_futex,
-    SYS_exit,         SYS_exit_group,    SYS_rt_sigreturn, SYS_rt_sigprocmask,  SYS_getpid,
-    SYS_gettid,       SYS_clock_gettime, SYS_getrandom,    SYS_restart_syscall,
+    SYS_read,          SYS_pread64,      SYS_write,           SYS_close,  SYS_fstat,
+    SYS_lseek,         SYS_recvmsg,      SYS_recvfrom,        SYS_sendto, SYS_munmap,
+    SYS_mremap,        SYS_brk,          SYS_madvise,         SYS_futex,  SYS_exit,
+    SYS_exit_group,    SYS_rt_sigreturn, SYS_rt_sigprocmask,  SYS_getpid, SYS_gettid,
+    SYS_clock_gettime, SYS_getrandom,    SYS_restart_syscall,
 #ifdef SYS_gettimeofday
     SYS_gettimeofday,
 #endif
@@ -184,4 +197,9 @@ bool trajd_sandbox_filter(bool writes)
     /* A kernel without filters returns EINVAL. A child in a container that has confined it already
      * may have to run without. */
     return !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) || errno == EINVAL;
+}
+
+int trajd_sandbox_fstat(int fd, struct stat *status)
+{
+    return (int)syscall(SYS_fstat, fd, status);
 }

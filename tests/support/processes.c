@@ -1,5 +1,6 @@
 #include "tests/support/processes.h"
 
+#include <glob.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -81,15 +82,18 @@ int process_wait(struct process *process)
 
 pid_t process_find_child(void)
 {
-    char path[64];
     pid_t child = 0;
-    FILE *file;
+    glob_t lists;
 
-    snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
-    file = fopen(path, "r");
-    if (!file || fscanf(file, "%d", &child) != 1)
-        child = 0;
-    if (file)
-        fclose(file);
+    if (glob("/proc/self/task/*/children", 0, NULL, &lists))
+        return 0;
+    for (size_t i = 0; i < lists.gl_pathc && !child; i++) {
+        FILE *file = fopen(lists.gl_pathv[i], "r");
+        if (!file || fscanf(file, "%d", &child) != 1)
+            child = 0;
+        if (file)
+            fclose(file);
+    }
+    globfree(&lists);
     return child;
 }

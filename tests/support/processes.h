@@ -24,8 +24,8 @@ void process_signal(struct process *process, int number);
 /* Waits for the end of the child and kills it after one minute. Returns the exit status, or
  * -signal. */
 int process_wait(struct process *process);
-/* Returns the process that the main thread has started and that is still there. 0: there is none,
- * or the kernel does not list children. */
+/* Returns a process that this one has started and that is still there. 0: there is none, or the
+ * kernel does not list children. */
 pid_t process_find_child(void);
 
 #endif

@@ -2,11 +2,9 @@
 #include "daemon/hdf5/writer/writer.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -177,7 +175,7 @@ int trajd_writer_run(void)
     static struct trajd_writer writer = {.output = -1, .input = -1};
     struct trajd_helper_header header;
     /* ends with its parent, because the next run begins the same file again */
-    bool ok = !prctl(PR_SET_PDEATHSIG, SIGKILL) && trajd_sandbox_limit(true) &&
+    bool ok = trajd_sandbox_end_with_parent() && trajd_sandbox_limit(true) &&
               trajd_scan_start_library() && trajd_sandbox_filter(true);
     int fd;
 

@@ -1,5 +1,5 @@
-/* sandbox.c: a process in the sandbox reads the descriptors that it has. It can open no file, make
- * no memory executable, and signal no other process. */
+/* sandbox.c: a process in the sandbox reads the descriptors that it has. It can open no file and
+ * look up no path, make no memory executable, and signal no other process. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -41,6 +41,7 @@ enum {
     CAN_RUN_DATA = 128,
     CAN_SIGNAL = 256,
     CAN_OPEN = 512,
+    CAN_LOOK_UP = 1024,
 };
 
 static pid_t parent;
@@ -55,17 +56,23 @@ static bool is_forbidden(int result)
 static int try_sandbox(bool writes)
 {
     struct stat status;
+    struct statx extended;
     int faults = 0;
     char byte;
 
     if (!trajd_sandbox_limit(writes) || !trajd_sandbox_filter(writes))
         return NO_SANDBOX;
-    if (fstat(TRAJD_HELPER_SOCKET + 1, &status) == 0)
+    if (trajd_sandbox_fstat(TRAJD_HELPER_SOCKET + 1, &status) == 0)
         faults |= HAS_OPEN_FILES;
-    if (pread(TRAJD_HELPER_SOCKET, &byte, 1, 0) != 1 || fstat(TRAJD_HELPER_SOCKET, &status))
+    if (pread(TRAJD_HELPER_SOCKET, &byte, 1, 0) != 1 ||
+        trajd_sandbox_fstat(TRAJD_HELPER_SOCKET, &status) || status.st_size == 0)
         faults |= CANNOT_READ;
     if (!is_forbidden(open(path, O_RDONLY)) || !is_forbidden(open("/proc/self/fd/3", O_RDONLY)))
         faults |= CAN_OPEN;
+    if (!is_forbidden(stat(path, &status)) || !is_forbidden(lstat(path, &status)) ||
+        !is_forbidden((int)syscall(SYS_statx, AT_FDCWD, path, 0, STATX_SIZE, &extended)) ||
+        !is_forbidden(access(path, F_OK)))
+        faults |= CAN_LOOK_UP;
     if (mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED)
         faults |= CAN_RUN_DATA;
     /* the parent; signals that a descriptor sends to a process of one's choice */
