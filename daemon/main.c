@@ -5,6 +5,7 @@
 #include <getopt.h>
 #include <limits.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include "daemon/base/clock.h"
+#include "daemon/base/heartbeat.h"
 #include "daemon/base/log.h"
 #include "daemon/base/notify.h"
 #include "daemon/config/config.h"
@@ -22,7 +24,8 @@
 #define DRAIN_MS 5000
 #define END_S 5 /* after the drain; threads that have not ended by then wait for storage */
 #define TURN_MS 1000
-#define RELOAD_TURN_MS 20             /* while a reload is running */
+#define RELOAD_TURN_MS 20 /* while a reload is running */
+#define START_TURN_MS 200
 #define STUCK_NS INT64_C(30000000000) /* or half of the watchdog's time, if this is less */
 #define LEAST_STUCK_NS INT64_C(5000000000)
 
@@ -317,6 +320,70 @@ static void on_late_loss(int signal)
     _exit(write(STDERR_FILENO, line, sizeof line - 1) < 0 ? EXIT_FAILURE : EX_UNAVAILABLE);
 }
 
+/* ---- the start ---- */
+
+/* Before READY, the main thread opens datasets. A thread watches it: it ends the process where storage
+ * does not answer. */
+struct start {
+    const struct trajd_log *log;
+    struct trajd_heartbeat heartbeat; /* of the main thread */
+    int64_t limit_ns;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool is_over;
+};
+
+static void *watch_start(void *context)
+{
+    struct start *start = context;
+
+    pthread_mutex_lock(&start->lock);
+    while (!start->is_over) {
+        const int64_t now_ns = trajd_now_ns();
+        const struct timespec until = trajd_timespec(now_ns + START_TURN_MS * INT64_C(1000000));
+        const char *storage =
+            trajd_heartbeat_hung_storage(&start->heartbeat, now_ns, start->limit_ns);
+        if (storage) {
+            LOG(start->log, ERROR,
+                "%s: its storage has not answered for %g s (index.file_timeout): the start is "
+                "given up",
+                storage, (double)start->limit_ns / 1e9);
+            _exit(EXIT_FAILURE); /* the main thread cannot end */
+        }
+        pthread_cond_timedwait(&start->changed, &start->lock, &until);
+    }
+    pthread_mutex_unlock(&start->lock);
+    return NULL;
+}
+
+/* Opens what the configuration names, in a time that ends also where storage hangs. */
+static enum trajd_status create_control(struct trajd_config *config, const struct trajd_log *log,
+                                        bool serve, FILE *report, struct trajd_control **control,
+                                        struct trajd_error *error)
+{
+    struct start start = {
+        .log = log, .limit_ns = config->index_file_timeout_ns, .lock = PTHREAD_MUTEX_INITIALIZER};
+    pthread_t watcher;
+    enum trajd_status status;
+    int code;
+
+    trajd_heartbeat_init_condition(&start.changed);
+    code = trajd_thread_start(&watcher, "trajd-start", watch_start, &start);
+    if (code)
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, code, "no thread for the start: %s",
+                               strerror(code));
+    trajd_heartbeat_begin(&start.heartbeat);
+    status = trajd_control_create(config, log, serve, report, control, error);
+    trajd_heartbeat_begin(NULL);
+    pthread_mutex_lock(&start.lock);
+    start.is_over = true;
+    pthread_cond_signal(&start.changed);
+    pthread_mutex_unlock(&start.lock);
+    pthread_join(watcher, NULL);
+    pthread_cond_destroy(&start.changed);
+    return status;
+}
+
 static void end_control(struct trajd_control **control, bool lost)
 {
     const struct sigaction action = {.sa_handler = lost ? on_late_loss : on_late_end};
@@ -352,10 +419,10 @@ static enum trajd_status serve(struct trajd_config *config, const struct command
     trajd_notify_send(&notify, NULL, "STATUS=opening datasets and feeds");
     /* Before READY, signals end the process by default: no worker has anything yet. All other
      * threads block all signals. */
-    status = trajd_control_create(
-        config, log, true,
-        log->level >= TRAJD_LOG_INFO && !log->journal && !log->json ? stderr : NULL, &control,
-        error);
+    status =
+        create_control(config, log, true,
+                       log->level >= TRAJD_LOG_INFO && !log->journal && !log->json ? stderr : NULL,
+                       &control, error);
     sigprocmask(SIG_BLOCK, &signals, NULL);
     if (!status) {
         LOG(log, INFO, "ready after %.1f ms", (double)(trajd_now_ns() - begin_ns) / 1e6);
@@ -399,7 +466,7 @@ int main(int argc, char **argv)
     if (!status && line.print)
         (line.json ? trajd_config_print_json : trajd_config_print)(config, stdout);
     else if (!status && line.check) {
-        status = trajd_control_create(config, &log, false, stdout, &control, &error);
+        status = create_control(config, &log, false, stdout, &control, &error);
         trajd_control_destroy(&control);
     } else if (!status)
         status = serve(config, &line, &log, &error);

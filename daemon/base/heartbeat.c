@@ -35,8 +35,16 @@ void trajd_heartbeat_turn(void)
         __atomic_store_n(&own->last_turn_ns, trajd_now_ns(), __ATOMIC_RELAXED);
 }
 
+void trajd_heartbeat_reads(const char *storage)
+{
+    trajd_heartbeat_turn();
+    if (own)
+        __atomic_store_n(&own->storage, storage, __ATOMIC_RELAXED);
+}
+
 void trajd_heartbeat_wait(void)
 {
+    trajd_heartbeat_turn();
     if (own)
         __atomic_fetch_add(&own->waits, 1, __ATOMIC_RELAXED);
 }
@@ -86,6 +94,17 @@ void trajd_heartbeat_wait_for(pthread_cond_t *condition, pthread_mutex_t *mutex)
 void trajd_heartbeat_cancel(struct trajd_heartbeat *heartbeat)
 {
     __atomic_store_n(&heartbeat->cancel, true, __ATOMIC_RELAXED);
+}
+
+const char *trajd_heartbeat_hung_storage(const struct trajd_heartbeat *heartbeat, int64_t now_ns,
+                                         int64_t limit_ns)
+{
+    const bool waits = __atomic_load_n(&heartbeat->waits, __ATOMIC_RELAXED) != 0;
+    const int64_t last_ns = __atomic_load_n(&heartbeat->last_turn_ns, __ATOMIC_RELAXED);
+
+    return waits && now_ns - last_ns > limit_ns
+               ? __atomic_load_n(&heartbeat->storage, __ATOMIC_RELAXED)
+               : NULL;
 }
 
 bool trajd_heartbeat_is_stuck(const struct trajd_heartbeat *heartbeat, int64_t now_ns,

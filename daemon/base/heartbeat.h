@@ -23,6 +23,7 @@
 struct trajd_heartbeat {
     int64_t last_turn_ns; /* CLOCK_MONOTONIC; 0: the thread has not begun */
     uint32_t waits;       /* depth of nested waits */
+    const char *storage;  /* what the thread opens; NULL: none */
     bool cancel;
 };
 
@@ -36,7 +37,11 @@ int trajd_thread_start(pthread_t *thread, const char *name, void *(*run)(void *)
  * until another one is registered. */
 void trajd_heartbeat_begin(struct trajd_heartbeat *heartbeat);
 void trajd_heartbeat_turn(void);
-/* Begins and ends a wait. Waits may be nested. */
+/* Names the storage that the thread's waits are for from now on; NULL: other waits. The text stays
+ * where it is until the next call. */
+void trajd_heartbeat_reads(const char *storage);
+/* Begins and ends a wait. Waits may be nested. Turns are reported in a wait, too, where it consists
+ * of many calls. */
 void trajd_heartbeat_wait(void);
 void trajd_heartbeat_resume(void);
 bool trajd_heartbeat_is_cancelled(void);
@@ -52,6 +57,10 @@ void trajd_heartbeat_init_condition(pthread_cond_t *condition);
 /* ---- called by other threads ---- */
 
 void trajd_heartbeat_cancel(struct trajd_heartbeat *heartbeat);
+/* Returns the storage that the thread waits for if its last turn is more than limit_ns ago, else
+ * NULL. */
+const char *trajd_heartbeat_hung_storage(const struct trajd_heartbeat *heartbeat, int64_t now_ns,
+                                         int64_t limit_ns);
 /* True where the last turn is more than limit_ns ago and the thread is not waiting. */
 bool trajd_heartbeat_is_stuck(const struct trajd_heartbeat *heartbeat, int64_t now_ns,
                               int64_t limit_ns);

@@ -59,6 +59,7 @@ static void group_files(struct trajd_cache *cache)
         struct stat file_stat = {0};
         uint32_t f = 0;
         cache->files[i].fd = -1;
+        trajd_heartbeat_turn();
         if (stat(cache->index->files[i].path, &file_stat) != 0)
             file_stat.st_dev = 0;
         while (f < cache->filesystem_count && cache->filesystems[f].device != file_stat.st_dev)

@@ -110,7 +110,9 @@ enum trajd_status trajd_control_open_dataset(struct trajd_control *control,
             error, TRAJD_ERR_NOT_FOUND, 0,
             "cannot find trajd-indexer or the layouts, neither beside this program nor below its "
             "prefix: install trajd completely");
+    trajd_heartbeat_reads(from->path);
     status = trajd_dataset_open(&options, dataset, error);
+    trajd_heartbeat_reads(NULL);
     if (!status)
         log_quarantine(control, *dataset);
     return status;

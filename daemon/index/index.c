@@ -42,6 +42,7 @@ static void stat_entry(struct trajd_index_entry *entry)
 {
     struct stat status;
 
+    trajd_heartbeat_turn();
     if (stat(entry->path, &status))
         return;
     entry->device = status.st_dev;

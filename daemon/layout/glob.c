@@ -9,6 +9,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "daemon/base/heartbeat.h"
+
 enum { DEPTH_MAX = 32, PATH_SIZE = 4096 };
 static const uint32_t file_count_max = 1u << 22;
 
@@ -151,6 +153,7 @@ static enum trajd_status visit(struct walk *walk, const char *relative, const ch
         return trajd_error_set(walk->error, TRAJD_ERR_IO, errno, "%s: cannot be read: %s", full,
                                strerror(errno));
     while (!status && (errno = 0, entry = readdir(folder))) {
+        trajd_heartbeat_turn(); /* a large folder on slow storage */
         if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
             status =
                 visit_entry(walk, relative, entry->d_name, entry->d_type != DT_REG, pattern, depth);

@@ -8,6 +8,7 @@ import pathlib
 import shutil
 import signal
 import socket
+import subprocess
 import threading
 import time
 
@@ -16,6 +17,8 @@ import pytest
 import libtrajd as trajd
 from daemons import Daemon, GpuDaemon
 from paths import BUILD, PROGRAM, ROOT
+from silent_filesystem import silent_filesystem
+from users import ROOT_ALONE
 from waiting import wait_for
 
 pytestmark = pytest.mark.slow
@@ -165,6 +168,24 @@ def test_a_gpu_that_hangs_is_found_while_a_worker_holds_batches(tmp_path, demo_f
     for batch in held:
         batch.release()
     client.close()
+
+
+@ROOT_ALONE
+@pytest.mark.parametrize("name", ["file", "folder", "folder/*.hdf5"])
+@pytest.mark.parametrize("command", [[], ["--check"]])
+def test_a_start_on_storage_that_does_not_answer(tmp_path, name, command):
+    """A filesystem in user space whose process is stopped, as a network filesystem without its server. Without an answer the start ends."""
+    (tmp_path / "silent").mkdir()
+    with silent_filesystem(tmp_path / "silent", answers=False) as path:
+        if path is None:
+            pytest.skip("no FUSE filesystem can be mounted here")
+        data = path.parent / name
+        one = Daemon(tmp_path / "daemon", CONFIG.format(path=data) + "index: {file_timeout: 1s}\n")
+        with contextlib.closing(open(tmp_path / "said", "w")) as said:
+            process = subprocess.Popen([PROGRAM, "--config", one.config, *command], env=one.environment(), stdout=said, stderr=said)
+        status = process.wait(60)
+    text = (tmp_path / "said").read_text()
+    assert status == 1 and f"{data}: its storage has not answered for 1 s (index.file_timeout): the start is given up" in text, text
 
 
 def test_a_stop_gives_up_what_is_being_indexed(tmp_path, demo_file):

@@ -7,6 +7,7 @@ The process must be killed before FOLDER is unmounted: the kernel then ends the 
 import contextlib
 import ctypes
 import os
+import signal
 import stat
 import struct
 import subprocess
@@ -58,10 +59,13 @@ def main():
 
 
 @contextlib.contextmanager
-def silent_filesystem(folder):
-    """Mounts the filesystem at the folder, which must exist. Yields the path of its file, or None where the system does not allow it."""
+def silent_filesystem(folder, answers=True):
+    """Mounts the filesystem at the folder, which must exist. Yields the path of its file, or None where the system does not allow it.
+    With `answers` False its process is stopped, so that every call waits."""
     process = subprocess.Popen([sys.executable, __file__, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     is_ready = process.stdout.readline() == b"ready\n"
+    if not answers:
+        process.send_signal(signal.SIGSTOP)
     try:
         yield folder / "file" if is_ready else None
     finally:

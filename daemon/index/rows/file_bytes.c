@@ -7,7 +7,7 @@
 
 #include "daemon/base/heartbeat.h"
 
-#define PREAD_BYTES (UINT64_C(1) << 30)
+#define PREAD_BYTES (UINT64_C(16) << 20) /* of one wait, on storage that may be slow */
 
 enum trajd_status trajd_read_exactly(int fd, uint64_t offset, uint64_t bytes, uint8_t *to,
                                      struct trajd_error *error)
