@@ -18,8 +18,8 @@ struct client {
 struct trajd_keyring {
     struct trajd_key_file server;
     char *clients_path;
-    struct client *clients;
-    uint32_t count;
+    struct client *clients, *earlier; /* earlier: those before the directory was read last */
+    uint32_t count, earlier_count;
     struct timespec changed; /* modification time of the directory when it was read */
     bool settled; /* it was read without errors, long after `changed`; false: read it again */
 };
@@ -58,30 +58,73 @@ static enum trajd_status add_client(struct trajd_keyring *keyring, const char *f
     return TRAJD_OK;
 }
 
+/* Returns whether the error is one of the machine: it says nothing about the keys. */
+static bool is_of_the_machine(int code)
+{
+    return code == EMFILE || code == ENFILE || code == ENOMEM || code == EIO || code == ESTALE;
+}
+
+/* Adds the key that the worker of this file had before. */
+static void keep_client(struct trajd_keyring *keyring, const char *file)
+{
+    char name[TRAJD_KEY_NAME_SIZE];
+    for (uint32_t i = 0; name_of(file, name) && i < keyring->earlier_count; i++)
+        if (strcmp(keyring->earlier[i].name, name) == 0 && keyring->count < TRAJD_KEYRING_LIMIT) {
+            keyring->clients[keyring->count++] = keyring->earlier[i];
+            return;
+        }
+}
+
+static void exchange_clients(struct trajd_keyring *keyring)
+{
+    struct client *const clients = keyring->clients;
+    const uint32_t count = keyring->count;
+    keyring->clients = keyring->earlier;
+    keyring->count = keyring->earlier_count;
+    keyring->earlier = clients;
+    keyring->earlier_count = count;
+}
+
+/* The directory cannot be read. Where the machine is to blame, all keys stay. */
+static enum trajd_status lack_directory(struct trajd_keyring *keyring, int code,
+                                        struct trajd_error *error)
+{
+    if (!is_of_the_machine(code))
+        keyring->count = 0;
+    return trajd_error_set(error, code == ENOENT ? TRAJD_ERR_NOT_FOUND : TRAJD_ERR_SYSTEM, code,
+                           "%s: %s%s", keyring->clients_path, strerror(code),
+                           code == ENOENT ? " (trajctl keygen makes this directory)" : "");
+}
+
 /* Reads all files of the directory, also after an error. Returns the first error. */
 static enum trajd_status read_clients(struct trajd_keyring *keyring, struct trajd_error *error)
 {
     enum trajd_status status = TRAJD_OK;
     struct stat before;
     DIR *directory = opendir(keyring->clients_path);
-    keyring->count = 0;
     keyring->settled = false;
     if (!directory || fstat(dirfd(directory), &before) != 0) {
-        status = trajd_error_set(error, errno == ENOENT ? TRAJD_ERR_NOT_FOUND : TRAJD_ERR_SYSTEM,
-                                 errno, "%s: %s (trajctl keygen makes this directory)",
-                                 keyring->clients_path, strerror(errno));
+        status = lack_directory(keyring, errno, error);
         if (directory)
             closedir(directory);
         return status;
     }
     keyring->changed = before.st_mtim;
-    for (const struct dirent *entry; (entry = readdir(directory));) {
+    exchange_clients(keyring);
+    keyring->count = 0;
+    for (const struct dirent *entry; (errno = 0, entry = readdir(directory));) {
         struct trajd_error file_error;
         enum trajd_status added = add_client(keyring, entry->d_name, &file_error);
+        if (added && is_of_the_machine(file_error.foreign_code))
+            keep_client(keyring, entry->d_name);
         if (added && !status) {
             status = added;
             *error = file_error;
         }
+    }
+    if (errno) {
+        exchange_clients(keyring);
+        status = lack_directory(keyring, errno, error);
     }
     closedir(directory);
     keyring->settled = !status && time(NULL) > before.st_mtim.tv_sec + SETTLED_S;
@@ -97,7 +140,9 @@ enum trajd_status trajd_keyring_create(const char *directory, struct trajd_keyri
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "%s: out of memory", directory);
     enum trajd_status status = TRAJD_OK;
     keyring->clients = calloc(TRAJD_KEYRING_LIMIT, sizeof *keyring->clients);
-    if (!keyring->clients || asprintf(&keyring->clients_path, "%s/clients", directory) < 0) {
+    keyring->earlier = calloc(TRAJD_KEYRING_LIMIT, sizeof *keyring->earlier);
+    if (!keyring->clients || !keyring->earlier ||
+        asprintf(&keyring->clients_path, "%s/clients", directory) < 0) {
         keyring->clients_path = NULL;
         status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "%s: out of memory", directory);
     }
@@ -122,6 +167,7 @@ void trajd_keyring_destroy(struct trajd_keyring **pointer)
         return;
     explicit_bzero(&keyring->server, sizeof keyring->server);
     free(keyring->clients);
+    free(keyring->earlier);
     free(keyring->clients_path);
     free(keyring);
 }

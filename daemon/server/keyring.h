@@ -27,7 +27,9 @@ const struct trajd_key_file *trajd_keyring_server(const struct trajd_keyring *ke
 uint32_t trajd_keyring_count(const struct trajd_keyring *keyring);
 /* Returns the name of the worker with that public key (its file's name without ".key"), or NULL if
  * it may not connect. Borrowed until the next call. The worker of a file that cannot be read may
- * not connect: *error then names the file, in each call. Otherwise its status is TRAJD_OK. */
+ * not connect: *error then names the file, in each call. Where no descriptor or memory is free, or
+ * the storage fails, it may connect with the key that was read before. Otherwise the status of
+ * *error is TRAJD_OK. */
 const char *trajd_keyring_find(struct trajd_keyring *keyring, const char *public_key,
                                struct trajd_error *error);
 /* Returns true if the worker `name` may no longer use that public key: its file is gone, or has

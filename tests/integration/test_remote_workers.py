@@ -304,6 +304,18 @@ def test_who_is_not_known_is_named_once(daemon, demo_file, keys, tmp_path):
     assert result.returncode == 1 and "does not know the key" in result.stderr
 
 
+def test_many_strangers_are_one_line_of_the_log(daemon, demo_file, keys, tmp_path):
+    """One line a minute, whatever keys they have: a public port gets many."""
+    one = daemon(config(demo_file))
+    for name in ("alice", "bob", "carol"):
+        if name != "alice":
+            assert trajctl("keygen", tmp_path / "keys", "--client", name).returncode == 0
+        (tmp_path / f"keys/clients/{name}.key").unlink()
+        with pytest.raises(trajd.TrajdError, match="does not know the key"):
+            client_of(remote_of(one), tmp_path / f"keys/{name}.key_secret", timeout_ms=500)
+    assert status(one)["refused_keys"] >= 3 and one.text().count("refused a worker from") == 1
+
+
 @pytest.mark.parametrize("change", ["removed", "replaced"])
 def test_a_key_that_is_removed_ends_its_sessions(daemon, demo_file, keys, tmp_path, change):
     """The lease of its worker goes to another one at once. The connection that still exists gets no session again."""

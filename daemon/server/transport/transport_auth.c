@@ -5,10 +5,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/base/clock.h"
 #include "daemon/server/transport/transport_internal.h"
 #include "proto/array_len.h"
 
 #define REQUESTS_A_TURN 32u
+#define UNKNOWN_KEY_PAUSE_NS INT64_C(60000000000)
 
 enum { USER_ID_SIZE = TRAJD_KEY_NAME_SIZE + TRAJD_KEY_SIZE };
 
@@ -96,20 +98,31 @@ static void log_line(struct trajd_transport *transport, const char *line)
         transport->remote.log_line(transport->remote.context, line);
 }
 
-/* Logs an unknown key once, because a public port gets many connections with unknown keys. */
+/* Logs an unknown key once, and one key a minute, because a public port gets many connections with
+ * unknown keys. */
 static void report_unknown_key(struct trajd_transport *transport, const char *key,
                                const char *address)
 {
-    char line[512];
+    char line[512], others[64] = "";
+    const int64_t now_ns = trajd_now_ns();
     transport->counters.refused_keys++;
     for (uint32_t i = 0; i < transport->unknown_key_count && i < TRAJD_MAX_UNKNOWN_KEYS; i++)
         if (strcmp(transport->unknown_keys[i], key) == 0)
             return;
+    if (transport->unknown_key_count && now_ns < transport->unknown_key_ns + UNKNOWN_KEY_PAUSE_NS) {
+        transport->unlogged_key_count++;
+        return;
+    }
     memcpy(transport->unknown_keys[transport->unknown_key_count++ % TRAJD_MAX_UNKNOWN_KEYS], key,
            TRAJD_KEY_SIZE);
+    if (transport->unlogged_key_count)
+        snprintf(others, sizeof others, " (and %llu others since the last such line)",
+                 (unsigned long long)transport->unlogged_key_count);
     snprintf(line, sizeof line,
-             "refused a worker from %s: no file of the clients directory has its public key %s",
-             address, key);
+             "refused a worker from %s: no file of the clients directory has its public key %s%s",
+             address, key, others);
+    transport->unknown_key_ns = now_ns;
+    transport->unlogged_key_count = 0;
     log_line(transport, line);
 }
 

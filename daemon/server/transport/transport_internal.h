@@ -39,6 +39,8 @@ struct trajd_transport {
     /* the last keys that were refused and logged, as a ring buffer */
     char unknown_keys[TRAJD_MAX_UNKNOWN_KEYS][TRAJD_KEY_SIZE];
     uint32_t unknown_key_count;
+    int64_t unknown_key_ns;                   /* when one was logged last */
+    uint64_t unlogged_key_count;              /* connections with others since then */
     char key_error[TRAJD_ERROR_MESSAGE_SIZE]; /* the last logged error of key files */
     bool has_side_events;                     /* zap or a monitor may have events */
     uint32_t next_listener;                   /* the listener to receive from first */
