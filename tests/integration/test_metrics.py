@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 
@@ -144,8 +145,27 @@ def test_names_are_documented(served):
     assert shown <= written and len(shown) > 25
 
 
+@pytest.mark.parametrize("host, is_allowed", [
+    ("127.0.0.1:7879", True), ("127.0.0.1", True), ("10.3.2.1:80", True), ("[::1]:7879", True), ("[fe80::1]", True), ("localhost:7879", True),
+    ("LocalHost", True), ("trajd.localhost", True), (socket.gethostname() + ":7879", True), ("gpu3.example.org:7879", True), ("GPU4", True),
+    ("attacker.example", False), ("attacker.example:7879", False), ("127.0.0.1.attacker.example", False), ("localhost.attacker.example", False),
+    ("example.org", False), ("gpu3.example.org.attacker.example", False), ("[::1", True), ("", False), ("x[::1]", False), (".localhost", False)])
+def test_a_host_that_is_not_this_machine(served, host, is_allowed):
+    """A page of another site, whose name leads to 127.0.0.1, must not read the metrics."""
+    for field in ("Host: ", "host:\t", "Accept: a\r\nHOST:"):
+        request = f"GET /metrics HTTP/1.1\r\n{field}{host}\r\n\r\n".encode()
+        done = run("--http", "--endpoint", served[0].endpoint, "--allow-host", "gpu3.example.org,gpu4", input=request)
+        assert done.stdout.startswith(b"HTTP/1.1 200 OK" if is_allowed else b"HTTP/1.1 421 Misdirected Request"), done.stdout[:80]
+        assert is_allowed == (b"trajd_connections" in done.stdout)
+
+
+def test_two_hosts(served):
+    request = b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: attacker.example\r\n\r\n"
+    assert run("--http", "--endpoint", served[0].endpoint, input=request).stdout.startswith(b"HTTP/1.1 421 ")
+
+
 @pytest.mark.parametrize("request_, status", [
-    (b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", b"200 OK"), (b"GET / HTTP/1.0\r\n\r\n", b"200 OK"), (b"GET /metrics?a=b HTTP/1.1\n\n", b"200 OK"),
+    (b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", b"200 OK"), (b"GET / HTTP/1.0\r\n\r\n", b"200 OK"), (b"GET /metrics?a=b HTTP/1.1\n\n", b"200 OK"),
     (b"GET /metricsx HTTP/1.1\r\n\r\n", b"404 Not Found"), (b"GET /etc/passwd HTTP/1.1\r\n\r\n", b"404 Not Found"), (b"\r\n\r\n", b"405 "),
     (b"POST /metrics HTTP/1.1\r\n\r\n", b"405 "), (b"GET / HTTP/1.1\r\n" + b"a" * 9000, b"431 "), (b"\0" * 100 + b"\r\n\r\n", b"405 "),
     (b"", None), (b"GET /metr", None)])

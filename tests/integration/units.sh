@@ -32,7 +32,7 @@ stranger_does_not() {
 }
 metrics() { # a request over the socket unit; also where the daemon does not run
     systemctl start trajd-metrics.socket
-    scrape() { exec 5<>/dev/tcp/127.0.0.1/7879; printf 'GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n' >&5; timeout 20 cat <&5 >/tmp/scraped; exec 5>&-; }
+    scrape() { exec 5<>/dev/tcp/127.0.0.1/7879; printf 'GET /metrics HTTP/1.1\r\nHost: localhost:7879\r\n\r\n' >&5; timeout 20 cat <&5 >/tmp/scraped; exec 5>&-; }
     scrape; grep -q '^HTTP/1.1 200 OK' /tmp/scraped || { head -3 /tmp/scraped; return 1; }
     grep -q '^trajd_feed_slots{feed="train",state="free"} ' /tmp/scraped && tail -n 1 /tmp/scraped | grep -qx '# EOF'
     systemctl stop trajd
