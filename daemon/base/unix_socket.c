@@ -44,6 +44,11 @@ void trajd_unix_refuse_descriptors(int listener)
     setsockopt(listener, SOL_SOCKET, SO_PASSRIGHTS, &(int){0}, sizeof(int));
 }
 
+bool trajd_unix_lacks_descriptors(int code)
+{
+    return code == EMFILE || code == ENFILE || code == ENOBUFS || code == ENOMEM;
+}
+
 ssize_t trajd_send_fd(int socket, const void *data, size_t size_bytes, int fd, int flags)
 {
     union {

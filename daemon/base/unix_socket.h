@@ -23,6 +23,10 @@ enum trajd_status trajd_unix_listen(const char *path, int type, bool group_acces
  * nothing before. */
 void trajd_unix_refuse_descriptors(int listener);
 
+/* Returns whether this errno of accept says that no descriptor or memory is free. The connection then
+ * keeps its listener readable: it has to be left alone for a while. */
+bool trajd_unix_lacks_descriptors(int code);
+
 /* Like send(2) with MSG_NOSIGNAL and `flags`. The descriptor travels with the first byte (fd < 0:
  * none) and stays open for the caller. */
 ssize_t trajd_send_fd(int socket, const void *data, size_t size_bytes, int fd, int flags);

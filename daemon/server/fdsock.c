@@ -1,7 +1,6 @@
 #include "daemon/server/fdsock.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -10,7 +9,8 @@
 
 #include "daemon/base/unix_socket.h"
 
-#define LISTENER UINT32_MAX /* in epoll's data; a connection has its index there */
+#define LISTENER UINT32_MAX          /* in epoll's data; a connection has its index there */
+#define PAUSE_NS UINT64_C(100000000) /* when no descriptor is free */
 
 struct connection {
     int fd; /* -1: free */
@@ -23,8 +23,8 @@ struct trajd_fdsock {
     struct trajd_fdsock_options options;
     char *path;
     int listener, epoll;
-    /* closed for a moment, to accept and close a connection when no descriptor is free */
-    int reserve;
+    /* connections wait until then, because no descriptor was free; 0: they are accepted */
+    uint64_t accepts_again_ns;
     struct connection *connections;
     uint32_t silent_count;
     struct trajd_unix_place *places; /* used to choose among silent connections */
@@ -39,19 +39,13 @@ static enum trajd_status add_to_epoll(struct trajd_fdsock *fdsock, int fd, uint3
     return TRAJD_OK;
 }
 
-static int open_reserve(void)
-{
-    return open("/dev/null", O_RDONLY | O_CLOEXEC);
-}
-
 enum trajd_status trajd_fdsock_create(const struct trajd_fdsock_options *options,
                                       struct trajd_fdsock **out, struct trajd_error *error)
 {
     struct trajd_fdsock *fdsock = calloc(1, sizeof *fdsock);
     if (!fdsock)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "fd socket: out of memory");
-    *fdsock =
-        (struct trajd_fdsock){.options = *options, .listener = -1, .epoll = -1, .reserve = -1};
+    *fdsock = (struct trajd_fdsock){.options = *options, .listener = -1, .epoll = -1};
     enum trajd_status status = TRAJD_ERR_MEMORY;
     fdsock->path = strdup(options->path);
     fdsock->connections = calloc(options->max_connections, sizeof *fdsock->connections);
@@ -63,8 +57,7 @@ enum trajd_status trajd_fdsock_create(const struct trajd_fdsock_options *options
     for (uint32_t i = 0; i < options->max_connections; i++)
         fdsock->connections[i].fd = -1;
     fdsock->epoll = epoll_create1(EPOLL_CLOEXEC);
-    fdsock->reserve = open_reserve();
-    if (fdsock->epoll < 0 || fdsock->reserve < 0) {
+    if (fdsock->epoll < 0) {
         status = trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "fd socket: %s", strerror(errno));
         goto fail;
     }
@@ -104,8 +97,6 @@ void trajd_fdsock_destroy(struct trajd_fdsock **pointer)
         close(fdsock->listener);
         unlink(fdsock->path);
     }
-    if (fdsock->reserve >= 0)
-        close(fdsock->reserve);
     if (fdsock->epoll >= 0)
         close(fdsock->epoll);
     free(fdsock->places);
@@ -150,25 +141,20 @@ static struct connection *make_free(struct trajd_fdsock *fdsock, uid_t uid)
     return connection;
 }
 
-/* Accepts and closes a connection when no descriptor is free. Without this the pending connection
- * would keep the listener readable forever. */
-static void refuse_without_descriptors(struct trajd_fdsock *fdsock)
+static void set_accepting(struct trajd_fdsock *fdsock, bool accepts)
 {
-    if (fdsock->reserve < 0)
-        return;
-    close(fdsock->reserve);
-    int fd = accept4(fdsock->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd >= 0)
-        close(fd);
-    fdsock->reserve = open_reserve();
+    struct epoll_event event = {.events = accepts ? EPOLLIN : 0, .data.u32 = LISTENER};
+    epoll_ctl(fdsock->epoll, EPOLL_CTL_MOD, fdsock->listener, &event);
 }
 
 static void accept_one(struct trajd_fdsock *fdsock, uint64_t now_ns)
 {
     int fd = accept4(fdsock->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) {
-        if (errno == EMFILE || errno == ENFILE)
-            refuse_without_descriptors(fdsock);
+        if (trajd_unix_lacks_descriptors(errno)) {
+            fdsock->accepts_again_ns = now_ns + PAUSE_NS;
+            set_accepting(fdsock, false);
+        }
         return;
     }
     const uid_t uid = trajd_unix_peer_uid(fd);
@@ -247,6 +233,10 @@ void trajd_fdsock_turn(struct trajd_fdsock *fdsock, uint64_t now_ns)
             end_session(fdsock, connection);
     }
     close_silent(fdsock, now_ns);
+    if (fdsock->accepts_again_ns && now_ns >= fdsock->accepts_again_ns) {
+        fdsock->accepts_again_ns = 0;
+        set_accepting(fdsock, true);
+    }
 }
 
 enum trajd_status trajd_fdsock_send_ring(struct trajd_fdsock *fdsock, uint64_t session,

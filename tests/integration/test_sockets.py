@@ -4,11 +4,13 @@ import contextlib
 import os
 import pathlib
 import re
+import resource
 import signal
 import socket
 import stat
 import struct
 import subprocess
+import time
 import types
 
 import pytest
@@ -53,6 +55,33 @@ def test_a_session_that_says_bye_is_not_a_dead_one(daemon, demo_file):
     victim.kill()
     wait_for(lambda: watcher.status()["dead_sessions"] == 1, what="the dead session")
     watcher.close()
+
+
+@pytest.mark.parametrize("name, kind", [("fd.sock", socket.SOCK_SEQPACKET), ("feed.sock", socket.SOCK_STREAM), ("resample.sock", socket.SOCK_SEQPACKET)])
+def test_connections_for_which_no_descriptor_is_free(daemon, demo_file, name, kind):
+    """They wait. The daemon, for whose listener they stay readable, looks for descriptors now and then only."""
+    one = daemon(SMALL_BATCHES.format(path=demo_file))
+    pid, second = one.process.pid, os.sysconf("SC_CLK_TCK")
+
+    def processor_time():
+        return sum(map(int, pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13])) / second
+
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (12, before[1]))  # not fewer: poll takes no longer list
+    with contextlib.ExitStack() as connected:
+        for _ in range(20):
+            one_more = connected.enter_context(socket.socket(socket.AF_UNIX, kind))
+            one_more.settimeout(60)
+            one_more.connect(str(one.endpoint / name))
+        begin, used = time.monotonic(), processor_time()
+        time.sleep(2)
+        assert processor_time() - used < 0.1 * (time.monotonic() - begin)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+        assert (one_more.recv(64) != b"") == (name == "feed.sock")  # accepted: it is greeted, or cut for its silence
+    client = one.client()
+    client.open("train")
+    client.next().release()
+    client.close()
 
 
 # ---- users and places ----

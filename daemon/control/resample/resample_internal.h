@@ -33,12 +33,11 @@ struct trajd_resample_service {
     struct trajd_resample_service_options options;
     char path[PATH_MAX];
     int listener, epoll, stop;
-    /* closed for a moment to accept and close a connection when descriptors have run out */
-    int reserve;
     struct trajd_unix_place places[TRAJD_RESAMPLE_SERVICE_MAX_CLIENTS];
     bool has_asked[TRAJD_RESAMPLE_SERVICE_MAX_CLIENTS]; /* the connection has sent a message */
     bool is_accepting;                                  /* the listener's events are on */
-    struct trajd_closer *closer;                        /* always has room for all connections */
+    int64_t accepts_again_ns;    /* connections wait until then for descriptors; 0: none does */
+    struct trajd_closer *closer; /* always has room for all connections */
     pthread_t thread;
     bool is_running;
     struct trajd_heartbeat heartbeat;      /* of the thread */

@@ -1,6 +1,5 @@
 /* The thread of the service: accepts and closes connections, and divides them among users. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,11 +22,6 @@ enum { NICENESS = 10, EVENTS = 16, TURN_MS = 1000 };
 /* A connection without a message for this time is closed if it has not sent any, and may be closed
  * for another one of its user if it has. */
 static const int64_t silence_ns = INT64_C(5000000000);
-
-static int open_reserve(void)
-{
-    return open("/dev/null", O_RDONLY | O_CLOEXEC);
-}
 
 static bool watch(struct trajd_resample_service *service, int fd, uint32_t index)
 {
@@ -63,20 +57,6 @@ static void drop(struct trajd_resample_service *service, int connection, uid_t u
         trajd_closer_close(service->closer, connection, uid);
     else
         close(connection);
-}
-
-/* Accepts and closes a connection when descriptors have run out: a pending connection would keep
- * the listener readable forever. */
-static void refuse_without_descriptors(struct trajd_resample_service *service)
-{
-    int connection;
-
-    if (service->reserve >= 0)
-        close(service->reserve);
-    connection = accept4(service->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (connection >= 0)
-        drop(service, connection, trajd_unix_peer_uid(connection));
-    service->reserve = open_reserve();
 }
 
 /* Closes a connection. After the last one, frees buffers, GPU memory and the pool's threads. */
@@ -121,8 +101,8 @@ static void accept_connection(struct trajd_resample_service *service)
     struct trajd_error error;
     uint32_t index;
 
-    if (connection < 0 && (errno == EMFILE || errno == ENFILE))
-        refuse_without_descriptors(service);
+    if (connection < 0 && trajd_unix_lacks_descriptors(errno))
+        service->accepts_again_ns = trajd_now_ns() + TURN_MS * INT64_C(1000000);
     if (connection < 0)
         return;
     if (!may_enter(service, uid)) {
@@ -162,7 +142,9 @@ static void close_silent(struct trajd_resample_service *service)
 
 static void set_accepting(struct trajd_resample_service *service)
 {
-    const bool is_accepting = trajd_closer_has_room(service->closer, service->stats.clients + 1);
+    const bool is_accepting =
+        trajd_closer_has_room(service->closer, service->stats.clients + 1) &&
+        (!service->accepts_again_ns || trajd_now_ns() >= service->accepts_again_ns);
     struct epoll_event event = {.events = is_accepting ? EPOLLIN : 0, .data.u32 = LISTENER};
 
     if (is_accepting != service->is_accepting)
@@ -243,8 +225,7 @@ trajd_resample_service_create(const struct trajd_resample_service_options *optio
              TRAJD_RESAMPLE_SERVICE_SOCKET);
     service->epoll = epoll_create1(EPOLL_CLOEXEC);
     service->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    service->reserve = open_reserve();
-    status = service->epoll < 0 || service->stop < 0 || service->reserve < 0
+    status = service->epoll < 0 || service->stop < 0
                  ? trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "resample service: %s",
                                    strerror(errno))
                  : trajd_unix_listen(service->path, SOCK_SEQPACKET, service->options.group_access,
@@ -285,8 +266,6 @@ void trajd_resample_service_destroy(struct trajd_resample_service **out)
         close(service->epoll);
     if (service->stop >= 0)
         close(service->stop);
-    if (service->reserve >= 0)
-        close(service->reserve);
     trajd_resample_backend_release(&service->backend);
     free(service);
 }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "daemon/base/clock.h"
+#include "daemon/base/unix_socket.h"
 #include "daemon/server/transport/zmtp.h"
 
 #define MAX_DESCRIPTORS (1u << 20)
@@ -44,7 +45,7 @@ enum { LOCAL, REMOTE, LISTENERS };
 #define TURN_NS UINT64_C(100000000)
 #define TURN_CONNECTIONS 4u
 #define MAX_BLAMES 16u
-#define WAIT_NS 1000000 /* when no descriptor is free */
+#define WAIT_NS 20000000 /* when no descriptor is free */
 
 /* The fields with the note "atomic" are accessed with relaxed order: each is a number of its own,
  * and a limit that is noticed one message later does no harm. */
@@ -429,7 +430,7 @@ __attribute__((visibility("default"))) int accept4(int listener, struct sockaddr
         ADD(table.refused, 1);
         close(fd);
         errno = EAGAIN; /* libzmq's thread calls again if more connections wait */
-    } else if (code == EMFILE || code == ENFILE || code == ENOBUFS || code == ENOMEM) {
+    } else if (trajd_unix_lacks_descriptors(code)) {
         nanosleep(&(struct timespec){.tv_nsec = WAIT_NS}, NULL);
         errno = ENFILE;
     }
