@@ -10,14 +10,23 @@
 #include "daemon/base/json.h"
 #include "proto/array_len.h"
 #include "proto/plural.h"
+#include "proto/visible.h"
 
 #define MIB 1048576.0
 #define LEAST_WAIT_SECONDS 0.05 /* less is not worth a line */
 
+/* Returns a text as people may see it: workers choose names of theirs. Some texts of the last calls
+ * are kept. */
 static const char *text_of(const struct trajd_yaml_node *mapping, const char *path)
 {
+    static char kept[16][512];
+    static unsigned turn;
     const char *text = cli_text(mapping, path);
-    return *text ? text : "-";
+
+    if (!*text)
+        return "-";
+    trajd_visible(kept[++turn % 16], sizeof kept[0], text);
+    return kept[turn % 16];
 }
 
 static double number_of(const struct trajd_yaml_node *mapping, const char *path)

@@ -4,19 +4,22 @@
 
 #include "daemon/base/json.h"
 #include "proto/msgpack.h"
+#include "proto/visible.h"
 
 static void write_text(FILE *out, const char *text, size_t length)
 {
     fputc('"', out);
     for (size_t i = 0, step; i < length; i += step ? step : 1) {
         const unsigned char c = (unsigned char)text[i];
+        size_t bytes;
+        const uint32_t code = trajd_hidden_character(text + i, length - i, &bytes);
         step = trajd_utf8_length(text + i, length - i);
         if (!step)
             fputs(c ? "\\ufffd" : "\\u0000", out);
         else if (c == '"' || c == '\\')
             fprintf(out, "\\%c", c);
-        else if (c < 0x20)
-            fprintf(out, "\\u%04x", c);
+        else if (code && code <= 0xffff) /* yaml.h reads no surrogates */
+            fprintf(out, "\\u%04x", code);
         else
             fwrite(text + i, 1, step, out);
     }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "daemon/base/json.h"
+#include "proto/visible.h"
 
 /* of a line of text; of one in JSON, where a byte takes up to six */
 enum { LINE_BYTES = 1024, JSON_BYTES = 6 * LINE_BYTES + 128 };
@@ -110,7 +111,7 @@ void trajd_log_write(const struct trajd_log *log, enum trajd_log_level level, co
                      ...)
 {
     int saved_errno = errno, written;
-    char line[JSON_BYTES];
+    char line[JSON_BYTES], message[LINE_BYTES];
     va_list arguments;
     size_t prefix, length;
 
@@ -129,8 +130,13 @@ void trajd_log_write(const struct trajd_log *log, enum trajd_log_level level, co
     for (size_t i = prefix; i < length; i++)
         if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
             line[i] = '?';
-    if (log->json)
+    line[length] = '\0';
+    if (log->json) {
         length = make_json(line, prefix, length, level);
+    } else {
+        memcpy(message, line + prefix, length - prefix + 1);
+        length = prefix + trajd_visible(line + prefix, sizeof line - prefix - 1, message);
+    }
     line[length++] = '\n';
     if (write(log->fd, line, length) < 0)
         length = 0; /* the log cannot be written: there is no other place to report it */

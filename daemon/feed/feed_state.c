@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "daemon/feed/feed_internal.h"
+#include "proto/visible.h"
 
 void trajd_core_send(struct session *session, const struct trajd_core *core,
                      const struct trajd_wire_message *message)
@@ -24,12 +25,14 @@ void trajd_core_send_error(struct trajd_core *core, uint64_t session_id, uint64_
 {
     struct session *session = trajd_session_find(core, session_id);
     struct trajd_wire_message message;
+    char text[TRAJD_ERROR_MESSAGE_SIZE];
 
     if (!session)
         return;
+    trajd_visible(text, sizeof text, error->message); /* it may have names that others chose */
     message.op = TRAJD_WIRE_ERROR;
     message.error = (struct trajd_wire_error){
-        .request = request, .status = error->status, .message = trajd_wire_text(error->message)};
+        .request = request, .status = error->status, .message = trajd_wire_text(text)};
     trajd_core_send(session, core, &message);
 }
 

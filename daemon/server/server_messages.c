@@ -6,6 +6,7 @@
 #include <sys/random.h>
 
 #include "daemon/server/server_internal.h"
+#include "proto/visible.h"
 
 #define ATTACH_NS (5 * UINT64_C(1000000000))
 
@@ -23,11 +24,12 @@ static void reply(struct trajd_server *server, const struct trajd_route *route,
 static void reply_error(struct trajd_server *server, const struct trajd_route *route,
                         uint64_t request, const struct trajd_error *error)
 {
-    const struct trajd_wire_message message = {
-        .op = TRAJD_WIRE_ERROR,
-        .error = {.request = request,
-                  .status = error->status,
-                  .message = trajd_wire_text(error->message)}};
+    char text[TRAJD_ERROR_MESSAGE_SIZE];
+    struct trajd_wire_message message = {.op = TRAJD_WIRE_ERROR,
+                                         .error = {.request = request, .status = error->status}};
+
+    trajd_visible(text, sizeof text, error->message); /* it may have names that others chose */
+    message.error.message = trajd_wire_text(text);
     reply(server, route, &message);
 }
 

@@ -7,6 +7,7 @@
 
 #include "clients/cli/files/answer.h"
 #include "proto/array_len.h"
+#include "proto/visible.h"
 
 /* The buckets of the histogram that are written: below 2^10 ns (a microsecond) to 2^34 ns (17 s). */
 enum { FIRST_BUCKET = 10, LAST_BUCKET = 34, LABELS_MAX = 4 };
@@ -193,12 +194,12 @@ static const struct metric metrics[] = {
 
 static void write_label(FILE *out, bool *is_first, const char *name, const char *value)
 {
+    char visible[1024];
+
+    trajd_visible(visible, sizeof visible, value);
     fprintf(out, "%c%s=\"", *is_first ? '{' : ',', name);
-    for (; *value; value++)
-        if (*value == '\n')
-            fputs("\\n", out);
-        else
-            fprintf(out, "%s%c", *value == '"' || *value == '\\' ? "\\" : "", *value);
+    for (const char *at = visible; *at; at++)
+        fprintf(out, "%s%c", *at == '"' || *at == '\\' ? "\\" : "", *at);
     fputc('"', out);
     *is_first = false;
 }

@@ -66,7 +66,7 @@ static void test_labels_are_escaped(void **state)
 {
     (void)state;
     assert_has("{\"datasets\":[{\"name\":\"a\\\"b\\\\c\\nd\",\"files\":1}]}",
-               "trajd_dataset_files{dataset=\"a\\\"b\\\\c\\nd\",state=\"read\"} 1\n");
+               "trajd_dataset_files{dataset=\"a\\\"b\\\\c\\\\u000ad\",state=\"read\"} 1\n");
 }
 
 static void test_units(void **state)
