@@ -102,9 +102,9 @@ static void test_one_line_whatever_comes(void **state)
     (void)state;
     name_stream(fd, stream, sizeof stream, "");
     trajd_log_init(&log, fd, TRAJD_LOG_INFO, stream);
-    LOG(&log, INFO, "key a\n<0>forged\x7f caf\xc3\xa9");
+    LOG(&log, INFO, "key a\n<0>forged\x7f caf\xc3\xa9 \xe2\x80\xae");
     read_back(fd, text, sizeof text);
-    assert_string_equal(text, "<6>key a?<0>forged? caf\xc3\xa9\n");
+    assert_string_equal(text, "<6>key a?<0>forged? caf\xc3\xa9 \\u202e\n");
     assert_int_equal(ftruncate(fd, 0), 0);
     assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
     memset(long_text, 'x', sizeof long_text - 1);
