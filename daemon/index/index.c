@@ -165,7 +165,7 @@ static enum trajd_status find_files(const struct trajd_index_options *options,
                                     struct trajd_error *error)
 {
     const char *path = options->path, *at = options->layout ? strrchr(options->layout, '@') : NULL;
-    const bool is_old = at && !strcmp(at, "@1");
+    const bool is_old = options->version == 1 || (at && !strcmp(at, "@1"));
     struct stat status;
 
     if (strlen(path) >= PATH_SIZE)

@@ -329,3 +329,15 @@ def test_droid_of_its_own_writer_is_resampled(tmp_path):
         assert set(file[camera][:]) <= set(recorded[camera][:])
     config = trajctl("init", source).stdout
     assert "      # observation/timestamp/cameras/" in config and "from: observation/timestamp" not in config
+
+
+@pytest.mark.parametrize("version, kept", [(1, 1), (2, 2)])
+def test_version_1_keeps_the_ending(tmp_path, version, kept):
+    (tmp_path / "data").mkdir()
+    for ending in ("hdf5", "h5"):
+        families.droid_raw(tmp_path / "data" / f"trajectory.{ending}")
+    (tmp_path / "trajd.yaml").write_text(
+        f"version: {version}\ndatasets: {{d: {{path: data, layout: droid_raw}}}}\nfeeds: {{train: {{dataset: d, global_batch: 1, "
+        "anchor: {clock: control}, outputs: {action/joint_position: {at: 0}}}}\n")
+    checked = trajctl("check", tmp_path / "trajd.yaml")
+    assert f"({kept} of {kept} kept)" in checked.stdout, checked
