@@ -20,6 +20,13 @@ static const char *name_kind(mode_t mode)
     }
 }
 
+static enum trajd_status status_of(int code)
+{
+    if (code == EMFILE || code == ENFILE)
+        return TRAJD_ERR_SYSTEM;
+    return code == ENOENT ? TRAJD_ERR_NOT_FOUND : TRAJD_ERR_IO;
+}
+
 enum trajd_status trajd_open_regular(const char *path, int *fd, struct trajd_error *error)
 {
     struct stat about = {0};
@@ -34,6 +41,5 @@ enum trajd_status trajd_open_regular(const char *path, int *fd, struct trajd_err
     }
     if (*fd >= 0)
         return TRAJD_OK;
-    return trajd_error_set(error, errno == ENOENT ? TRAJD_ERR_NOT_FOUND : TRAJD_ERR_IO, errno,
-                           "%s: %s", path, strerror(errno));
+    return trajd_error_set(error, status_of(errno), errno, "%s: %s", path, strerror(errno));
 }
