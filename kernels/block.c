@@ -160,7 +160,7 @@ static enum trajd_status check_form(const struct trajd_resample_request *request
         return unsupported(error, "a clock without stamps or a grid in rows");
     for (uint32_t b = 0; b < request->bracket_count; b++)
         if (request->brackets[b].dense_row_count || *request->brackets[b].row_begin ||
-            *request->brackets[b].anchor)
+            *request->brackets[b].anchor || request->brackets[b].too_old_begin)
             return unsupported(error, "dense windows, or rows that do not begin at 0");
     for (uint32_t s = 0; s < request->stream_count; s++) {
         const struct trajd_stream *stream = &request->streams[s];

@@ -114,7 +114,8 @@ enum trajd_mask {
      * slerp: also if the quaternion has no direction. */
     TRAJD_MASK_NAN = 5,
     TRAJD_MASK_MISSING = 6, /* the episode has no such stream (bases[w] is NULL) */
-    TRAJD_MASK_TOO_OLD = 7, /* the last row is held, but at x it is older than max_age_ns */
+    /* the last row is held, but at x it is older than max_age_ns; or the bracket says so */
+    TRAJD_MASK_TOO_OLD = 7,
     /* The frame of a picture stream cannot be decoded (bad_rows: keep). Kernels never write it. */
     TRAJD_MASK_BAD_FRAME = 8,
 };
@@ -163,7 +164,10 @@ struct trajd_bracket {
     /* > 0: all windows have so many rows, one window after the other, and the anchor 0. Window w
      * begins at row w * dense_row_count. row_begin, row_count and anchor are NULL then. */
     uint64_t dense_row_count;
-    uint64_t reserved[3]; /* 0 */
+    /* NULL, or both [B]: the steps [too_old_begin[w], too_old_end[w]) are masked TOO_OLD, because
+     * the rows ended before their recording. Values do not change, and MISSING stays MISSING. */
+    const uint32_t *too_old_begin, *too_old_end;
+    uint64_t reserved[1]; /* 0 */
 };
 
 static inline int64_t trajd_row_begin(const struct trajd_bracket *bracket, uint32_t w)

@@ -86,6 +86,8 @@ static enum trajd_status check_bracket(const struct trajd_resample_request *requ
     if (pointers && !bracket->dense_row_count &&
         (!bracket->row_begin || !bracket->row_count || !bracket->anchor))
         return wrong(place, "row_begin, row_count or anchor is NULL");
+    if (!bracket->too_old_begin != !bracket->too_old_end)
+        return wrong(place, "too_old_begin and too_old_end must both be given or both be NULL");
     clock = &request->clocks[bracket->clock_index];
     if (request->grids[bracket->grid_index].unit == TRAJD_GRID_NS && pointers &&
         !clock->stamps_ns && !has_rate(clock->rate))

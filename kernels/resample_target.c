@@ -20,6 +20,8 @@ struct trajd_view trajd_view_of(const struct trajd_resample_request *request,
         .row_count = trajd_row_count(bracket, w),
         .anchor = trajd_anchor(bracket, w),
         .rows = stream->bases ? stream->bases[w] : stream->base,
+        .too_old_begin = bracket->too_old_begin ? bracket->too_old_begin[w] : 0,
+        .too_old_end = bracket->too_old_end ? bracket->too_old_end[w] : 0,
     };
 
     if (view.rows && !stream->bases)
@@ -164,7 +166,8 @@ static void resolve_total(const struct trajd_view *view, int64_t x, int64_t end,
                          end, target->row, target->total_end);
 }
 
-struct trajd_target trajd_target_resolve(const struct trajd_view *view, uint32_t w, uint32_t t)
+/* Resolves a target by the clock and the stream's rules. */
+static struct trajd_target resolve(const struct trajd_view *view, uint32_t w, uint32_t t)
 {
     const int64_t *offsets = view->grid->offsets + w * view->grid->offsets_per_window;
     const int64_t offset = offsets[t];
@@ -198,6 +201,16 @@ struct trajd_target trajd_target_resolve(const struct trajd_view *view, uint32_t
     if (view->stream->kind == TRAJD_KIND_MEAN)
         target.mean_first = row_at(view, minus_saturated(x, view->stream->mean_width)) + 1;
     resolve_inside(view, x, &target);
+    return target;
+}
+
+struct trajd_target trajd_target_resolve(const struct trajd_view *view, uint32_t w, uint32_t t)
+{
+    struct trajd_target target = resolve(view, w, t);
+
+    if (view->rows && view->too_old_begin <= t && t < view->too_old_end &&
+        target.mask < TRAJD_MASK_TOO_OLD)
+        target.mask = TRAJD_MASK_TOO_OLD;
     return target;
 }
 

@@ -234,6 +234,28 @@ static void print_meta(const struct trajd_index *index, uint32_t which)
     printf("\n");
 }
 
+/* Prints the clocks that stop before their episodes, as far as the list has room. Returns their
+ * number. */
+static uint32_t print_early_ends(const struct trajd_index *index, uint32_t *listed)
+{
+    char text[TRAJD_EARLY_END_TEXT_SIZE];
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < index->episode_count; i++) {
+        const struct trajd_episode *episode = &index->episodes[i];
+        for (uint32_t c = 0; c < index->clock_count && !episode->quarantine; c++) {
+            if (!trajd_episode_ends_early(episode, c, text))
+                continue;
+            count++;
+            if ((*listed)++ < LISTED_MAX)
+                printf("  ends early: %s: %s: clock %s %s\n",
+                       index->files[episode->file_index].relative_path, episode->id,
+                       index->clocks[c].name, text);
+        }
+    }
+    return count;
+}
+
 static void print_problems(const struct trajd_index *index)
 {
     uint32_t listed = 0, problems = index->note_count;
@@ -248,6 +270,7 @@ static void print_problems(const struct trajd_index *index)
         if (index->episodes[i].quarantine && listed++ < LISTED_MAX)
             printf("  quarantined: %s\n", index->episodes[i].quarantine);
     }
+    problems += print_early_ends(index, &listed);
     for (uint32_t i = 0; i < index->note_count && listed++ < LISTED_MAX; i++)
         printf("  %s\n", index->notes[i]);
     if (problems > LISTED_MAX)
@@ -337,6 +360,8 @@ static void json_stream(struct trajd_json *json, const struct trajd_index *index
 static void json_episode(struct trajd_json *json, const struct trajd_index *index,
                          const struct trajd_episode *episode, uint32_t number)
 {
+    char text[TRAJD_EARLY_END_TEXT_SIZE];
+
     trajd_json_open_object(json, NULL);
     trajd_json_u64(json, "number", number);
     trajd_json_string(json, "file", index->files[episode->file_index].relative_path);
@@ -349,6 +374,11 @@ static void json_episode(struct trajd_json *json, const struct trajd_index *inde
     trajd_json_open_object(json, "rows");
     for (uint32_t i = 0; !episode->quarantine && i < index->clock_count; i++)
         trajd_json_i64(json, index->clocks[i].name, episode->clocks[i].row_count);
+    trajd_json_close_object(json);
+    trajd_json_open_object(json, "ends_early");
+    for (uint32_t i = 0; !episode->quarantine && i < index->clock_count; i++)
+        if (trajd_episode_ends_early(episode, i, text))
+            trajd_json_string(json, index->clocks[i].name, text);
     trajd_json_close_object(json);
     trajd_json_open_object(json, "matches");
     for (uint32_t i = 0; !episode->quarantine && episode->matches && i < index->array_count; i++)

@@ -121,6 +121,19 @@ static void write_sum(const struct trajd_reason_facts *facts, enum trajd_mask ma
                  duration((uint64_t)facts->stream->max_gap_ns, limit, sizeof limit));
 }
 
+/* Writes that the stream stopped before its episode. */
+static void write_ended(const struct trajd_reason_facts *facts, char *text)
+{
+    char age[64], interval[64];
+
+    snprintf(text, TRAJD_REASON_SIZE,
+             "the last row of %s (row %" PRId64 ") is %s old, more than %d median intervals of %s: "
+             "it stops before its episode",
+             facts->stream_name, file_row(facts, facts->step->before),
+             duration(facts->step->past_ns, age, sizeof age), TRAJD_TOO_OLD_INTERVALS,
+             duration((uint64_t)facts->median_ns, interval, sizeof interval));
+}
+
 void trajd_reason_write(const struct trajd_reason_facts *facts, enum trajd_mask mask, char *text)
 {
     const struct trajd_resample_step *step = facts->step;
@@ -160,6 +173,9 @@ void trajd_reason_write(const struct trajd_reason_facts *facts, enum trajd_mask 
             snprintf(text, TRAJD_REASON_SIZE, "the episode has no %s", facts->stream_name);
         return;
     case TRAJD_MASK_TOO_OLD:
+        if (facts->stream->max_age_ns < 0 ||
+            step->past_ns <= (uint64_t)facts->stream->max_age_ns)
+            return write_ended(facts, text);
         snprintf(text, TRAJD_REASON_SIZE, "held row %" PRId64 " is %s old, max_age is %s", before,
                  duration(step->past_ns, time, sizeof time),
                  duration((uint64_t)facts->stream->max_age_ns, limit, sizeof limit));

@@ -52,6 +52,7 @@ struct trajd_reason_facts {
     int64_t first_ns;          /* time of row 0, in ns from the clock's zero */
     const uint32_t *kept_rows; /* the file's number of each row; NULL: the same number */
     const char *unreadable;    /* why the episode's rows cannot be read; NULL: they can */
+    int64_t median_ns;         /* of the clock's intervals */
     int64_t nan_feature;       /* index of a feature that is NaN; < 0: none */
 };
 

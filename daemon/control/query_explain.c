@@ -148,6 +148,7 @@ static void resolve_source(const struct explanation *e, uint32_t t, uint32_t ste
                                         .row_count =
                                             e->batch->brackets[target->bracket_index].row_count[0],
                                         .kept_rows = source->clock->kept_rows,
+                                        .median_ns = source->clock->median_ns,
                                         .unreadable = e->masked_missing ? e->unreadable : NULL,
                                         .nan_feature = -1};
     if (facts.row_count > 0 && !source->in_rows)

@@ -45,6 +45,10 @@ static void make_bracket(struct maker *maker, uint32_t b)
     arrays->row_begin = array(maker, maker->windows, sizeof *arrays->row_begin);
     arrays->row_count = array(maker, maker->windows, sizeof *arrays->row_count);
     arrays->anchor = array(maker, maker->windows, sizeof *arrays->anchor);
+    if (bracket->too_old_intervals) {
+        arrays->too_old_begin = array(maker, maker->windows, sizeof *arrays->too_old_begin);
+        arrays->too_old_end = array(maker, maker->windows, sizeof *arrays->too_old_end);
+    }
     maker->batch->request_brackets[b] = (struct trajd_bracket){.clock_index = bracket->clock_index,
                                                                .grid_index = bracket->grid_index,
                                                                .row_begin = arrays->row_begin,
@@ -271,14 +275,65 @@ static void see_bracket(const struct trajd_binding *batch, uint32_t b, uint32_t 
         search_rows(batch, b, first, count);
 }
 
+/* Returns how many steps of window w lie at or before x. Steps ascend. */
+static uint32_t steps_until(const struct trajd_binding *batch, uint32_t b, uint32_t w,
+                            int64_t anchor_ns, int64_t x_ns)
+{
+    const struct trajd_grid *grid =
+        &batch->request_grids[batch->rules->brackets[b].grid_index];
+    const int64_t *offsets = grid->offsets + w * grid->offsets_per_window;
+    uint32_t low = 0, high = grid->step_count;
+
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (anchor_ns + offsets[middle] <= x_ns)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Finds the steps of windows that lie in the episode, but later than the rows of the bracket's clock
+ * count. The episode ends with the last row of the anchors' clock. */
+static void find_too_old(const struct trajd_binding *batch, uint32_t b, uint32_t first,
+                         uint32_t count)
+{
+    const struct trajd_plan_rules *rules = batch->rules;
+    const struct trajd_plan_bracket *bracket = &rules->brackets[b];
+    const struct trajd_binding_bracket *arrays = &batch->brackets[b];
+    const struct trajd_plan_grid *grid = &rules->grids[bracket->grid_index];
+    bool any = false;
+
+    for (uint32_t w = 0; w < count; w++) {
+        const struct trajd_episode_clock *clocks = view_of(batch, first + w)->clocks,
+                                         *anchors = &clocks[rules->anchor_clock];
+        const int64_t too_old_ns = trajd_clock_too_old_ns(&clocks[bracket->clock_index],
+                                                          bracket->too_old_intervals),
+                      end_ns = trajd_clock_row_ns(anchors, anchors->row_count - 1),
+                      anchor_ns = trajd_binding_anchor_ns(batch, grid, first + w);
+        arrays->too_old_begin[w] = arrays->too_old_end[w] = 0;
+        if (too_old_ns >= end_ns)
+            continue;
+        arrays->too_old_begin[w] = steps_until(batch, b, w, anchor_ns, too_old_ns);
+        arrays->too_old_end[w] = steps_until(batch, b, w, anchor_ns, end_ns);
+        any = any || arrays->too_old_begin[w] < arrays->too_old_end[w];
+    }
+    batch->request_brackets[b].too_old_begin = any ? arrays->too_old_begin : NULL;
+    batch->request_brackets[b].too_old_end = any ? arrays->too_old_end : NULL;
+}
+
 void trajd_bind_rows(struct trajd_binding *batch, uint32_t first, uint32_t count, uint8_t *slot)
 {
     const struct trajd_plan_rules *rules = batch->rules;
     const uint32_t first_row = batch->window_rows ? 0 : first;
     uint64_t column_bytes = 0;
 
-    for (uint32_t b = 0; b < rules->bracket_count; b++)
+    for (uint32_t b = 0; b < rules->bracket_count; b++) {
         see_bracket(batch, b, first, count);
+        if (batch->brackets[b].too_old_begin)
+            find_too_old(batch, b, first, count);
+    }
     for (uint32_t t = 0; t < rules->target_count; t++) {
         const uint32_t o = rules->targets[t].output_index;
         const struct trajd_binding_output *out = &batch->outputs[o];

@@ -20,6 +20,7 @@ struct trajd_window_plan; /* daemon/window */
 /* The arrays of one bracket, [G] each. */
 struct trajd_binding_bracket {
     int64_t *row_begin, *row_count, *anchor;
+    uint32_t *too_old_begin, *too_old_end; /* of brackets with too_old_intervals */
 };
 
 /* The arrays of one target. */

@@ -381,6 +381,7 @@ static enum trajd_status make_target(const struct reading *r, uint32_t o,
     struct trajd_plan_bracket bracket = {
         .clock_index = source->has_stream ? source->stream : document->stream_count + 1,
         .clipped = output->role == TRAJD_ROLE_OBS || output->role == TRAJD_ROLE_GOAL,
+        .too_old_intervals = source->too_old_intervals,
         .in_chunk = source->in_chunk,
         .lookahead_ns = source->lookahead_ns,
         .array_index = -1};
@@ -393,6 +394,8 @@ static enum trajd_status make_target(const struct reading *r, uint32_t o,
     if (stream && source->rule == TRAJD_TARGET_ROWS &&
         !(document->has_anchor_clock && stream->clock == document->anchor_clock))
         return wrong(r, output, "rule: rows are those of the anchor's clock");
+    if (source->too_old_intervals && !document->has_anchor_clock)
+        return wrong(r, output, "too_old_intervals: the anchors have no clock");
     status = find_grid(r, output, source, &bracket.grid_index);
     if (status)
         return status;

@@ -49,6 +49,7 @@ struct trajd_document_source {
     enum trajd_kind kind;
     enum trajd_missing missing;
     int64_t lookahead_ns, max_gap_ns, max_age_ns;
+    uint32_t too_old_intervals;       /* 0: a stream that has ended does not grow too old */
     int64_t mean_width, sum_width_ns; /* 0: no mean, no sum */
     bool is_return, in_chunk;
     double gamma;  /* of a return */

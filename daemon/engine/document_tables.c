@@ -176,6 +176,7 @@ static const struct trajd_codec_field source_fields[] = {
     {"kind", TRAJD_CODEC_WORD, ONE(kind), .words = kinds},
     {"max_gap_ns", TRAJD_CODEC_INT, ONE(max_gap_ns)},
     {"max_age_ns", TRAJD_CODEC_INT, ONE(max_age_ns)},
+    {"too_old_intervals", TRAJD_CODEC_UINT, ONE(too_old_intervals), MAYBE, .low = 1, .high = 1000},
     {"mean_width", TRAJD_CODEC_INT, ONE(mean_width), MAYBE, .low = 1, .high = FAR_NS},
     {"sum_width_ns", TRAJD_CODEC_INT, ONE(sum_width_ns), MAYBE, .low = 1, .high = FAR_NS},
     {"gamma", TRAJD_CODEC_FLOAT, ONE(gamma), MAYBE, HAS(is_return)},

@@ -64,6 +64,7 @@ uint32_t trajd_rules_find_bracket(struct trajd_plan_rules *rules,
         if (other->clock_index == wanted->clock_index && other->grid_index == wanted->grid_index &&
             other->clipped == wanted->clipped && other->in_chunk == wanted->in_chunk &&
             other->lookahead_ns == wanted->lookahead_ns &&
+            other->too_old_intervals == wanted->too_old_intervals &&
             other->array_index == wanted->array_index)
             return b;
     }

@@ -73,6 +73,9 @@ struct trajd_plan_bracket {
      * the anchor */
     bool is_searched;
     int64_t lookahead_ns;
+    /* > 0: where the clock ends while the anchors go on, steps later than so many of its median
+     * intervals after its last row are TOO_OLD. 0: never, as for the anchors' own clock */
+    uint32_t too_old_intervals;
     /* >= 0: the array whose row count applies, for example where an episode has one observation
      * more than its clock has rows; -1: the clock's row count */
     int64_t array_index;

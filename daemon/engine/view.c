@@ -102,3 +102,53 @@ int64_t trajd_clock_rows_until(const struct trajd_episode_clock *clock, int64_t 
     }
     return low;
 }
+
+int64_t trajd_clock_too_old_ns(const struct trajd_episode_clock *clock, uint32_t intervals)
+{
+    if (!clock->median_ns)
+        return INT64_MAX;
+    return bounded(trajd_clock_row_ns(clock, clock->row_count - 1) +
+                   (__int128)intervals * clock->median_ns);
+}
+
+/* Returns the number that would be at place `middle` if the numbers were sorted. Moves them. */
+static int64_t select_number(int64_t *numbers, int64_t count, int64_t middle)
+{
+    int64_t low = 0, high = count - 1;
+
+    while (low < high) {
+        const int64_t pivot = numbers[low + (high - low) / 2];
+        int64_t i = low, k = high;
+        while (i <= k) {
+            while (numbers[i] < pivot)
+                i++;
+            while (numbers[k] > pivot)
+                k--;
+            if (i <= k) {
+                const int64_t moved = numbers[i];
+                numbers[i++] = numbers[k];
+                numbers[k--] = moved;
+            }
+        }
+        if (middle <= k)
+            high = k;
+        else if (middle >= i)
+            low = i;
+        else
+            break;
+    }
+    return numbers[middle];
+}
+
+int64_t trajd_clock_find_median(const struct trajd_episode_clock *clock, int64_t *scratch)
+{
+    const int64_t count = clock->row_count - 1;
+
+    if (count < 1)
+        return 0;
+    if (!clock->stamps_ns)
+        return clock->rate.num ? trajd_rate_row_ns(clock->rate, 1) : 0;
+    for (int64_t i = 0; i < count; i++)
+        scratch[i] = clock->stamps_ns[i + 1] - clock->stamps_ns[i];
+    return select_number(scratch, count, count / 2);
+}

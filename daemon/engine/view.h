@@ -22,6 +22,9 @@ struct trajd_episode_clock {
     /* At which distance a stamped clock continues outside its rows. 0: at the mean distance of its
      * own rows, or at one second if it has a single row. */
     int64_t interval_ns;
+    /* The median distance of the rows of a recording. 0: there are fewer than two rows, or more may
+     * come, as from a robot. */
+    int64_t median_ns;
     /* The number of the anchor that row 0 is, of a clock on whose rows the anchors lie. 0 in
      * recordings. */
     int64_t first_anchor;
@@ -62,5 +65,15 @@ int64_t trajd_clock_rows_until(const struct trajd_episode_clock *clock, int64_t 
 /* Prefetches the stamps for the same call. Does not block. */
 void trajd_clock_fetch_rows_until(const struct trajd_episode_clock *clock, int64_t row_count,
                                   int64_t x_ns);
+
+/* How many median intervals after its last row a clock's rows count while the recording goes on. A
+ * stream that stops earlier than that ends before its episode. */
+#define TRAJD_TOO_OLD_INTERVALS 3
+/* Returns the time so many median intervals after the last row of a clock. One without a median has
+ * no such time: INT64_MAX. */
+int64_t trajd_clock_too_old_ns(const struct trajd_episode_clock *clock, uint32_t intervals);
+/* Returns the median distance of a clock's rows; 0 for fewer than two rows. `scratch` has room for
+ * row_count numbers, and a regular clock does not need it. */
+int64_t trajd_clock_find_median(const struct trajd_episode_clock *clock, int64_t *scratch);
 
 #endif

@@ -86,6 +86,7 @@ struct trajd_index_stream {
     /* Values between two rows make no sense: booleans, names (enums), frames. */
     bool never_blends;
     bool is_delta; /* differences: the rows of a step are added (semantics: delta) */
+    bool is_event; /* rows that come when something happens: the last one does not grow old */
 };
 
 struct trajd_index_clock {
@@ -113,6 +114,10 @@ struct trajd_episode {
     const struct trajd_episode_clock *clocks;
     /* absolute recorded time of the origin; 0 where all clocks are regular */
     int64_t origin_ns;
+    /* The latest last row of the clocks that have at least two rows and a stream that is not of
+     * events, from the origin. */
+    int64_t end_ns;
+    bool has_uneven_rows; /* quarantined: streams on one regular clock differ in their rows */
     /* of the stamps and of up to 64 sampled rows of each array, fewer where rows are large; part of
      * the fingerprint */
     uint64_t content_digest;
@@ -181,6 +186,9 @@ struct trajd_index_options {
     /* RGB or BGR: what a standard decoder gives of the encoded colour frames. It counts over what
      * the layout says. TRAJD_COLOR_DEPTH: not given. */
     enum trajd_picture_color color;
+    /* Streams on one regular clock may have different numbers of rows without a word of the layout,
+     * as in version 0.1.0. */
+    bool allows_uneven_rows;
     /* Only the first 8 files, and the first 8 episodes of each: tells whether the layout fits. */
     bool is_probe;
     /* Replaces the layout's default, which is assumed where a file states no rate. num 0: none. */
@@ -239,6 +247,13 @@ int64_t trajd_index_find_clock(const struct trajd_index *index, const char *name
 /* Returns who says which colour comes first in the frames of a stream: "layout", "key" (the
  * options), "file" (prepared frames have red first) or "undecided". */
 const char *trajd_index_color_source(const struct trajd_index_stream *stream);
+
+#define TRAJD_EARLY_END_TEXT_SIZE 160
+/* Returns whether the rows of a clock stop before a kept episode ends, by more than
+ * TRAJD_TOO_OLD_INTERVALS of their median intervals. Then writes "stops 2.37 s before its episode
+ * ends: ...". `text` may be NULL. */
+bool trajd_episode_ends_early(const struct trajd_episode *episode, uint32_t clock,
+                              char text[TRAJD_EARLY_END_TEXT_SIZE]);
 
 /* The rates of a clock over kept episodes. */
 struct trajd_index_rates {

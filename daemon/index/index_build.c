@@ -421,6 +421,7 @@ enum trajd_status trajd_index_build(const struct trajd_index_options *options,
                       .unread_count = unread_count,
                       .validation = {.rate = options->rate,
                                      .assumed_rate = options->assumed_rate,
+                                     .allows_uneven_rows = options->allows_uneven_rows,
                                      .color = options->color},
                       .error = error};
     enum trajd_status status;

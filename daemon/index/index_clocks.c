@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/base/quantity.h"
@@ -242,7 +243,8 @@ static void refuse_period(struct trajd_candidate *c, const struct trajd_layout_c
 
 /* Finds the rate of a regular clock. What counts: the rate of the options, the file's attribute
  * trajd_resample, what the layout says, and last the layout's default, which is only assumed. */
-static bool find_rate(struct trajd_candidate *c, uint32_t index, struct trajd_episode_clock *clock)
+static bool find_own_rate(struct trajd_candidate *c, uint32_t index,
+                          struct trajd_episode_clock *clock)
 {
     const struct trajd_layout_clock *source = &c->validation->layout->clocks[index];
     const bool is_resampled = *c->record->resampled_rate;
@@ -274,6 +276,25 @@ static bool find_rate(struct trajd_candidate *c, uint32_t index, struct trajd_ep
     return !c->reason;
 }
 
+/* Finds the rate of a regular clock, or of one that has several rows for each row of it. Files that
+ * `trajctl resample` made have one rate. */
+static bool find_rate(struct trajd_candidate *c, uint32_t index, struct trajd_episode_clock *clock)
+{
+    const struct trajd_layout_clock *source = &c->validation->layout->clocks[index];
+
+    if (!find_own_rate(c, index, clock))
+        return false;
+    if (!source->multiple || *c->record->resampled_rate)
+        return true;
+    if (clock->rate.den % source->multiple == 0)
+        clock->rate.den /= source->multiple;
+    else
+        clock->rate.num *= source->multiple;
+    if (clock->rate.num > INT32_MAX)
+        trajd_candidate_fault(c, "clock %s: its rate is too high", source->name);
+    return !c->reason;
+}
+
 /* Returns the row count of a regular clock: of the stream that the layout names, else of its
  * longest stream. Streams that lose their last row count only where there is no other one. */
 static uint64_t count_rows(struct trajd_candidate *c, uint32_t index)
@@ -297,6 +318,51 @@ static uint64_t count_rows(struct trajd_candidate *c, uint32_t index)
     return rows;
 }
 
+/* Checks that the streams of a regular clock have as many rows as it has. A stream of one row is a
+ * value of the whole episode. */
+static void check_counts(struct trajd_candidate *c, uint32_t index, uint64_t rows)
+{
+    const struct trajd_validation *v = c->validation;
+    const char *counted = "";
+
+    for (uint32_t i = 0; i < v->plan_count && !*counted; i++)
+        if (v->plans[i].clock_index == index && v->found[i].feature_count &&
+            c->extents[v->plans[i].array_index].shape[0] == rows)
+            counted = v->paths[v->plans[i].array_index];
+    for (uint32_t i = 0; i < v->plan_count && !c->reason; i++) {
+        const uint64_t own = c->extents[v->plans[i].array_index].shape[0];
+        if (v->plans[i].clock_index != index || !v->found[i].feature_count || own == rows ||
+            own == 1)
+            continue;
+        c->has_uneven_rows = true;
+        trajd_candidate_fault(c,
+                              "%s: has %" PRIu64 " rows, and %s has %" PRIu64
+                              " on the same clock (%s): one of them was cut short, or they "
+                              "have different rates; if they are right, say so in the layout (rows: "
+                              "first, rows: every N)",
+                              v->paths[v->plans[i].array_index], own, counted, rows,
+                              v->layout->clocks[index].name);
+    }
+}
+
+/* Checks that a clock with several rows for each row of another one has as many as it needs. */
+static void check_multiple(struct trajd_candidate *c, uint32_t index, uint64_t rows)
+{
+    const struct trajd_layout_clock *source = &c->validation->layout->clocks[index];
+    const uint64_t others = (uint64_t)c->clocks[source->multiple_of].row_count,
+                   multiple = *c->record->resampled_rate ? 1 : source->multiple;
+
+    if (!others || (rows + multiple - 1) / multiple == others)
+        return;
+    c->has_uneven_rows = true;
+    trajd_candidate_fault(c,
+                          "clock %s has %" PRIu64 " rows, and clock %s has %" PRIu64
+                          ": `rows: every %u` in the layout needs %" PRIu64 " to %" PRIu64,
+                          source->name, rows,
+                          c->validation->layout->clocks[source->multiple_of].name, others,
+                          source->multiple, (others - 1) * multiple + 1, others * multiple);
+}
+
 static void make_regular(struct trajd_candidate *c, uint32_t index, int64_t shift)
 {
     const struct trajd_layout_clock *source = &c->validation->layout->clocks[index];
@@ -318,6 +384,10 @@ static void make_regular(struct trajd_candidate *c, uint32_t index, int64_t shif
             drops_last_row(c, plan))
             drop_last_row(c, i, (uint64_t)clock->row_count);
     }
+    if (!c->validation->allows_uneven_rows)
+        check_counts(c, index, (uint64_t)clock->row_count);
+    if (source->multiple)
+        check_multiple(c, index, (uint64_t)clock->row_count);
 }
 
 void trajd_candidate_make_clocks(struct trajd_candidate *c)
@@ -363,6 +433,62 @@ static bool is_far(int64_t *ns, int64_t origin_ns)
     return __builtin_sub_overflow(*ns, origin_ns, ns) || *ns > FAR_NS;
 }
 
+/* Returns whether a clock tells how long the episode lasts: it has several rows, and of a stream
+ * that is not of events. */
+static bool is_lasting(const struct trajd_candidate *c, uint32_t clock)
+{
+    const struct trajd_validation *v = c->validation;
+
+    for (uint32_t i = 0; i < v->plan_count && c->clocks[clock].row_count > 1; i++)
+        if (v->plans[i].clock_index == clock && v->found[i].feature_count && !v->found[i].is_event)
+            return true;
+    return false;
+}
+
+/* Finds when the episode ends, and the median intervals of clocks, where several are used. */
+static void find_end(struct trajd_candidate *c, struct trajd_episode *episode)
+{
+    const uint32_t count = c->validation->layout->clock_count;
+    int64_t rows = 0, *scratch;
+    uint32_t lasting = 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        const struct trajd_episode_clock *clock = &c->clocks[i];
+        const int64_t last_ns = trajd_clock_row_ns(clock, clock->row_count - 1);
+        if (!is_lasting(c, i))
+            continue;
+        episode->end_ns = lasting++ && episode->end_ns > last_ns ? episode->end_ns : last_ns;
+        rows = clock->row_count > rows ? clock->row_count : rows;
+    }
+    if (lasting < 2)
+        return;
+    scratch = malloc((size_t)rows * sizeof *scratch);
+    for (uint32_t i = 0; scratch && i < count; i++)
+        if (is_lasting(c, i))
+            c->clocks[i].median_ns = trajd_clock_find_median(&c->clocks[i], scratch);
+    if (!scratch)
+        trajd_candidate_no_memory(c);
+    free(scratch);
+}
+
+bool trajd_episode_ends_early(const struct trajd_episode *episode, uint32_t clock,
+                              char text[TRAJD_EARLY_END_TEXT_SIZE])
+{
+    const struct trajd_episode_clock *rows = &episode->clocks[clock];
+    const int64_t last = rows->row_count - 1, last_ns = trajd_clock_row_ns(rows, last);
+
+    if (trajd_clock_too_old_ns(rows, TRAJD_TOO_OLD_INTERVALS) >= episode->end_ns)
+        return false;
+    if (text)
+        snprintf(text, TRAJD_EARLY_END_TEXT_SIZE,
+                 "stops %.4g s before its episode ends: its last row is %" PRId64
+                 ", at %.4g s of %.4g s, and its median interval is %.4g ms",
+                 ((double)episode->end_ns - (double)last_ns) * 1e-9,
+                 rows->kept_rows ? (int64_t)rows->kept_rows[last] : last, (double)last_ns * 1e-9,
+                 (double)episode->end_ns * 1e-9, (double)rows->median_ns * 1e-6);
+    return true;
+}
+
 void trajd_candidate_set_origin(struct trajd_candidate *c, struct trajd_episode *episode)
 {
     uint32_t count = c->validation->layout->clock_count;
@@ -390,4 +516,6 @@ void trajd_candidate_set_origin(struct trajd_candidate *c, struct trajd_episode 
         fit_line(clock);
     }
     episode->origin_ns = origin;
+    if (!c->reason)
+        find_end(c, episode);
 }

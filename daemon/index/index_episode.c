@@ -156,6 +156,7 @@ static void find_stream(struct trajd_candidate *c, const struct trajd_stream_pla
     stream->kind = source->kind;
     stream->image = source->image;
     stream->is_delta = source->is_delta;
+    stream->is_event = source->is_event;
     stream->never_blends = !may_blend(extent);
     if (trajd_array_is_encoded(extent) && !source->image.is_present)
         return trajd_candidate_misfit(
@@ -267,6 +268,7 @@ enum trajd_status trajd_index_validate(struct trajd_validation *validation,
     episode->is_plain = record->is_plain;
     episode->quarantine = c.reason;
     episode->is_misfit = c.is_misfit;
+    episode->has_uneven_rows = c.has_uneven_rows;
     episode->extents = c.extents;
     episode->clocks = c.clocks;
     if (c.no_memory)

@@ -114,6 +114,7 @@ struct trajd_validation {
     const struct trajd_layout *layout;
     struct trajd_rate rate, assumed_rate; /* of the options; num 0: none */
     enum trajd_picture_color color;       /* of the options; TRAJD_COLOR_DEPTH: none */
+    bool allows_uneven_rows;              /* of the options */
     struct trajd_arena *arena;            /* of the index */
     const char *const *paths;             /* [array_count], ascending */
     uint32_t array_count;
@@ -149,6 +150,7 @@ struct trajd_candidate {
     struct trajd_episode_clock *clocks;
     const char *reason; /* to quarantine the episode; NULL: none so far */
     bool is_misfit;     /* the reason: it has another structure than the layout */
+    bool has_uneven_rows;
     bool no_memory;
 };
 

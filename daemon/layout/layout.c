@@ -18,7 +18,7 @@ static enum trajd_status check_rows(struct trajd_layout_parser *p,
     const struct trajd_layout *layout = &p->memory->layout;
     const struct trajd_yaml_node *node = clocks->children;
 
-    for (uint32_t i = 0; i < layout->clock_count; i++, node = node->next) {
+    for (uint32_t i = 0; node; i++, node = node->next) {
         const char *rows = p->clocks[i].rows;
         bool found = !rows;
         for (uint32_t k = 0; k < layout->stream_count && !found; k++)

@@ -55,6 +55,10 @@ struct trajd_layout_clock {
     /* assumed where the attribute or dataset is absent; num 0: then the episode is quarantined */
     struct trajd_rate rate_default;
     const char *rows; /* stream that gives the row count; NULL: the longest of the clock */
+    /* A clock that `rows: every N` of a stream makes: it has `multiple` rows for each row of the clock
+     * `multiple_of`, and so many times its rate. 0: the layout names the clock itself. */
+    uint32_t multiple;
+    uint32_t multiple_of; /* number of the clock */
     /* Stamped clocks. The stamps are an array, or one of its columns. */
     /* NULL for a regular clock. A '*' matches one array of each episode. */
     const char *stamps_path;
@@ -94,6 +98,9 @@ struct trajd_layout_stream {
     bool optional;
     /* the array has exactly one row more than the clock, the last one, which is left out */
     bool drops_last_row;
+    /* Rows come when something happens: the last one counts until the end of the episode. */
+    bool is_event;
+    uint32_t rows_per_row; /* rows: every N: so many for each row of the clock; 0: one */
     /* semantics: delta: a row is a difference, and the rows of a step are added */
     bool is_delta;
     struct trajd_layout_image image; /* where the rows are frames of a camera */

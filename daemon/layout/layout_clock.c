@@ -224,6 +224,42 @@ enum trajd_status trajd_layout_read_clocks(struct trajd_layout_parser *p,
     return status;
 }
 
+enum trajd_status trajd_layout_find_multiple(struct trajd_layout_parser *p, uint32_t multiple,
+                                             const char **name)
+{
+    struct trajd_layout *layout = &p->memory->layout;
+    const uint32_t count = layout->clock_count;
+    struct trajd_layout_clock *clocks;
+    uint32_t of = 0, i = 0;
+    char text[TRAJD_LAYOUT_PATH_MAX + 16];
+
+    while (strcmp(p->clocks[of].name, *name) != 0)
+        of++;
+    while (i < count && !(p->clocks[i].multiple == multiple && p->clocks[i].multiple_of == of))
+        i++;
+    if (count == TRAJD_LAYOUT_CLOCKS_MAX && i == count)
+        return trajd_error_set(p->error, TRAJD_ERR_ARGUMENT, 0,
+                               "%s: `rows: every %u` needs a clock of its own, and there are %d",
+                               layout->name, multiple, TRAJD_LAYOUT_CLOCKS_MAX);
+    if (i == count) { /* the old list stays in the arena */
+        clocks = trajd_arena_alloc(&p->memory->arena, (count + 1) * sizeof *clocks);
+        if (!clocks)
+            return trajd_layout_no_memory(p);
+        memcpy(clocks, p->clocks, count * sizeof *clocks);
+        clocks[i] = clocks[of];
+        snprintf(text, sizeof text, "%s*%u", *name, multiple);
+        if (trajd_layout_copy_text(p, text, &clocks[i].name))
+            return TRAJD_ERR_MEMORY;
+        clocks[i].rows = NULL;
+        clocks[i].multiple = multiple;
+        clocks[i].multiple_of = of;
+        p->clocks = clocks;
+        layout->clock_count++;
+    }
+    *name = p->clocks[i].name;
+    return TRAJD_OK;
+}
+
 /* ---- rates ---- */
 
 const char *trajd_rate_source_name(enum trajd_rate_source source)

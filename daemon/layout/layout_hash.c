@@ -38,6 +38,8 @@ static void add_clock(struct trajd_digest *digest, const struct trajd_layout_clo
         trajd_digest_add_text(digest, clock->rate_path);
     if (clock->rate_unit)
         trajd_digest_add_u64(digest, clock->rate_unit);
+    if (clock->multiple)
+        trajd_digest_add_u64(digest, clock->multiple);
 }
 
 static void add_stream(struct trajd_digest *digest, const struct trajd_layout_stream *stream)
@@ -49,6 +51,8 @@ static void add_stream(struct trajd_digest *digest, const struct trajd_layout_st
     add_all(digest, texts, ARRAY_LEN(texts), numbers, ARRAY_LEN(numbers));
     if (stream->drops_last_row)
         trajd_digest_add_text(digest, "rows: first");
+    if (stream->is_event)
+        trajd_digest_add_text(digest, "events: true");
     if (stream->is_delta)
         trajd_digest_add_text(digest, "semantics: delta");
 }

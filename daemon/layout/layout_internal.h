@@ -79,6 +79,10 @@ bool trajd_layout_path_is_clean(const char *path);
 /* Read the mapping `node`, fill the parser's layout. */
 enum trajd_status trajd_layout_read_clocks(struct trajd_layout_parser *p,
                                            const struct trajd_yaml_node *node);
+/* Finds the clock that has `multiple` rows for each row of the clock *name, or adds it. *name becomes
+ * its name. */
+enum trajd_status trajd_layout_find_multiple(struct trajd_layout_parser *p, uint32_t multiple,
+                                             const char **name);
 enum trajd_status trajd_layout_read_streams(struct trajd_layout_parser *p,
                                             const struct trajd_yaml_node *node);
 enum trajd_status trajd_layout_read_metas(struct trajd_layout_parser *p,

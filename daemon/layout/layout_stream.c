@@ -7,9 +7,9 @@
 
 static const double degrees_period = 360.0;
 static const double radians_period = 6.283185307179586476925;
+enum { ROWS_PER_ROW_MAX = 1000 };
 static const char *const kind_words[] = {"linear", "previous", "nearest", "slerp",
                                          "angle",  "mean",     NULL};
-static const char *const rows_words[] = {"all", "first", NULL};
 static const char *const order_words[] = {"xyzw", "wxyz", NULL};
 static const char *const semantics_words[] = {"absolute", "delta", NULL};
 
@@ -226,6 +226,30 @@ static enum trajd_status read_max_gap(struct trajd_layout_parser *p,
     return status;
 }
 
+/* Reads "all", "first" or "every 4". */
+static enum trajd_status read_rows(struct trajd_layout_parser *p,
+                                   const struct trajd_yaml_node *node, void *out)
+{
+    struct trajd_layout_stream *stream = out;
+    const char *text;
+    enum trajd_status status = trajd_yaml_string(p->yaml, node, &text, p->error);
+    unsigned int number = 0;
+    int used = 0;
+
+    if (status)
+        return status;
+    stream->drops_last_row = !strcmp(text, "first");
+    if (stream->drops_last_row || !strcmp(text, "all"))
+        return TRAJD_OK;
+    if (strlen(text) > 15 || sscanf(text, "every %u%n", &number, &used) != 1 || text[used] ||
+        number < 2 || number > ROWS_PER_ROW_MAX)
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "\"%s\": is written all, first or every N, like every 4 (2 to %d)",
+                                text, ROWS_PER_ROW_MAX);
+    stream->rows_per_row = number;
+    return TRAJD_OK;
+}
+
 #define MEMBER(member) .offset = offsetof(struct trajd_layout_stream, member)
 /* The path, the clock and the kind have rules of their own, and are read before the others. */
 static const struct trajd_layout_key stream_keys[] = {
@@ -237,10 +261,22 @@ static const struct trajd_layout_key stream_keys[] = {
     {"unit", LAYOUT_TEXT, MEMBER(unit)},
     {"max_gap", .read = read_max_gap, MEMBER(max_gap_ns)},
     {"optional", LAYOUT_BOOL, MEMBER(optional)},
-    {"rows", LAYOUT_FLAG, MEMBER(drops_last_row), .words = rows_words},
+    {"events", LAYOUT_BOOL, MEMBER(is_event)},
+    {"rows", .read = read_rows},
     {"semantics", LAYOUT_FLAG, MEMBER(is_delta), .words = semantics_words},
     {"image", .read = read_image},
     {0}};
+
+/* Returns whether the stream's rows have stamps. */
+static bool has_stamps(const struct trajd_layout_parser *p,
+                       const struct trajd_layout_stream *stream)
+{
+    const struct trajd_layout_clock *clock = p->clocks;
+
+    while (strcmp(clock->name, stream->clock) != 0)
+        clock++;
+    return clock->stamps_path != NULL;
+}
 
 /* Checks the values together, and sets what follows from them. */
 static enum trajd_status finish_stream(struct trajd_layout_parser *p,
@@ -249,6 +285,13 @@ static enum trajd_status finish_stream(struct trajd_layout_parser *p,
 {
     const struct trajd_yaml_node *optional = trajd_yaml_get(node, "optional");
 
+    if (stream->is_event && !has_stamps(p, stream))
+        return trajd_yaml_error(p->yaml, trajd_yaml_get(node, "events"), p->error,
+                                "events have stamps: clock %s has a rate", stream->clock);
+    if (stream->rows_per_row && has_stamps(p, stream))
+        return trajd_yaml_error(p->yaml, trajd_yaml_get(node, "rows"), p->error,
+                                "every N is for a clock with a rate: clock %s has stamps",
+                                stream->clock);
     if (optional && trajd_layout_is_family(stream) && !stream->optional)
         return trajd_yaml_error(p->yaml, optional, p->error,
                                 "a family of streams ('*') is always optional");
@@ -315,7 +358,8 @@ static enum trajd_status check_shared_rows(struct trajd_layout_parser *p,
 
     for (uint32_t i = 0; i < p->memory->layout.stream_count; i++, child = child->next)
         for (uint32_t k = 0; k < i; k++)
-            if (p->streams[k].drops_last_row != p->streams[i].drops_last_row &&
+            if ((p->streams[k].drops_last_row != p->streams[i].drops_last_row ||
+                 p->streams[k].rows_per_row != p->streams[i].rows_per_row) &&
                 !strcmp(p->streams[k].path, p->streams[i].path))
                 return trajd_yaml_error(p->yaml, child, p->error,
                                         "stream %s has the same path and another value of rows",
@@ -339,5 +383,11 @@ enum trajd_status trajd_layout_read_streams(struct trajd_layout_parser *p,
     for (const struct trajd_yaml_node *child = node->children; child && !status;
          child = child->next)
         status = read_stream(p, child, &p->streams[layout->stream_count++]);
-    return status ? status : check_shared_rows(p, node);
+    if (!status)
+        status = check_shared_rows(p, node);
+    for (uint32_t i = 0; i < layout->stream_count && !status; i++)
+        if (p->streams[i].rows_per_row)
+            status = trajd_layout_find_multiple(p, p->streams[i].rows_per_row,
+                                                &p->streams[i].clock);
+    return status;
 }

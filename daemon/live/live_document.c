@@ -184,6 +184,7 @@ static void make_source(struct making *m, uint32_t t, struct trajd_document_sour
         .lookahead_ns = bracket->lookahead_ns,
         .max_gap_ns = stream->max_gap_ns,
         .max_age_ns = stream->max_age_ns,
+        .too_old_intervals = bracket->too_old_intervals,
         .mean_width = stream->kind == TRAJD_KIND_MEAN ? stream->mean_width : 0,
         .sum_width_ns = stream->total == TRAJD_TOTAL_STEP ? stream->total_width : 0,
         .is_return = stream->total == TRAJD_TOTAL_REST,

@@ -307,7 +307,8 @@ uint64_t trajd_gpu_request_block_bytes(const struct trajd_gpu_request *request,
                                        uint32_t window_count)
 {
     const struct trajd_resample_request *shape = &request->batch->request;
-    uint64_t bytes = shape->bracket_count * 3 * align(window_count * sizeof(int64_t)) +
+    uint64_t bytes = shape->bracket_count * (3 * align(window_count * sizeof(int64_t)) +
+                                             2 * align(window_count * sizeof(uint32_t))) +
                      shape->stream_count * align(window_count * sizeof(void *)) +
                      (request->batch->window_rows ? align(window_count * sizeof(uint32_t)) : 0);
 
@@ -343,7 +344,8 @@ const struct trajd_resample_request *trajd_gpu_request_gather(struct trajd_gpu_r
                                                               uint8_t *device_block, uint64_t *used)
 {
     const struct trajd_resample_request *from = &request->batch->request;
-    const uint64_t each = from->window_count * sizeof(int64_t);
+    const uint64_t each = from->window_count * sizeof(int64_t),
+                   each_number = from->window_count * sizeof(uint32_t);
     struct frame *to = &request->frames[frame];
     struct gathering gathering = {block, device_block, 0};
 
@@ -356,6 +358,9 @@ const struct trajd_resample_request *trajd_gpu_request_gather(struct trajd_gpu_r
         to->brackets[b].row_begin = put(&gathering, from->brackets[b].row_begin, each);
         to->brackets[b].row_count = put(&gathering, from->brackets[b].row_count, each);
         to->brackets[b].anchor = put(&gathering, from->brackets[b].anchor, each);
+        to->brackets[b].too_old_begin =
+            put(&gathering, from->brackets[b].too_old_begin, each_number);
+        to->brackets[b].too_old_end = put(&gathering, from->brackets[b].too_old_end, each_number);
     }
     for (uint32_t s = 0; s < from->stream_count; s++) {
         to->streams[s].bases =

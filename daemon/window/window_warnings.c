@@ -131,6 +131,40 @@ static void warn_of_disjoint_clocks(struct trajd_window_plan *plan, uint32_t clo
             index->episodes[first].id);
 }
 
+/* Returns whether an output takes rows of the clock that are not events. */
+static bool is_clock_lasting(const struct trajd_window_plan *plan, uint32_t clock)
+{
+    for (uint32_t t = 0; t < plan->rules.target_count; t++)
+        if (plan->rules.targets[t].stream_index != TRAJD_PLAN_ABSENT &&
+            plan->rules.brackets[plan->rules.targets[t].bracket_index].clock_index == clock &&
+            !trajd_plan_stream(plan, &plan->rules.targets[t])->is_event)
+            return true;
+    return false;
+}
+
+/* Warns of a clock that stops before its episodes. */
+static void warn_of_early_end(struct trajd_window_plan *plan, uint32_t clock)
+{
+    const struct trajd_index *index = plan->dataset->index;
+    char text[TRAJD_EARLY_END_TEXT_SIZE];
+    uint32_t count = 0, first = 0;
+
+    for (uint32_t i = 0; i < plan->episode_count && is_clock_lasting(plan, clock); i++)
+        if (trajd_episode_ends_early(&index->episodes[plan->episodes[i]], clock, NULL))
+            first = count++ ? first : plan->episodes[i];
+    if (!count)
+        return;
+    trajd_episode_ends_early(&index->episodes[first], clock, text);
+    trajd_window_plan_warn(
+        plan,
+        "clock %s stops before its episode in %u of %u episode%s (%s: %s: it %s): steps of its "
+        "streams after that are masked TOO_OLD (7) while the anchors go on; if its rows are "
+        "events, write events: true in the layout",
+        index->clocks[clock].name, count, plan->episode_count, trajd_plural(plan->episode_count),
+        index->files[index->episodes[first].file_index].relative_path, index->episodes[first].id,
+        text);
+}
+
 /* Returns whether the rate of the clock decides which rows the target takes. Steps that are rows of
  * the anchor's own clock are the same at any rate. */
 static bool depends_on_rate(const struct trajd_window_plan *plan,
@@ -279,4 +313,6 @@ void trajd_window_plan_find_warnings(struct trajd_window_plan *plan)
         warn_of_assumption(plan, c);
     for (uint32_t c = 0; c < plan->dataset->index->clock_count; c++)
         warn_of_disjoint_clocks(plan, c);
+    for (uint32_t c = 0; c < plan->dataset->index->clock_count; c++)
+        warn_of_early_end(plan, c);
 }

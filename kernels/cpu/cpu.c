@@ -327,10 +327,34 @@ static void clear_masks(const struct trajd_resample_request *request, uint32_t w
     }
 }
 
+/* Masks the steps that a bracket calls too old, unless the window lacks the stream. */
+static void mark_too_old(const struct trajd_resample_request *request,
+                         const struct trajd_stream *stream, uint32_t window_begin,
+                         uint32_t window_end)
+{
+    const struct trajd_bracket *bracket = &request->brackets[stream->bracket_index];
+    const uint32_t step_count = request->grids[bracket->grid_index].step_count;
+
+    for (uint32_t w = window_begin; w < window_end; w++) {
+        uint8_t *mask =
+            stream->mask + trajd_window_row(request, w) * stream->mask_window_stride_bytes;
+        if (stream->bases && !stream->bases[w])
+            continue;
+        for (uint32_t t = bracket->too_old_begin[w];
+             t < bracket->too_old_end[w] && t < step_count; t++)
+            if (mask[t] < TRAJD_MASK_TOO_OLD)
+                mask[t] = TRAJD_MASK_TOO_OLD;
+    }
+}
+
 void trajd_resample_cpu(const struct trajd_resample_request *request, uint32_t window_begin,
                         uint32_t window_end)
 {
     clear_masks(request, window_begin, window_end);
     for (uint32_t b = 0; b < request->bracket_count; b++)
         run_bracket(request, &request->brackets[b], window_begin, window_end);
+    for (uint32_t s = 0; s < request->stream_count; s++)
+        if (request->streams[s].mask &&
+            request->brackets[request->streams[s].bracket_index].too_old_begin)
+            mark_too_old(request, &request->streams[s], window_begin, window_end);
 }

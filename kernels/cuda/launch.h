@@ -81,6 +81,19 @@ int trajd_cuda_launch_full(const struct trajd_cuda_problem *problem, void *strea
 /* Serves problems of totals. Of the shape only `overlaps` counts. */
 int trajd_cuda_launch_totals(const struct trajd_cuda_problem *problem, void *stream);
 
+/* The steps of one stream that its bracket calls too old. */
+struct trajd_cuda_too_old {
+    uint32_t window_count, step_count;
+    const uint32_t *begin, *end; /* [window_count] */
+    const void *const *bases;    /* NULL: no window lacks the stream */
+    const uint32_t *window_rows; /* NULL: window w goes to row w */
+    uint8_t *mask;
+    uint64_t mask_window_stride_bytes;
+};
+
+/* Masks them. Runs behind the launches that write the masks. */
+int trajd_cuda_launch_too_old(const struct trajd_cuda_too_old *marks, void *stream);
+
 #ifdef __cplusplus
 }
 #endif

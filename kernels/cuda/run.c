@@ -51,6 +51,34 @@ static enum trajd_status launch(struct trajd_cuda_problem *problem,
     return TRAJD_OK;
 }
 
+/* Masks the steps that brackets call too old. Few batches have any. */
+static enum trajd_status mark_too_old(const struct trajd_resample_request *request, void *stream,
+                                      struct trajd_error *error)
+{
+    int code = 0;
+
+    for (uint32_t s = 0; s < request->stream_count && code == 0; s++) {
+        const struct trajd_stream *marked = &request->streams[s];
+        const struct trajd_bracket *bracket = &request->brackets[marked->bracket_index];
+        const struct trajd_cuda_too_old marks = {
+            .window_count = request->window_count,
+            .step_count = request->grids[bracket->grid_index].step_count,
+            .begin = bracket->too_old_begin,
+            .end = bracket->too_old_end,
+            .bases = marked->bases,
+            .window_rows = request->window_rows,
+            .mask = marked->mask,
+            .mask_window_stride_bytes = marked->mask_window_stride_bytes};
+        if (bracket->too_old_begin && marked->mask)
+            code = trajd_cuda_launch_too_old(&marks, stream);
+    }
+    if (code == 0)
+        return TRAJD_OK;
+    return trajd_error_set(error, TRAJD_ERR_DEVICE, code,
+                           "cuda: masking the steps of %u windows: CUDA error %d",
+                           request->window_count, code);
+}
+
 enum trajd_status trajd_cuda_run(const struct trajd_resample_request *request,
                                  const struct trajd_device_facts *facts,
                                  const struct trajd_cuda_shape *shape, void *stream,
@@ -67,7 +95,7 @@ enum trajd_status trajd_cuda_run(const struct trajd_resample_request *request,
         chosen = shape ? *shape : trajd_cuda_shape_of(&problem, facts, 0);
         status = launch(&problem, facts, &chosen, stream, error);
     }
-    return status;
+    return status ? status : mark_too_old(request, stream, error);
 }
 
 enum trajd_status trajd_cuda_run_style(const struct trajd_resample_request *request,
@@ -83,5 +111,5 @@ enum trajd_status trajd_cuda_run_style(const struct trajd_resample_request *requ
         shape = trajd_cuda_styled_shape_of(&problem, facts, 0, style);
         status = launch(&problem, facts, &shape, stream, error);
     }
-    return status;
+    return status ? status : mark_too_old(request, stream, error);
 }

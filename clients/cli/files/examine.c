@@ -21,6 +21,7 @@ const char *const examine_rule_names[EXAMINE_RULE_COUNT + 1] = {
     [EXAMINE_ASSUMED_RATE] = "assumed-rate",
     [EXAMINE_STAMPS] = "stamps",
     [EXAMINE_GAPS] = "gaps",
+    [EXAMINE_ENDS_EARLY] = "ends-early",
     [EXAMINE_FRAMES] = "frames",
     [EXAMINE_UNREADABLE] = "unreadable",
     [EXAMINE_NOT_FINITE] = "not-finite",

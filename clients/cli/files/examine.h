@@ -19,6 +19,7 @@ enum examine_rule {
     EXAMINE_STAMPS,       /* the layout's policy for repeated or backward stamps drops rows */
     /* intervals of more than 1.75 times the clock's median: dropped frames */
     EXAMINE_GAPS,
+    EXAMINE_ENDS_EARLY, /* a stream stops more than 3 median intervals before its episode ends */
     /* encoded frames that are empty, damaged, or of another size than the first; raw frames that are
      * all zeros; lengths in compress_len that are not those of the frames */
     EXAMINE_FRAMES,

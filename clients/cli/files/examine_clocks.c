@@ -103,6 +103,18 @@ static void examine_gaps(struct examiner *examiner, const struct trajd_episode_c
                        (double)longest / 1e6, (double)median / 1e6);
 }
 
+static void examine_end(struct examiner *examiner, const struct trajd_episode *episode,
+                        uint32_t clock, struct examine_finding finding)
+{
+    char text[TRAJD_EARLY_END_TEXT_SIZE];
+
+    finding.rule = EXAMINE_ENDS_EARLY;
+    finding.count = 1;
+    finding.row = -1;
+    if (trajd_episode_ends_early(episode, clock, text))
+        examine_report(examiner, &finding, "%s", text);
+}
+
 static int64_t first_dropped(const struct trajd_episode_clock *clock)
 {
     int64_t row = 0;
@@ -134,6 +146,7 @@ enum trajd_status examine_clocks(struct examiner *examiner, const struct trajd_e
                            ": stamps repeat or go back",
                            clock->dropped_rows, trajd_plural(clock->dropped_rows), finding.row);
         }
+        examine_end(examiner, episode, c, finding);
         if (!clock->stamps_ns || clock->row_count < 3)
             continue;
         intervals = calloc((size_t)clock->row_count, sizeof *intervals);
