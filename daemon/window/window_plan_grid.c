@@ -88,15 +88,17 @@ static bool has_own_rows(const struct trajd_index *index, const struct trajd_ind
     return false;
 }
 
-/* Returns after how many intervals a stream that has ended is too old. Rows of events never are, nor
- * are those of the clock with which the anchors end. */
+/* Returns after how many intervals a stream that has ended is too old; 0: never. Rows of events never
+ * are, nor are those of the clock with which the anchors end. `max_age:` says it in its own way. */
 static uint32_t too_old_intervals(const struct trajd_window_plan *plan,
+                                  const struct trajd_spec_output *output,
                                   const struct trajd_index_stream *stream)
 {
-    return stream->is_event || plan->rules.anchor_clock < 0 ||
-                   plan->rules.anchor_clock == (int64_t)stream->clock_index
-               ? 0
-               : TRAJD_TOO_OLD_INTERVALS;
+    const bool is_exempt = stream->is_event || output->max_age_ns >= 0 ||
+                           plan->rules.anchor_clock < 0 ||
+                           plan->rules.anchor_clock == (int64_t)stream->clock_index;
+
+    return is_exempt ? 0 : TRAJD_TOO_OLD_INTERVALS;
 }
 
 enum trajd_status trajd_plan_find_bracket(struct trajd_window_plan *plan,
@@ -108,7 +110,7 @@ enum trajd_status trajd_plan_find_bracket(struct trajd_window_plan *plan,
     struct trajd_plan_bracket bracket = {.clock_index = stream->clock_index,
                                          .clipped = output->role == TRAJD_ROLE_OBS ||
                                                     output->role == TRAJD_ROLE_GOAL,
-                                         .too_old_intervals = too_old_intervals(plan, stream),
+                                         .too_old_intervals = too_old_intervals(plan, output, stream),
                                          .in_chunk = output->returns.in_chunk,
                                          .lookahead_ns = output->lookahead_ns,
                                          .array_index = -1};

@@ -112,6 +112,22 @@ static void make_grid(struct arena *arena, uint32_t b, enum trajd_grid_unit unit
                                           .offsets_per_window = explicit_targets ? steps : 0};
 }
 
+/* Some steps of some windows are too old, also beyond the last step. */
+static void make_too_old(struct arena *arena, uint32_t b, uint32_t steps)
+{
+    uint32_t *begin = take(arena, arena->spec.windows * sizeof *begin, 4),
+             *end = take(arena, arena->spec.windows * sizeof *end, 4);
+
+    if (draw(arena, 4))
+        return;
+    for (uint32_t w = 0; w < arena->spec.windows; w++) {
+        begin[w] = (uint32_t)draw(arena, steps + 1);
+        end[w] = draw(arena, 2) ? (uint32_t)draw(arena, steps + 3) : 0;
+    }
+    arena->brackets[b].too_old_begin = begin;
+    arena->brackets[b].too_old_end = end;
+}
+
 static void make_bracket(struct arena *arena, uint32_t b, uint32_t steps)
 {
     const struct arena_spec *spec = &arena->spec;
@@ -140,6 +156,7 @@ static void make_bracket(struct arena *arena, uint32_t b, uint32_t steps)
                                                 .row_begin = begin,
                                                 .row_count = count,
                                                 .anchor = anchor};
+    make_too_old(arena, b, steps);
 }
 
 static bool is_unsigned(enum trajd_dtype type)
@@ -401,6 +418,8 @@ void arena_view(const struct arena *arena, char *device, struct arena_view *view
         view->brackets[b].row_begin = moved(arena, view->brackets[b].row_begin, device);
         view->brackets[b].row_count = moved(arena, view->brackets[b].row_count, device);
         view->brackets[b].anchor = moved(arena, view->brackets[b].anchor, device);
+        view->brackets[b].too_old_begin = moved(arena, view->brackets[b].too_old_begin, device);
+        view->brackets[b].too_old_end = moved(arena, view->brackets[b].too_old_end, device);
     }
     for (uint32_t s = 0; s < arena->spec.streams; s++) {
         struct trajd_stream *stream = &view->streams[s];

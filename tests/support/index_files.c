@@ -59,7 +59,9 @@ struct trajd_index_options options_for(const char *path, const char *layout)
                                         .helper_path =
                                             TRAJD_BINARY_DIR "/daemon/hdf5/trajd-indexer",
                                         .child_count = 2,
-                                        .file_timeout_ms = 600000};
+                                        .file_timeout_ms = 600000,
+                                        /* the files of version 0.1.0 have such rows */
+                                        .allows_uneven_rows = true};
 }
 
 enum trajd_status try_open(const char *name, const char *layout, struct trajd_index **index,

@@ -135,6 +135,23 @@ static void make_bracket(struct problem *problem)
                                                        : (struct trajd_rate){100, 1};
 }
 
+/* Some steps of some windows are too old, also beyond the last step. */
+static void make_too_old(struct problem *problem)
+{
+    const struct problem_spec *spec = &problem->spec;
+    uint32_t *begin = keep(problem, spec->windows * sizeof *begin),
+             *end = keep(problem, spec->windows * sizeof *end);
+
+    if (problem_draw(problem, 4))
+        return;
+    for (uint32_t w = 0; w < spec->windows; w++) {
+        begin[w] = (uint32_t)problem_draw(problem, spec->steps + 1);
+        end[w] = problem_draw(problem, 2) ? (uint32_t)problem_draw(problem, spec->steps + 3) : 0;
+    }
+    problem->bracket.too_old_begin = begin;
+    problem->bracket.too_old_end = end;
+}
+
 static void make_grid(struct problem *problem)
 {
     const struct problem_spec *spec = &problem->spec;
@@ -258,6 +275,7 @@ void problem_create(struct problem *problem, const struct problem_spec *spec)
     problem->stream.feature_count = spec->features;
     make_bracket(problem);
     make_grid(problem);
+    make_too_old(problem);
     make_source(problem);
     make_rules(problem);
     make_outputs(problem);

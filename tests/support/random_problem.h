@@ -34,7 +34,7 @@ struct problem {
     struct trajd_bracket bracket;
     struct trajd_stream stream;
     uint64_t output_bytes, mask_bytes, derivative_bytes;
-    void *blocks[16]; /* all allocations */
+    void *blocks[20]; /* all allocations */
     uint32_t block_count;
     uint64_t random;
 };

@@ -68,12 +68,12 @@ static void sums_of_steps(void **state)
 static void gaps_and_ages(void **state)
 {
     const struct trajd_stream stream = {.max_gap_ns = 25 * MS, .max_age_ns = 12500};
-    const struct trajd_resample_step step = {.before = 4, .width_ns = 40 * MS, .past_ns = 700};
+    const struct trajd_resample_step step = {.before = 4, .width_ns = 40 * MS, .past_ns = 70000};
     const struct trajd_reason_facts facts = {.step = &step, .stream = &stream, .row_count = 9};
 
     (void)state;
     expect(&facts, TRAJD_MASK_GAP, "gap of 40 ms (rows 4, 5) > max_gap 25 ms");
-    expect(&facts, TRAJD_MASK_TOO_OLD, "held row 4 is 700 ns old, max_age is 12.5 us");
+    expect(&facts, TRAJD_MASK_TOO_OLD, "held row 4 is 70 us old, max_age is 12.5 us");
     expect(&facts, TRAJD_MASK_BAD_STAMP, "the stamp of row 5 is not later than that of row 4");
 }
 

@@ -105,6 +105,25 @@ static void test_age(void **state)
     expect(&one, later, 4, zeros, beyond, 0);
 }
 
+static void test_a_bracket_masks_steps(void **state)
+{
+    const int64_t targets[] = {-5, 10, 41, 42, 43, 44};
+    const uint8_t mask[] = {1, 0, 2, 7, 7, 2}, missing[] = {6, 6, 6, 6, 6, 6};
+    const double values[] = {0, 1, 4, 4, 4, 4}, none[] = {0, 0, 0, 0, 0, 0};
+    const uint32_t begin = 3, end = 5, past_all = 99;
+    const void *no_rows = NULL;
+    struct small_request one;
+
+    (void)state;
+    small_request_set_up(&one, TRAJD_KIND_PREVIOUS, 1, small_request_ramp);
+    one.bracket.too_old_begin = &begin;
+    one.bracket.too_old_end = &end;
+    expect(&one, targets, 6, values, mask, 0);
+    one.bracket.too_old_end = &past_all;
+    one.stream.bases = &no_rows;
+    expect(&one, targets, 6, none, missing, 0);
+}
+
 static void test_gap_is_strictly_inside_a_hole(void **state)
 {
     const int64_t targets[] = {15, 20, 21, 40};
@@ -423,6 +442,7 @@ int main(void)
         cmocka_unit_test(test_edges),
         cmocka_unit_test(test_zero_is_before_normalisation),
         cmocka_unit_test(test_age),
+        cmocka_unit_test(test_a_bracket_masks_steps),
         cmocka_unit_test(test_gap_is_strictly_inside_a_hole),
         cmocka_unit_test(test_unused_neighbour_does_not_spread),
         cmocka_unit_test(test_nearest_takes_the_later_of_two),

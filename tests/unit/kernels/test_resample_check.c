@@ -128,6 +128,13 @@ static void set_dense_and_arrays(struct small_request *one)
 {
     one->bracket.dense_row_count = 4;
 }
+static void set_half_of_range(struct small_request *one)
+{
+    static const uint32_t end = 1;
+
+    one->bracket.too_old_end = &end;
+}
+
 static void set_bad_dense(struct small_request *one)
 {
     one->bracket = (struct trajd_bracket){.dense_row_count = UINT64_MAX};
@@ -208,6 +215,7 @@ static const struct bad bads[] = {
     {"no derivative", TRAJD_ERR_UNSUPPORTED, set_bad_derivative},
     {"mask_joins_previous", TRAJD_ERR_ARGUMENT, set_bad_join},
     {"brackets[0]: has dense_row_count", TRAJD_ERR_ARGUMENT, set_dense_and_arrays},
+    {"brackets[0]: too_old_begin and too_old_end must both be", TRAJD_ERR_ARGUMENT, set_half_of_range},
     {"brackets[0]: dense_row_count is too large", TRAJD_ERR_ARGUMENT, set_bad_dense},
     {"streams[0]: bracket_index", TRAJD_ERR_ARGUMENT, set_bad_bracket},
     {"brackets[0]: clock_index", TRAJD_ERR_ARGUMENT, set_bad_clock_index},
