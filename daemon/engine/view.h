@@ -22,8 +22,8 @@ struct trajd_episode_clock {
     /* At which distance a stamped clock continues outside its rows. 0: at the mean distance of its
      * own rows, or at one second if it has a single row. */
     int64_t interval_ns;
-    /* The median distance of the rows of a recording. 0: there are fewer than two rows, or more may
-     * come, as from a robot. */
+    /* The median distance of the rows. 0: the last row does not grow old. It is the only one, all are
+     * events, it is the episode's only clock, or more rows may come, as from a robot. */
     int64_t median_ns;
     /* The number of the anchor that row 0 is, of a clock on whose rows the anchors lie. 0 in
      * recordings. */

@@ -445,22 +445,22 @@ static bool is_lasting(const struct trajd_candidate *c, uint32_t clock)
     return false;
 }
 
-/* Finds when the episode ends, and the median intervals of clocks, where several are used. */
+/* Finds when the episode ends, and the median intervals of its clocks where there are several. */
 static void find_end(struct trajd_candidate *c, struct trajd_episode *episode)
 {
     const uint32_t count = c->validation->layout->clock_count;
     int64_t rows = 0, *scratch;
-    uint32_t lasting = 0;
+    uint32_t used = 0;
 
     for (uint32_t i = 0; i < count; i++) {
         const struct trajd_episode_clock *clock = &c->clocks[i];
         const int64_t last_ns = trajd_clock_row_ns(clock, clock->row_count - 1);
-        if (!is_lasting(c, i))
-            continue;
-        episode->end_ns = lasting++ && episode->end_ns > last_ns ? episode->end_ns : last_ns;
+        used += clock->row_count > 0;
+        if (is_lasting(c, i) && last_ns > episode->end_ns)
+            episode->end_ns = last_ns;
         rows = clock->row_count > rows ? clock->row_count : rows;
     }
-    if (lasting < 2)
+    if (used < 2)
         return;
     scratch = malloc((size_t)rows * sizeof *scratch);
     for (uint32_t i = 0; scratch && i < count; i++)

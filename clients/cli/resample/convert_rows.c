@@ -122,7 +122,7 @@ static void set_stream(struct trajd_stream *stream, const struct convert_member 
         .first_column = (uint32_t)lane->first_column,
         .row_stride_bytes = dataset->source_bytes,
         .bases = base,
-        .edge = TRAJD_EDGE_HOLD,
+        .edge = member->array->ends_early ? TRAJD_EDGE_NAN : TRAJD_EDGE_HOLD,
         .max_gap_ns = -1,
         .max_age_ns = -1,
         .mean_width = lane->window_ns,

@@ -8,6 +8,20 @@
 
 enum { CHUNK_BYTES = 64 << 10, CHUNK_BLOCK_BYTES_MAX = 64 << 20 };
 
+/* Returns whether all streams of a dataset are events. */
+static bool has_events(const struct trajd_index *index, uint32_t dataset)
+{
+    bool any = false;
+
+    for (uint32_t s = 0; s < index->stream_count; s++)
+        if (index->streams[s].array_index == dataset) {
+            if (!index->streams[s].is_event)
+                return false;
+            any = true;
+        }
+    return any;
+}
+
 static struct convert_dataset *add_dataset(struct convert_plan *plan,
                                            const struct trajd_index *index, uint32_t dataset,
                                            uint32_t clock)
@@ -17,6 +31,7 @@ static struct convert_dataset *add_dataset(struct convert_plan *plan,
     *made = (struct convert_dataset){.path = index->arrays[dataset].path,
                                      .index_dataset = dataset,
                                      .clock = clock,
+                                     .is_event = has_events(index, dataset),
                                      .stamps_column = CONVERT_NO_COLUMN,
                                      .max_gap_ns = -1};
     return made;

@@ -375,7 +375,90 @@ static enum trajd_status add_parts(struct convert_plan *plan, const struct conve
     return TRAJD_OK;
 }
 
-/* Finds the episode's datasets, and the span that all of them cover. */
+/* ---- streams that end before their episode ---- */
+
+static const struct trajd_episode_clock *clock_in(const struct convert_plan *plan,
+                                                  const struct trajd_episode *episode,
+                                                  const struct convert_array *array)
+{
+    return &episode->clocks[plan->datasets[array->dataset].clock];
+}
+
+static int64_t last_row_ns(const struct convert_plan *plan, const struct trajd_episode *episode,
+                           const struct convert_array *array)
+{
+    return convert_row_ns(clock_in(plan, episode, array), array->rows - 1);
+}
+
+/* Returns whether a dataset tells how long the episode lasts. */
+static bool is_lasting(const struct convert_plan *plan, const struct trajd_episode *episode,
+                       const struct convert_array *array)
+{
+    return clock_in(plan, episode, array)->median_ns && !plan->datasets[array->dataset].is_event;
+}
+
+/* Checks that the steps after a dataset's last row can be marked, which takes NaN. */
+static enum trajd_status check_marks(const struct convert_plan *plan,
+                                     const struct convert_episode *made,
+                                     const struct convert_array *array, struct trajd_error *error)
+{
+    const struct trajd_index *index = plan->options->indexes[made->source];
+    const struct trajd_episode *episode = &index->episodes[made->episode];
+    const struct convert_dataset *dataset = &plan->datasets[array->dataset];
+    const char *file = index->files[episode->file_index].relative_path;
+    char text[TRAJD_EARLY_END_TEXT_SIZE] = "";
+
+    if (!dataset->lane_count)
+        return TRAJD_OK; /* stamps, which become those of the grid */
+    trajd_episode_ends_early(episode, dataset->clock, text);
+    if (!dataset->is_encoded && convert_is_floating(dataset->to)) {
+        convert_note(plan->options, "%s: %s: %s %s; its steps after that are NaN", file,
+                     episode->id, dataset->path, text);
+        return TRAJD_OK;
+    }
+    return trajd_error_set(error, TRAJD_ERR_DATA, 0,
+                           "%s: %s: %s %s: its rows (%s) cannot say which steps after that have no "
+                           "value; leave it out with --streams, or the episode with --episodes, or "
+                           "write events: true in the layout if its rows are events",
+                           file, episode->id, dataset->path, text,
+                           dataset->is_encoded ? "frames" : trajd_dtype_name(dataset->to));
+}
+
+/* Finds where the grid ends: with the first of the datasets that last as long as the episode. Others
+ * end earlier, and rows of events, or a single row, are held. Returns the dataset that ends first. */
+static const struct convert_array *find_end(const struct convert_plan *plan,
+                                            struct convert_episode *made,
+                                            const struct trajd_episode *episode)
+{
+    const struct convert_array *earliest = NULL;
+    int64_t first_ns = INT64_MAX, last_ns = INT64_MIN;
+    bool any = false;
+
+    for (uint32_t a = 0; a < made->array_count; a++) {
+        const int64_t ns = last_row_ns(plan, episode, &made->arrays[a]);
+        any = any || is_lasting(plan, episode, &made->arrays[a]);
+        if (is_lasting(plan, episode, &made->arrays[a]) && ns > last_ns)
+            last_ns = ns;
+    }
+    made->end_ns = INT64_MAX;
+    for (uint32_t a = 0; a < made->array_count; a++) {
+        struct convert_array *array = &made->arrays[a];
+        const int64_t ns = last_row_ns(plan, episode, array);
+        if (any && !is_lasting(plan, episode, array))
+            continue;
+        array->ends_early = trajd_clock_too_old_ns(clock_in(plan, episode, array),
+                                                   TRAJD_TOO_OLD_INTERVALS) < last_ns;
+        if (!array->ends_early && ns < made->end_ns)
+            made->end_ns = ns;
+        if (ns < first_ns) {
+            first_ns = ns;
+            earliest = array;
+        }
+    }
+    return earliest;
+}
+
+/* Finds the episode's datasets, and the span of its grid. */
 static enum trajd_status make_episode(struct convert_plan *plan, uint32_t source, uint32_t number,
                                       struct trajd_error *error)
 {
@@ -383,10 +466,13 @@ static enum trajd_status make_episode(struct convert_plan *plan, uint32_t source
     const struct trajd_episode *episode = &index->episodes[number];
     struct convert_episode uncut = {.source = source, .episode = number, .id = episode->id},
                            *made = &uncut;
-    int64_t begin = INT64_MIN, end = INT64_MAX;
-    const char *latest = "", *earliest = "";
+    const struct convert_array *earliest;
+    enum trajd_status status = TRAJD_OK;
+    const char *latest = "";
+    int64_t end_ns;
     char why[400];
 
+    made->begin_ns = INT64_MIN;
     made->arrays = convert_alloc(plan, plan->dataset_count * sizeof *made->arrays);
     for (uint32_t d = 0; d < plan->dataset_count; d++) {
         const uint32_t mapped = plan->source_datasets[source][d];
@@ -403,26 +489,26 @@ static enum trajd_status make_episode(struct convert_plan *plan, uint32_t source
                      trajd_dtype_name(plan->datasets[d].from));
             return leave_out(plan, index, episode, why);
         }
-        if (convert_row_ns(clock, 0) > begin) {
-            begin = convert_row_ns(clock, 0);
+        if (convert_row_ns(clock, 0) > made->begin_ns) {
+            made->begin_ns = convert_row_ns(clock, 0);
             latest = plan->datasets[d].path;
-        }
-        if (convert_row_ns(clock, rows - 1) < end) {
-            end = convert_row_ns(clock, rows - 1);
-            earliest = plan->datasets[d].path;
         }
         made->arrays[made->array_count++] = (struct convert_array){.dataset = d, .rows = rows};
     }
     if (!made->array_count)
         return leave_out(plan, index, episode, "it has no rows of the chosen streams");
-    if (begin > end) {
+    earliest = find_end(plan, made, episode);
+    end_ns = last_row_ns(plan, episode, earliest);
+    if (made->begin_ns > end_ns) {
         snprintf(why, sizeof why, "%.150s begins %.3f s after %.150s has ended", latest,
-                 (double)(begin - end) * 1e-9, earliest);
+                 (double)(made->begin_ns - end_ns) * 1e-9,
+                 plan->datasets[earliest->dataset].path);
         return leave_out(plan, index, episode, why);
     }
-    made->begin_ns = begin;
-    made->end_ns = end;
-    return add_parts(plan, made, error);
+    for (uint32_t a = 0; a < made->array_count && !status; a++)
+        if (made->arrays[a].ends_early)
+            status = check_marks(plan, made, &made->arrays[a], error);
+    return status ? status : add_parts(plan, made, error);
 }
 
 /* Returns why an episode cannot be converted; NULL: it can. Another shape counts: the array would be
@@ -453,6 +539,9 @@ enum trajd_status convert_make_episodes(struct convert_plan *plan, struct trajd_
             const char *why = reason_against(options->indexes[k], episode);
             if (!is_chosen(options, episode))
                 continue;
+            if (why && episode->has_uneven_rows)
+                return trajd_error_set(error, TRAJD_ERR_DATA, 0,
+                                       "%s; --episodes chooses the others", why);
             if (why) {
                 plan->left_out++;
                 convert_note(options, "left out: %s", why);

@@ -38,6 +38,7 @@ struct convert_dataset {
     /* The rows are encoded frames. The helper program copies those that the steps take, and no worker
      * touches them: there are no elements, and one lane without columns. */
     bool is_encoded;
+    bool is_event; /* rows that come when something happens: the last one is held */
     bool is_enum; /* of one byte: the output keeps the source's type */
     bool is_compressed;
     /* Shape of a chunk, if compressed: rows (fewer in a shorter episode) and the extent in each
@@ -55,6 +56,7 @@ struct convert_array {
     uint32_t dataset;
     int64_t rows;      /* of the source, as its clock counts them */
     int64_t first_row; /* earlier rows lie before a gap and are not used */
+    bool ends_early;   /* before the grid: NaN stands after its last row */
 };
 
 struct convert_episode {
