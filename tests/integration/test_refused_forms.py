@@ -56,7 +56,7 @@ KEPT = {  # forms of real families and of small tests
     "short": shaped(actions=(5, 7), obs__eef=(5, 7)),
     "one row": shaped(actions=(1, 7), obs__eef=(1, 3)),
     "one row, wide": shaped(actions=(1, 45), obs__eef=(1, 45)),
-    "rows differ by one": shaped(actions=(5, 7), obs__eef=(6, 7)),
+    "one value of the episode": shaped(actions=(5, 7), obs__goal=(1, 7)),
     "wide observations": shaped(actions=(20, 7), obs__states=(20, 300)),
     "aloha": shaped(actions=(400, 14), obs__qpos=(400, 14), obs__qvel=(400, 14), more__image=(400, 48, 64, 3)),
     "poses": shaped(actions=(100, 7), obs__pose=(100, 4, 4), obs__other=(100, 4, 4)),

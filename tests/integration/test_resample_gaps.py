@@ -40,7 +40,7 @@ def write(path, episodes, rows=400):
         for name, holes in episodes.items():
             group = file.create_group(f"data/{name}")
             t, seed = stamps_of(rows, holes, len(name) + len(holes)), int(name[5:])
-            group["t"], group["ht"] = t, np.arange(t[0] - 5 * MS, t[-1] + 40 * MS, 37 * MS)
+            group["t"], group["ht"] = t, np.arange(t[0] - 5 * MS, t[-1] + 29 * MS, 28 * MS)
             group["pose"], group["wrench"] = random.normal(size=(rows, 3)), random.normal(size=(rows, 6)).astype(np.float32)
             group["grip"] = np.arange(len(group["ht"]), dtype=np.int32)[:, None] + 1000 * seed
             group["table"] = np.arange(3)

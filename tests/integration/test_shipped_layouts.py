@@ -39,7 +39,7 @@ def compare(document, path, encoded=()):
         for stream in document["streams"]:
             found = [group[stream["dataset"]] for group in groups.values()]
             rows = [len(dataset) for dataset in found]
-            is_cut = stream["name"] not in ("infos/success",) and document["trimmed_rows"] and rows[0] == families.T + 1
+            is_cut = document["trimmed_rows"] and rows[0] == families.T + 1
             assert (stream["fewest_rows"], stream["most_rows"]) == (min(rows) - is_cut, max(rows) - is_cut), stream
             if stream["name"] in encoded:
                 assert stream["row_shape"] == [48, 64, encoded[stream["name"]]], stream
@@ -180,7 +180,7 @@ def test_minari(tmp_path):
     path = make(tmp_path, "minari")
     document = inspect(path)
     compare(document, path)
-    assert document["layout"] == "minari" and document["trimmed_rows"] == 4 and document["notes"] == []
+    assert document["layout"] == "minari" and document["trimmed_rows"] == 6 and document["notes"] == []
 
 
 @pytest.mark.parametrize("images", ["padded", "vlen"])
@@ -188,7 +188,7 @@ def test_minari_with_pictures(tmp_path, images):
     path = make(tmp_path, "minari", images=images)
     document = inspect(path)
     compare(document, path, {"observations": 3})
-    assert document["layout"] == "minari_jpeg" and document["trimmed_rows"] == 2
+    assert document["layout"] == "minari_jpeg" and document["trimmed_rows"] == 4
 
 
 def test_droid_raw(tmp_path):

@@ -412,8 +412,9 @@ static enum trajd_status check_marks(const struct convert_plan *plan,
         return TRAJD_OK; /* stamps, which become those of the grid */
     trajd_episode_ends_early(episode, dataset->clock, text);
     if (!dataset->is_encoded && convert_is_floating(dataset->to)) {
-        convert_note(plan->options, "%s: %s: %s %s; its steps after that are NaN", file,
-                     episode->id, dataset->path, text);
+        convert_note(plan->options, "%s: %s: %s %s; its steps after that are NaN, and datasets "
+                     "beside it that no stream names repeat their last entry there",
+                     file, episode->id, dataset->path, text);
         return TRAJD_OK;
     }
     return trajd_error_set(error, TRAJD_ERR_DATA, 0,
@@ -456,6 +457,22 @@ static const struct convert_array *find_end(const struct convert_plan *plan,
         }
     }
     return earliest;
+}
+
+/* Returns whether a dataset ends so early that steps of the grid come after it. If none does, the grid
+ * ends with it. */
+static bool loses_steps(const struct convert_plan *plan, struct convert_episode *made,
+                        const struct trajd_episode *episode, struct convert_array *array)
+{
+    const int64_t last_ns = last_row_ns(plan, episode, array);
+    const struct trajd_rate rate = plan->options->rate;
+
+    if (array->ends_early && trajd_rate_row_at(rate, last_ns - made->begin_ns) ==
+                                 trajd_rate_row_at(rate, made->end_ns - made->begin_ns)) {
+        array->ends_early = false;
+        made->end_ns = last_ns < made->end_ns ? last_ns : made->end_ns;
+    }
+    return array->ends_early;
 }
 
 /* Finds the episode's datasets, and the span of its grid. */
@@ -506,7 +523,7 @@ static enum trajd_status make_episode(struct convert_plan *plan, uint32_t source
         return leave_out(plan, index, episode, why);
     }
     for (uint32_t a = 0; a < made->array_count && !status; a++)
-        if (made->arrays[a].ends_early)
+        if (loses_steps(plan, made, episode, &made->arrays[a]))
             status = check_marks(plan, made, &made->arrays[a], error);
     return status ? status : add_parts(plan, made, error);
 }

@@ -164,7 +164,7 @@ static uint32_t add_picks(const struct convert_plan *plan, const struct convert_
                                           .clock = dataset->clock,
                                           .kind = kind_of(dataset),
                                           .rows = made->arrays[a].rows};
-        bool is_there = (dataset->from == TRAJD_U8) != of_bytes || made->arrays[a].ends_early;
+        bool is_there = (dataset->from == TRAJD_U8) != of_bytes;
         for (uint32_t i = 0; i < count && !is_there; i++)
             is_there = of_bytes
                            ? is_same(&picks[i], &pick)
