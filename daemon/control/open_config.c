@@ -101,6 +101,7 @@ enum trajd_status trajd_control_open_dataset(struct trajd_control *control,
                   .child_count = config->index_children ? config->index_children
                                                         : trajd_control_processor_count(),
                   .file_timeout_ms = (uint32_t)(config->index_file_timeout_ns / 1000000),
+                  .allows_uneven_rows = config->version < 2,
                   .rate = from->rate,
                   .color = from->color}};
     enum trajd_status status;

@@ -117,7 +117,8 @@ struct trajd_episode {
     /* The latest last row of the clocks that have at least two rows and a stream that is not of
      * events, from the origin. */
     int64_t end_ns;
-    bool has_uneven_rows; /* quarantined: streams on one regular clock differ in their rows */
+    /* streams on one regular clock differ in their rows: quarantined, unless the options allow it */
+    bool has_uneven_rows;
     /* of the stamps and of up to 64 sampled rows of each array, fewer where rows are large; part of
      * the fingerprint */
     uint64_t content_digest;

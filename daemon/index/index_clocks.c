@@ -335,6 +335,8 @@ static void check_counts(struct trajd_candidate *c, uint32_t index, uint64_t row
             own == 1)
             continue;
         c->has_uneven_rows = true;
+        if (v->allows_uneven_rows)
+            return;
         trajd_candidate_fault(c,
                               "%s: has %" PRIu64 " rows, and %s has %" PRIu64
                               " on the same clock (%s): one of them was cut short, or they "
@@ -384,8 +386,7 @@ static void make_regular(struct trajd_candidate *c, uint32_t index, int64_t shif
             drops_last_row(c, plan))
             drop_last_row(c, i, (uint64_t)clock->row_count);
     }
-    if (!c->validation->allows_uneven_rows)
-        check_counts(c, index, (uint64_t)clock->row_count);
+    check_counts(c, index, (uint64_t)clock->row_count);
     if (source->multiple)
         check_multiple(c, index, (uint64_t)clock->row_count);
 }

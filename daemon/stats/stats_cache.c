@@ -72,6 +72,18 @@ static void add_chain(struct trajd_digest *digest, const struct trajd_window_pla
         trajd_digest_add_text(digest, state->sources[s]);
 }
 
+/* Adds that steps after a stream that has ended do not count. */
+static void add_ends(struct trajd_digest *digest, const struct trajd_window_plan *plan,
+                     uint32_t output_index)
+{
+    for (uint32_t t = 0; t < plan->rules.target_count; t++) {
+        const uint32_t intervals =
+            plan->rules.brackets[plan->rules.targets[t].bracket_index].too_old_intervals;
+        if (intervals && trajd_window_plan_uses(plan, output_index, t))
+            trajd_digest_add_u64(digest, intervals);
+    }
+}
+
 uint64_t trajd_statistics_output_fingerprint(const struct trajd_window_plan *plan,
                                              uint32_t output_index)
 {
@@ -111,6 +123,7 @@ uint64_t trajd_statistics_output_fingerprint(const struct trajd_window_plan *pla
     add_rate(&digest, output->at.rate);
     for (uint32_t s = 0; s < output->source_count; s++)
         trajd_digest_add_text(&digest, output->sources[s]);
+    add_ends(&digest, plan, output_index);
     add_chain(&digest, plan, output_index);
     if (rows)
         trajd_digest_add_u64(&digest, plan->anchors_digest);

@@ -89,12 +89,14 @@ static bool has_own_rows(const struct trajd_index *index, const struct trajd_ind
 }
 
 /* Returns after how many intervals a stream that has ended is too old; 0: never. Rows of events never
- * are, nor are those of the clock with which the anchors end. `max_age:` says it in its own way. */
+ * are, nor are those of the clock with which the anchors end. `max_age:` says it in its own way, and version 1
+ * of the configuration holds the last row. */
 static uint32_t too_old_intervals(const struct trajd_window_plan *plan,
                                   const struct trajd_spec_output *output,
                                   const struct trajd_index_stream *stream)
 {
-    const bool is_exempt = stream->is_event || output->max_age_ns >= 0 ||
+    const bool is_exempt = plan->spec->version < 2 || stream->is_event ||
+                           output->max_age_ns >= 0 ||
                            plan->rules.anchor_clock < 0 ||
                            plan->rules.anchor_clock == (int64_t)stream->clock_index;
 

@@ -157,12 +157,37 @@ static void warn_of_early_end(struct trajd_window_plan *plan, uint32_t clock)
     trajd_episode_ends_early(&index->episodes[first], clock, text);
     trajd_window_plan_warn(
         plan,
-        "clock %s stops before its episode in %u of %u episode%s (%s: %s: it %s): steps of its "
-        "streams after that are masked TOO_OLD (7) while the anchors go on; if its rows are "
-        "events, write events: true in the layout",
+        "clock %s stops before its episode in %u of %u episode%s (%s: %s: it %s): %s; if its rows "
+        "are events, write events: true in the layout",
         index->clocks[clock].name, count, plan->episode_count, trajd_plural(plan->episode_count),
         index->files[index->episodes[first].file_index].relative_path, index->episodes[first].id,
-        text);
+        text,
+        plan->spec->version < 2 ? "observations after that repeat its last row as valid"
+                                : "steps of its streams after that are masked TOO_OLD (7) while "
+                                  "the anchors go on");
+}
+
+/* Notes what version 1 does with streams that end before their episode. */
+static void keep_ends(struct trajd_window_plan *plan)
+{
+    const struct trajd_index *index = plan->dataset->index;
+    uint32_t early = 0, uneven = 0;
+
+    for (uint32_t i = 0; i < plan->episode_count; i++) {
+        const struct trajd_episode *episode = &index->episodes[plan->episodes[i]];
+        bool any = false;
+        for (uint32_t c = 0; c < index->clock_count && !any; c++)
+            any = is_clock_lasting(plan, c) && trajd_episode_ends_early(episode, c, NULL);
+        early += any;
+        uneven += episode->has_uneven_rows;
+    }
+    if (early)
+        trajd_window_plan_keeps(plan, "mask steps after a stream that stops before its episode");
+    if (uneven)
+        trajd_window_plan_keeps(plan,
+                                "leave out %u of %u episodes, whose streams on one clock differ in "
+                                "their rows",
+                                uneven, plan->episode_count);
 }
 
 /* Returns whether the rate of the clock decides which rows the target takes. Steps that are rows of
@@ -286,6 +311,8 @@ static void warn_of_version(struct trajd_window_plan *plan)
 {
     const struct trajd_layout *layout = plan->dataset->index->layout;
 
+    if (plan->spec->version < 2)
+        keep_ends(plan);
     if (layout->is_version_1)
         trajd_window_plan_keeps(plan, "read the dataset by the layout %s as it is now",
                                 layout->name);

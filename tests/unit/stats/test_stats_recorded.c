@@ -93,7 +93,7 @@ static struct trajd_window_plan *make_feed(struct trajd_dataset *dataset, const 
 
     snprintf(text, sizeof text, "{dataset: stats, global_batch: 7, %s}", keys);
     if (trajd_yaml_parse("test", text, strlen(text), &yaml, &error) ||
-        trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), "feed", 2, spec, &error) ||
+        trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), "feed", 1, spec, &error) ||
         trajd_window_plan_create(*spec, dataset, &plan, &error))
         fail_msg("%s: %s", keys, error.message);
     trajd_yaml_destroy(&yaml);
