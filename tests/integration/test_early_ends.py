@@ -28,8 +28,8 @@ feeds:
   train: {{dataset: lab, global_batch: 200, order: sequential, anchor: {{clock: arm}}, outputs: {outputs}}}
 """
 ARM = np.arange(200) * 20 * MS  # 50 Hz for 4 s
-CAM = (np.arange(49) * 100 * MS) // 3  # 30 Hz until 1.6 s
-TOO_OLD = CAM[-1] + 100 * MS  # three median intervals after the last frame
+CAM = np.arange(49) * 33 * MS  # 30 Hz until 1.6 s
+TOO_OLD = CAM[-1] + 99 * MS  # three median intervals after the last frame
 
 
 def write(folder, more="", images=False):
@@ -75,14 +75,15 @@ def expected(steps, ends):
 def test_steps_after_a_stream_that_stops(tmp_path, open_feed):
     """Inside the episode they are TOO_OLD; after the episode they are AFTER_END, as padding is. An age that the feed states counts."""
     arrays, check, one = open_feed(write(tmp_path))
-    assert (expected(1, True) == 7).sum() == 114  # of 200 windows
+    assert (expected(1, True) == 7).sum() == 115  # of 200 windows
     np.testing.assert_array_equal(arrays["feature.mask"], expected(1, True))
     np.testing.assert_array_equal(arrays["future.mask"], expected(10, True))
     np.testing.assert_array_equal(arrays["arm.mask"], np.where(ARM[:, None] + np.arange(10) * 20 * MS > ARM[-1], 2, 0))
     assert not arrays["held.mask"].any() and (arrays["feature"][100:] == len(CAM) - 1).all()  # values do not change
     assert "clock cam stops before its episode in 1 of 1 episode" in check.stdout and "TOO_OLD" in check.stdout, check.stdout
     client = one.client()
-    step = client.ask("explain", "train", window=150)["outputs"][1]["items"][0]
+    client.open("train")
+    step = client.ask("explain", window=150)["outputs"][1]["items"][0]
     client.close()
     assert step["mask"] == 7 and "more than 3 median intervals" in step["sources"][0]["reason"]
 
@@ -107,9 +108,9 @@ def test_files_show_it(tmp_path):
     inspect = trajctl("inspect", "--json", "--layout", tmp_path / "lab.yaml", tmp_path / "in.hdf5")
     document = json.loads(inspect.stdout)
     document = document[0] if isinstance(document, list) else document
-    assert document["episodes"][0]["ends_early"]["cam"].startswith("stops 2.38 s before its episode ends: its last row is 48, at 1.6 s")
+    assert document["episodes"][0]["ends_early"]["cam"].startswith("stops 2.396 s before its episode ends: its last row is 48, at 1.584 s")
     validate = trajctl("validate", "--layout", tmp_path / "lab.yaml", tmp_path / "in.hdf5")
-    assert validate.returncode == 1 and re.search(r"^ends-early +in.hdf5: demo_0/cam: stops 2.38 s", validate.stdout, re.M)
+    assert validate.returncode == 1 and re.search(r"^ends-early +in.hdf5: demo_0/cam: stops 2.396 s", validate.stdout, re.M)
 
 
 def test_a_conversion_is_as_long_as_the_episode(tmp_path):
@@ -117,7 +118,7 @@ def test_a_conversion_is_as_long_as_the_episode(tmp_path):
     write(tmp_path, images=True)
     common = ["resample", tmp_path / "in.hdf5", "-o", tmp_path / "out.hdf5", "--rate", 10, "--layout", tmp_path / "lab.yaml"]
     done = trajctl(*common)
-    assert done.returncode == 1 and "demo_0: image stops 2.38 s before" in done.stderr and "events: true" in done.stderr
+    assert done.returncode == 1 and "demo_0: image stops 2.396 s before" in done.stderr and "events: true" in done.stderr
     assert not (tmp_path / "out.hdf5").exists()
     done = trajctl(*common, "--streams", "arm,feature")
     assert done.returncode == 0 and "its steps after that are NaN" in done.stderr, done.stderr

@@ -237,7 +237,7 @@ class Live:
 
         Raises Timeout while a stream has no row yet, DataError if a stream on the anchor's clock, or all streams have
         stopped (`max_anchor_age`), and NotFound if t_ns lies so far in the past that rows are gone. Another stream that
-        stops holds its last row, as in training: a DataWarning says so once an episode. Give `max_age` in the feed, and
+        stops holds its last row, because the next one may still come: a DataWarning says so once an episode. Give `max_age` in the feed, and
         look at the mask. A DataWarning also names a stream whose newest row is stamped ahead of t_ns by more than `history`."""
         t_ns = _stamp(t_ns)
         anchor_ns, content = self._core.observe(t_ns, partial)
