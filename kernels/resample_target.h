@@ -29,7 +29,7 @@ struct trajd_view {
     int64_t row_begin;
     int64_t row_count;
     int64_t anchor;
-    const char *rows; /* local row 0 at the first column; NULL: missing */
+    const char *rows;                    /* local row 0 at the first column; NULL: missing */
     uint32_t too_old_begin, too_old_end; /* steps that the bracket masks */
 };
 

@@ -173,8 +173,7 @@ void trajd_reason_write(const struct trajd_reason_facts *facts, enum trajd_mask 
             snprintf(text, TRAJD_REASON_SIZE, "the episode has no %s", facts->stream_name);
         return;
     case TRAJD_MASK_TOO_OLD:
-        if (facts->stream->max_age_ns < 0 ||
-            step->past_ns <= (uint64_t)facts->stream->max_age_ns)
+        if (facts->stream->max_age_ns < 0 || step->past_ns <= (uint64_t)facts->stream->max_age_ns)
             return write_ended(facts, text);
         snprintf(text, TRAJD_REASON_SIZE, "held row %" PRId64 " is %s old, max_age is %s", before,
                  duration(step->past_ns, time, sizeof time),

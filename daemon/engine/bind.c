@@ -279,8 +279,7 @@ static void see_bracket(const struct trajd_binding *batch, uint32_t b, uint32_t 
 static uint32_t steps_until(const struct trajd_binding *batch, uint32_t b, uint32_t w,
                             int64_t anchor_ns, int64_t x_ns)
 {
-    const struct trajd_grid *grid =
-        &batch->request_grids[batch->rules->brackets[b].grid_index];
+    const struct trajd_grid *grid = &batch->request_grids[batch->rules->brackets[b].grid_index];
     const int64_t *offsets = grid->offsets + w * grid->offsets_per_window;
     uint32_t low = 0, high = grid->step_count;
 

@@ -337,13 +337,13 @@ static void check_counts(struct trajd_candidate *c, uint32_t index, uint64_t row
         c->has_uneven_rows = true;
         if (v->allows_uneven_rows)
             return;
-        trajd_candidate_fault(c,
-                              "%s: has %" PRIu64 " rows, and %s has %" PRIu64
-                              " on the same clock (%s): one of them was cut short, or they "
-                              "have different rates; if they are right, say so in the layout (rows: "
-                              "first, rows: every N)",
-                              v->paths[v->plans[i].array_index], own, counted, rows,
-                              v->layout->clocks[index].name);
+        trajd_candidate_fault(
+            c,
+            "%s: has %" PRIu64 " rows, and %s has %" PRIu64
+            " on the same clock (%s): one of them was cut short, or they "
+            "have different rates; if they are right, say so in the layout (rows: "
+            "first, rows: every N)",
+            v->paths[v->plans[i].array_index], own, counted, rows, v->layout->clocks[index].name);
     }
 }
 

@@ -387,7 +387,7 @@ enum trajd_status trajd_layout_read_streams(struct trajd_layout_parser *p,
         status = check_shared_rows(p, node);
     for (uint32_t i = 0; i < layout->stream_count && !status; i++)
         if (p->streams[i].rows_per_row)
-            status = trajd_layout_find_multiple(p, p->streams[i].rows_per_row,
-                                                &p->streams[i].clock);
+            status =
+                trajd_layout_find_multiple(p, p->streams[i].rows_per_row, &p->streams[i].clock);
     return status;
 }

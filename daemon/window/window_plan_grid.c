@@ -95,8 +95,7 @@ static uint32_t too_old_intervals(const struct trajd_window_plan *plan,
                                   const struct trajd_spec_output *output,
                                   const struct trajd_index_stream *stream)
 {
-    const bool is_exempt = plan->spec->version < 2 || stream->is_event ||
-                           output->max_age_ns >= 0 ||
+    const bool is_exempt = plan->spec->version < 2 || stream->is_event || output->max_age_ns >= 0 ||
                            plan->rules.anchor_clock < 0 ||
                            plan->rules.anchor_clock == (int64_t)stream->clock_index;
 
@@ -109,13 +108,13 @@ enum trajd_status trajd_plan_find_bracket(struct trajd_window_plan *plan,
                                           uint32_t *bracket_index, struct trajd_error *error)
 {
     const struct trajd_index *index = plan->dataset->index;
-    struct trajd_plan_bracket bracket = {.clock_index = stream->clock_index,
-                                         .clipped = output->role == TRAJD_ROLE_OBS ||
-                                                    output->role == TRAJD_ROLE_GOAL,
-                                         .too_old_intervals = too_old_intervals(plan, output, stream),
-                                         .in_chunk = output->returns.in_chunk,
-                                         .lookahead_ns = output->lookahead_ns,
-                                         .array_index = -1};
+    struct trajd_plan_bracket bracket = {
+        .clock_index = stream->clock_index,
+        .clipped = output->role == TRAJD_ROLE_OBS || output->role == TRAJD_ROLE_GOAL,
+        .too_old_intervals = too_old_intervals(plan, output, stream),
+        .in_chunk = output->returns.in_chunk,
+        .lookahead_ns = output->lookahead_ns,
+        .array_index = -1};
     enum trajd_status status =
         find_grid(plan, output, stream->clock_index, &bracket.grid_index, error);
 

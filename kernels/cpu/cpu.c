@@ -340,8 +340,8 @@ static void mark_too_old(const struct trajd_resample_request *request,
             stream->mask + trajd_window_row(request, w) * stream->mask_window_stride_bytes;
         if (stream->bases && !stream->bases[w])
             continue;
-        for (uint32_t t = bracket->too_old_begin[w];
-             t < bracket->too_old_end[w] && t < step_count; t++)
+        for (uint32_t t = bracket->too_old_begin[w]; t < bracket->too_old_end[w] && t < step_count;
+             t++)
             if (mask[t] < TRAJD_MASK_TOO_OLD)
                 mask[t] = TRAJD_MASK_TOO_OLD;
     }

@@ -20,8 +20,8 @@ __global__ void __launch_bounds__(WARPS * 32u)
         return;
     const uint32_t row = marks.window_rows ? marks.window_rows[w] : w;
     uint8_t *mask = marks.mask + row * marks.mask_window_stride_bytes;
-    for (uint32_t t = marks.begin[w] + threadIdx.x % 32u;
-         t < marks.end[w] && t < marks.step_count; t += 32u)
+    for (uint32_t t = marks.begin[w] + threadIdx.x % 32u; t < marks.end[w] && t < marks.step_count;
+         t += 32u)
         if (mask[t] < TRAJD_MASK_TOO_OLD)
             mask[t] = TRAJD_MASK_TOO_OLD;
 }

@@ -30,9 +30,9 @@ def values(path):
 def test_a_file_is_published_once(station):
     station.drop("sub/a.hdf5")
     said = station.run()
-    assert counts(said) == (1, 0, 0, 0, 0, 1) and "sub/a.hdf5: published, 7 episodes, 1 left out" in said
+    assert counts(said) == (1, 0, 0, 0, 0, 1) and "sub/a.hdf5: published, 8 episodes, 0 left out" in said
     manifest = station.manifest("sub/a.hdf5")
-    assert manifest["state"] == "published" and manifest["episodes"] == 7 and manifest["left_out"] == 1 and manifest["layout"] == "demo" and manifest["rate_hz"] == 10
+    assert manifest["state"] == "published" and manifest["episodes"] == 8 and manifest["left_out"] == 0 and manifest["layout"] == "demo" and manifest["rate_hz"] == 10
     assert manifest["source"]["size_bytes"] == (station.inbox / "sub/a.hdf5").stat().st_size
     checked = subprocess.run(["sha256sum", "-c", "a.hdf5.sha256"], cwd=station.outbox / "sub", capture_output=True, text=True)
     assert checked.returncode == 0 and manifest["output"]["sha256"] in (station.outbox / "sub/a.hdf5.sha256").read_text()

@@ -412,7 +412,8 @@ static enum trajd_status check_marks(const struct convert_plan *plan,
         return TRAJD_OK; /* stamps, which become those of the grid */
     trajd_episode_ends_early(episode, dataset->clock, text);
     if (!dataset->is_encoded && convert_is_floating(dataset->to)) {
-        convert_note(plan->options, "%s: %s: %s %s; its steps after that are NaN, and datasets "
+        convert_note(plan->options,
+                     "%s: %s: %s %s; its steps after that are NaN, and datasets "
                      "beside it that no stream names repeat their last entry there",
                      file, episode->id, dataset->path, text);
         return TRAJD_OK;
@@ -518,8 +519,7 @@ static enum trajd_status make_episode(struct convert_plan *plan, uint32_t source
     end_ns = last_row_ns(plan, episode, earliest);
     if (made->begin_ns > end_ns) {
         snprintf(why, sizeof why, "%.150s begins %.3f s after %.150s has ended", latest,
-                 (double)(made->begin_ns - end_ns) * 1e-9,
-                 plan->datasets[earliest->dataset].path);
+                 (double)(made->begin_ns - end_ns) * 1e-9, plan->datasets[earliest->dataset].path);
         return leave_out(plan, index, episode, why);
     }
     for (uint32_t a = 0; a < made->array_count && !status; a++)

@@ -39,7 +39,7 @@ struct convert_dataset {
      * touches them: there are no elements, and one lane without columns. */
     bool is_encoded;
     bool is_event; /* rows that come when something happens: the last one is held */
-    bool is_enum; /* of one byte: the output keeps the source's type */
+    bool is_enum;  /* of one byte: the output keeps the source's type */
     bool is_compressed;
     /* Shape of a chunk, if compressed: rows (fewer in a shorter episode) and the extent in each
      * dimension of a row. tile_count chunks lie side by side. */
