@@ -61,7 +61,7 @@ static const char usage[] =
     "  --print-config   print every key with the value in force; with --json as one JSON document\n"
     "  --set KEY=VALUE  override a key of the file, e.g. --set memory.store=50% (of the free "
     "memory)\n"
-    "  --preset KEY=VALUE  set a key that the file does not contain\n"
+    "  --preset KEY=VALUE  set a key that neither the file nor --set has\n"
     "  --ready-fd N     when workers can be served, write a line to descriptor N and close it\n"
     "  --log-level LEVEL  error, warning, info (the default) or debug\n"
     "  --log-format FORMAT  text (the default), or json: an object a line: time, level, message\n"

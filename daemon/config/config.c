@@ -286,7 +286,7 @@ static enum trajd_status apply_value(struct trajd_config *config, const struct t
         k++;
     if (k == trajd_config_key_count)
         return unknown_key(name, error);
-    if (value->is_preset && is_given(config, &trajd_config_keys[k]))
+    if (value->is_preset && (config->is_set[k] || is_given(config, &trajd_config_keys[k])))
         return TRAJD_OK;
     config->is_set[k] = !value->is_preset;
     return trajd_config_read_key(config, &trajd_config_keys[k], yaml, &node, error);

@@ -74,7 +74,8 @@ struct trajd_config {
 };
 
 /* A value of the command line, "memory.store=50%". It overrides the file, or (is_preset) applies
- * only where the file does not contain the key. The text must live as long as the configuration. */
+ * only where neither the file nor another value that is no preset has the key, in any order. The
+ * text must live as long as the configuration. */
 struct trajd_config_value {
     const char *text;
     bool is_preset;

@@ -145,6 +145,10 @@ def test_values_of_the_command_line(tmp_path, demo_file):
     assert memory("--set", "memory.store=50%")["store"] > memory("--set", "memory.store=1%")["store"] > 1 << 20
     document = json.loads(one.run("--print-config", "--json", "--preset", "exit_idle=2s", "--set", "runtime=/else").stdout)
     assert document["exit_idle"] == "2000000000ns" and document["runtime"] == "/else"
+    for first, second in (("--set", "--preset"), ("--preset", "--set")):  # the value of --set wins in either order
+        values = {"--set": "exit_idle=7s", "--preset": "exit_idle=2s"}
+        document = json.loads(one.run("--print-config", "--json", first, values[first], second, values[second]).stdout)
+        assert document["exit_idle"] == "7000000000ns"
     for value, message in (("memory.stor=1MiB", "did you mean memory.store"), ("memory.store", "must have the form KEY=VALUE"),
                            ("memory.store=101%", "between 1% and 100%"), ("exit_idle=5", "command line:1: exit_idle: "),
                            ("feeds=1", "no such key")):
