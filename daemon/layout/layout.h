@@ -184,6 +184,11 @@ static inline bool trajd_layout_is_family(const struct trajd_layout_stream *stre
 {
     return strchr(stream->name, '*') != NULL;
 }
+/* Returns whether episodes are /data/demo_N, as in robomimic's files. */
+static inline bool trajd_layout_is_robomimic(const struct trajd_layout *layout)
+{
+    return strcmp(layout->groups, "/data/demo_*") == 0;
+}
 /* Returns whether the path has a '*' and is that of a clock's stamps or of a stream that is no
  * family: it stands for one array of each episode. */
 bool trajd_layout_is_pattern(const struct trajd_layout *layout, const char *path);

@@ -75,6 +75,8 @@ void trajd_producer_report_norm(const struct trajd_producer *producer, FILE *out
         if (producer->plan->members[0]->rules.outputs[o].norm_min_std > 0)
             fprintf(out, ", std at least %g",
                     producer->plan->members[0]->rules.outputs[o].norm_min_std);
+        if (output->norm_features)
+            fprintf(out, ", mask: %s", trajd_norm_features_name(output->norm_features));
         for (uint32_t d = 0; d < output->norm_mask_count; d++)
             if (!output->norm_mask[d])
                 fprintf(out, ", feature %u unchanged", d);

@@ -19,8 +19,58 @@ static bool is_rotation(enum trajd_kind kind)
     return kind == TRAJD_KIND_SLERP_XYZW || kind == TRAJD_KIND_SLERP_WXYZ;
 }
 
-/* Does the same for an output with a transform, which may have turned quaternions into numbers that
- * have a mean and a range. */
+/* Returns whether a feature is one of those that `mask:` names by what they are. */
+static bool is_chosen(const struct trajd_transform *transform, enum trajd_norm_features which,
+                      uint64_t feature)
+{
+    bool is_position = false;
+
+    for (uint32_t p = 0; p < transform->part_count; p++) {
+        const struct trajd_transform_part *part = &transform->parts[p];
+        const uint32_t first = part->output_first, end = first + part->output_count;
+        if (part->kind != TRAJD_PART_ROTATION)
+            continue;
+        if (feature >= first && feature < end)
+            return false;
+        is_position = is_position || (feature < first && feature + 3 >= first);
+    }
+    return is_position || which == TRAJD_NORM_ALL_BUT_ROTATIONS;
+}
+
+/* Returns whether the norm of an output changes the feature. */
+static bool is_normalised(const struct trajd_window_plan *plan, uint32_t output_index,
+                          uint64_t feature)
+{
+    const struct trajd_spec_output *output = &plan->spec->outputs[output_index];
+
+    if (output->norm_features)
+        return is_chosen(plan->rules.outputs[output_index].transform, output->norm_features,
+                         feature);
+    return !output->norm_mask_count || output->norm_mask[feature];
+}
+
+/* Checks that an output whose `mask:` is a word has rotations. */
+static enum trajd_status check_features(const struct trajd_window_plan *plan, uint32_t output_index,
+                                        struct trajd_error *error)
+{
+    const struct trajd_spec_output *output = &plan->spec->outputs[output_index];
+    const struct trajd_transform *transform = plan->rules.outputs[output_index].transform;
+
+    for (uint32_t p = 0; transform && p < transform->part_count; p++)
+        if (transform->parts[p].kind == TRAJD_PART_ROTATION)
+            return TRAJD_OK;
+    return !output->norm_features
+               ? TRAJD_OK
+               : trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                                 "line %u: outputs.%s: norm.mask: %s: the output has no rotation: "
+                                 "name one with `rotation:`, or give a list with true or false per "
+                                 "feature",
+                                 output->line, output->name,
+                                 trajd_norm_features_name(output->norm_features));
+}
+
+/* Checks that quaternions are not normalised, in an output with a transform, which may have turned
+ * them into numbers that have a mean and a range. */
 static enum trajd_status check_quaternions(const struct trajd_window_plan *plan,
                                            uint32_t output_index, struct trajd_error *error)
 {
@@ -31,7 +81,7 @@ static enum trajd_status check_quaternions(const struct trajd_window_plan *plan,
         const struct trajd_transform_part *part = &transform->parts[p];
         for (uint32_t d = part->output_first; d < part->output_first + part->output_count; d++)
             if (part->kind == TRAJD_PART_ROTATION && trajd_rotation_is_quaternion(part->to) &&
-                (!output->norm_mask_count || output->norm_mask[d]))
+                is_normalised(plan, output_index, d))
                 return trajd_error_set(
                     error, TRAJD_ERR_ARGUMENT, 0,
                     "line %u: outputs.%s: norm: columns %u:%u are a quaternion, whose numbers have "
@@ -59,7 +109,7 @@ static enum trajd_status check_rotations(const struct trajd_window_plan *plan,
             continue;
         for (uint64_t d = column; d < column + stream->feature_count && is_rotation(stream->kind);
              d++)
-            if (!output->norm_mask_count || output->norm_mask[d])
+            if (is_normalised(plan, output_index, d))
                 return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                        "line %u: outputs.%s: norm: %s is a rotation (kind slerp), "
                                        "whose numbers have no mean and no range: remove norm, or "
@@ -93,6 +143,8 @@ enum trajd_status trajd_window_norm_prepare(struct trajd_window_plan *plan, uint
     struct trajd_plan_output *out = &plan->rules.outputs[output_index];
     enum trajd_status status = check_counts(output, out->feature_count, error);
 
+    if (!status)
+        status = check_features(plan, output_index, error);
     if (!status && output->norm_by != TRAJD_NORM_NUMBERS)
         status = check_rotations(plan, output_index, error);
     if (status)
@@ -231,7 +283,7 @@ enum trajd_status trajd_window_norm_set(struct trajd_window_plan *plan, uint32_t
                                "line %u: outputs.%s: norm: the file lacks figures that %s needs",
                                output->line, output->name, trajd_norm_name(output->norm_by));
     for (uint64_t d = 0; d < trajd_plan_norm_count(out); d++)
-        if (!output->norm_mask_count || output->norm_mask[d % out->feature_count])
+        if (is_normalised(plan, output_index, d % out->feature_count))
             set_feature(output->norm_by, out->norm_min_std, &statistics->features[d % features],
                         &out->scale[d], &out->offset[d]);
     return TRAJD_OK;

@@ -166,6 +166,20 @@ static void report_selection(const struct trajd_window_plan *plan, FILE *out)
                 (unsigned long long)trajd_sampler_pass_count(plan->sampler));
 }
 
+static void report_preset(const struct trajd_window_plan *plan, uint32_t output_index, FILE *out)
+{
+    const struct trajd_spec_output *output = &plan->spec->outputs[output_index];
+    const struct trajd_preset *preset = output->preset;
+    char text[256];
+
+    trajd_preset_describe(preset, output->chain && output->chain->rotation_count,
+                          plan->spec->version, text, sizeof text);
+    fprintf(out, "  preset of %s: %s is {%s}; keys of the output go first\n", output->name,
+            preset->name, text);
+    if (preset->note && plan->spec->version >= 2)
+        fprintf(out, "    difference: %s\n", preset->note);
+}
+
 static void report_picture_preset(const struct trajd_spec_output *output, FILE *out)
 {
     const char *note = trajd_picture_preset_note(&output->picture);
@@ -213,12 +227,8 @@ static void report_outputs(const struct trajd_window_plan *plan, FILE *out)
     report_selection(plan, out);
     report_targets(plan, out);
     for (uint32_t o = 0; o < plan->rules.visible_count; o++)
-        if (plan->spec->outputs[o].preset) {
-            char text[256];
-            trajd_preset_describe(plan->spec->outputs[o].preset, text, sizeof text);
-            fprintf(out, "  preset of %s: %s is {%s}; keys of the output go first\n",
-                    plan->rules.outputs[o].name, plan->spec->outputs[o].preset->name, text);
-        }
+        if (plan->spec->outputs[o].preset)
+            report_preset(plan, o, out);
     for (uint32_t o = 0; o < plan->rules.visible_count; o++)
         if (plan->spec->outputs[o].picture.preset)
             report_picture_preset(&plan->spec->outputs[o], out);

@@ -3,6 +3,7 @@
  * feed. */
 #include <string.h>
 
+#include "daemon/window/transform/chain_spec.h"
 #include "daemon/window/window_plan_internal.h"
 #include "daemon/window/window_report.h"
 #include "proto/plural.h"
@@ -323,8 +324,31 @@ static void warn_of_version(struct trajd_window_plan *plan)
                                plan->version_changes);
 }
 
+/* Says which norm of a preset version 1 keeps. Warns of a preset that leaves actions as recorded,
+ * because those of robomimic are within [-1, 1], where the files are not robomimic's. */
+static void warn_of_preset(struct trajd_window_plan *plan, const struct trajd_spec_output *output)
+{
+    const struct trajd_preset *preset = output->preset;
+    const bool has_rotation = output->chain && output->chain->rotation_count;
+
+    if (!preset || !preset->norm_of_1 || !output->norm_is_presets)
+        return;
+    if (plan->spec->version < 2)
+        trajd_window_plan_keeps(plan, "give %s the norm of preset %s, %s", output->name,
+                                preset->name, trajd_preset_norm(preset, has_rotation, 2));
+    else if (preset->norm_of_poses && !has_rotation &&
+             !trajd_layout_is_robomimic(plan->dataset->index->layout))
+        trajd_window_plan_warn(plan,
+                               "%s: preset: %s leaves actions as recorded, as for robomimic's "
+                               "files, whose actions are within [-1, 1]: for these files use "
+                               "preset: %s_real, or norm: none",
+                               output->name, preset->name, preset->name);
+}
+
 void trajd_window_plan_find_warnings(struct trajd_window_plan *plan)
 {
+    for (uint32_t o = 0; o < plan->rules.visible_count; o++)
+        warn_of_preset(plan, &plan->spec->outputs[o]);
     warn_of_version(plan);
     warn_of_masks(plan);
     for (uint32_t w = 0; w < plan->spec->select.text_count; w++)

@@ -585,6 +585,10 @@ def test_check_prints_what_a_preset_is(tmp_path):
     assert "image.preset of top: umi is {image: {resize: [224, 224], fit: cover, filter: area, augment: [{crop: 0.95}" in done.stdout
     assert "the trainer draws once for a camera of a whole batch, here for each window" in done.stdout
     assert "f32 [4,1,3,224,224]" in done.stdout
+    for preset in ("act++", "act++_diffusion"):
+        config.write_text("version: 2\n" + config_of(tmp_path, outputs.replace("umi", preset)))
+        done = subprocess.run([TRAJCTL, "check", config], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0 and "the trainer averages base_action over 5 rows" in done.stdout, done
 
 
 PRESET_DRAWS = {  # preset: (draw_per, [(step, parameter, least, most)]), as the trainer draws for frames of 84x84 or larger

@@ -38,6 +38,7 @@ def test_a_feed_opens_with_the_style_of_the_preset(daemon, tmp_path, style):
     write_episodes(tmp_path / "arm", episodes=2, rows=12)
     text = init(style, tmp_path / "arm", tmp_path / "made.yaml")
     assert f'style="{style}"' in text
+    assert style != "diffusion_policy" or "action: {preset: diffusion_policy_real, at: -1..14}" in text
     one = daemon(text.replace("version: 2\n", ""), folder="daemon", rings="512MiB")
     with trajd.connect(one.endpoint, feed="train", timeout=60, style=style) as feed:
         batch = next(iter(feed.epoch(0)))

@@ -4,10 +4,12 @@ import itertools
 import re
 import textwrap
 
+import h5py
 import numpy as np
 import pytest
 
 import trajd
+from paths import ROOT
 from picture_files import random_frames, write_encoded
 from trajd import arrays, styles
 
@@ -250,3 +252,35 @@ def test_cameras_of_two_forms_are_not_stacked():
     schema = [styles.Tensor(name, "obs", None, dtype, shape) for name, (dtype, shape) in frames.items()]
     with pytest.raises(trajd.ArgumentError, match="style act stacks obs/a, u8, and obs/b, f32"):
         styles.make_plan("act", schema)
+
+
+def test_the_last_bits_differ_as_the_page_says(daemon, tmp_path):
+    """`norm:` multiplies once, where a trainer divides by 255, subtracts the mean and divides by the std, in float32."""
+    rows = re.findall(r"^\| `([a-z-]+)` \| (\d+)(?: to (\d+))? \| ([0-9.e-]+)", (ROOT / "clients/python/PICTURES.md").read_text(), re.M)
+    assert {name for name, *_ in rows} == {"unit", "signed", "imagenet", "signed-imagenet"}
+    levels = np.arange(256, dtype=np.uint8)
+    with h5py.File(tmp_path / "d.hdf5", "w") as file:
+        file["data/demo_0/actions"] = np.zeros((1, 2), np.float32)
+        file["data/demo_0/obs/top_image"] = np.broadcast_to(levels.reshape(1, 16, 16, 1), (1, 16, 16, 3))
+    outputs = "\n".join(f"      {name}: {{from: obs/top_image, at: 0, image: {{}}, norm: {name}}}" for name, *_ in rows)
+    one = daemon(f"""
+datasets: {{d: {{path: {tmp_path}/d.hdf5, layout: robomimic}}}}
+feeds:
+  train:
+    dataset: d
+    global_batch: 1
+    anchor: {{clock: actions}}
+    outputs:
+{outputs}
+""")
+    mean, std = np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])
+    with trajd.connect(one.endpoint, feed="train", timeout=60) as feed:
+        batch = next(iter(feed.epoch(0)))
+    for name, least, most, bound in rows:
+        unit = np.repeat(levels[:, None], 3, axis=1).astype(np.float32) / np.float32(255)
+        trainer = unit * np.float32(2) - np.float32(1) if name.startswith("signed") else unit
+        trainer = (trainer - mean) / std if name.endswith("imagenet") else trainer
+        made = batch[name].reshape(256, 3)
+        counts = (made != trainer).sum(axis=0)
+        assert (counts.min(), counts.max()) == (int(least), int(most or least)), name
+        assert 0.9 * float(bound) < np.abs(made - trainer).max() <= 1.01 * float(bound), name

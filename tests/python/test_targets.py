@@ -251,12 +251,15 @@ def test_a_file_of_another_chain_is_refused(daemon, path, tmp_path):
 PRESETS = [  # keys of the output, the same in full
     (f"preset: openpi, relative_to: {{from: {STATE}, {MASK}}}, {POSE % PLACE}", f"at: 0..49, norm: q01_q99, relative_to: {{from: {STATE}, {MASK}}}, {POSE % PLACE}"),
     (f"preset: umi, at: 0..7, relative_to: {{from: {STATE}, {MASK}}}, rotation: {{from: axis_angle, columns: \"3:6\", position: \"0:3\"}}",
-     f"at: 0..7, relative_to: {{from: {STATE}, {MASK}}}, {POSE % PLACE}"),
+     f"at: 0..7, norm: {{by: min_max, mask: all_but_rotations}}, relative_to: {{from: {STATE}, {MASK}}}, {POSE % PLACE}"),
     (f"preset: gr00t, relative_to: {{from: {STATE}, {MASK}}}, {POSE % PLACE}",
      f"at: 0..15, norm: {{by: min_max, per: step}}, relative_to: {{from: {STATE}, {MASK}}}, {POSE % PLACE}"),
     ("preset: act", "at: 0..99, norm: {by: mean_std, min_std: 0.01}"),
     ("preset: act_real, norm: min_max", "at: -1..98, norm: min_max"),
-    ("preset: diffusion_policy", "at: -1..14, norm: min_max"),
+    ("preset: diffusion_policy", "at: -1..14"),
+    ("preset: diffusion_policy, rotation: {from: axis_angle, columns: \"3:6\"}", f"at: -1..14, norm: {{by: min_max, mask: positions}}, {POSE % ''}"),
+    ("preset: diffusion_policy_real", "at: -1..14, norm: min_max"),
+    ("preset: act, norm: none", "at: 0..99"),
     ("preset: octo, dtype: float32", "at: 0..3, norm: mean_std, dtype: float32"),
 ]
 
@@ -272,13 +275,74 @@ def test_a_preset_is_its_keys(tmp_path, path, short, full):
         assert done.returncode == 0, done.stderr
         reports.append([line for line in done.stdout.splitlines() if "ready" not in line and "info:" not in line])
     named = [line for line in reports[0] if "preset of actions" in line]
-    assert len(named) == 1 and "at: " in named[0] and [line for line in reports[0] if line not in named] == reports[1]
+    notes = [line for line in reports[0] if line.startswith("    difference: ")]
+    assert len(named) == 1 and "at: " in named[0] and [line for line in reports[0] if line not in named + notes] == reports[1]
+    assert ("rotation: {to: rot6d}" in named[0]) == ("rotation:" in short and "openpi" not in short)
+    assert len(notes) == ("diffusion_policy" in short and "real" not in short)
+
+
+def range_normalised(values):
+    """get_range_normalizer_from_stat of diffusion_policy's and UMI's normalize_util.py."""
+    low, high = values.min(axis=0), values.max(axis=0)
+    still = high - low < 1e-7
+    scale = 2 / np.where(still, 2, high - low)
+    return values * scale + np.where(still, -low, -1 - scale * low)
+
+
+@pytest.mark.parametrize("arms", [1, 2])
+@pytest.mark.parametrize("poses", [False, True])
+def test_diffusion_policys_actions_of_robomimic(daemon, tmp_path, arms, poses):
+    """RobomimicReplayLowdimDataset and -ImageDataset: identity; with abs_action a rotation in 6 numbers, and only positions in [-1, 1]."""
+    actions = [np.tile(streams["actions"], arms) * np.linspace(1, 2, 7 * arms) for streams in make_episodes()]
+    write_robomimic(tmp_path / "d.hdf5", {f"demo_{i}": {"actions": each} for i, each in enumerate(actions)})
+    rows = np.concatenate(actions)
+    wanted = rows
+    if poses:
+        parts = []
+        for arm in np.split(rows, arms, axis=1):
+            parts += [range_normalised(arm[:, :3]), rot6d(Rotation.from_rotvec(arm[:, 3:6])), arm[:, 6:]]
+        wanted = np.concatenate(parts, axis=1)
+    names = ", ".join(f'{{from: axis_angle, columns: "{first}:{first + 3}"}}' for first in (3, 10)[:arms])
+    keys = f"preset: diffusion_policy, at: 0, dtype: float64{f', rotation: [{names}]' if poses else ''}"
+    one = daemon(config(tmp_path / "d.hdf5").replace("actions: {at: 0..7, dtype: float64}", f"actions: {{{keys}}}").replace(
+        "      obs/state: {from: [obs/robot0_eef_pos, obs/robot0_eef_quat], at: 0}\n", ""))
+    with trajd.connect(one.endpoint, feed="train", timeout=60) as feed:
+        made = {int(window): action.copy() for batch in feed.epoch(0) for window, action in zip(batch["window_id"], batch["actions"][:, 0])}
+    np.testing.assert_allclose([made[window] for window in range(len(rows))], wanted, atol=1e-6)
+
+
+def test_umis_actions(daemon, path, episodes):
+    """UmiDataset.get_normalizer: positions and gripper in [-1, 1], rotations as they are."""
+    keys = f'relative_to: {{from: {STATE}, {MASK}}}, rotation: {{from: axis_angle, to: rot6d, columns: "3:6", position: "0:3"}}'
+
+    def actions(text):
+        one = daemon(config(path).replace("actions: {at: 0..7, dtype: float64}", f"actions: {{{text}, {keys}, at: 0..7, dtype: float64}}"), folder=text[:3])
+        with trajd.connect(one.endpoint, feed="train", timeout=60) as feed:
+            return np.concatenate([batch["actions"][~batch["actions_is_pad"]] for batch in feed.epoch(0)])
+
+    plain, made = actions("norm: none"), actions("preset: umi")
+    others = [0, 1, 2, 9]
+    np.testing.assert_array_equal(made[:, 3:9], plain[:, 3:9])
+    np.testing.assert_allclose(made[:, others], range_normalised(plain[:, others]), atol=1e-6)
+
+
+def test_files_that_are_not_robomimics_name_the_other_preset(tmp_path, path):
+    """The actions of robomimic are within [-1, 1]; those of other files stay as recorded only with a warning."""
+    layout = (ROOT / "configs/layouts/robomimic.yaml").read_text().replace("/data/demo_*", "/data/*")
+    (tmp_path / "mine.yaml").write_text(layout)
+    for name, preset, expected in (("robomimic", "diffusion_policy", 0), (tmp_path / "mine.yaml", "diffusion_policy", 1),
+                                   (tmp_path / "mine.yaml", "diffusion_policy, norm: none", 0), (tmp_path / "mine.yaml", "diffusion_policy_real", 0)):
+        (tmp_path / "trajd.yaml").write_text("version: 2" + config(path, layout=name).replace("actions: {at: 0..7, dtype: float64}", f"actions: {{preset: {preset}}}"))
+        done = subprocess.run([TRAJCTL, "check", tmp_path / "trajd.yaml"], capture_output=True, text=True, timeout=60, env=clean_environment())
+        assert done.returncode == 0 and done.stdout.count("warning: actions: preset: diffusion_policy leaves actions as recorded") == expected, done
 
 
 BAD = [
     ("preset: nope", "preset"),
     ("preset: openpi", "name its streams with `relative_to:`"),
     (f"preset: umi, relative_to: {STATE}", "say which columns are the rotation"),
+    ("norm: {by: min_max, mask: positions}", "norm.mask: positions: the output has no rotation"),
+    ("norm: {by: min_max, mask: place}", "known: positions, all_but_rotations"),
     ("preset: act, role: obs", "a preset is for an output of role action"),
     ("relative_to: nope", "no stream nope"),
     ("relative_to: obs/robot0_eef_pos", "the state has 3 columns, but the output needs 7"),

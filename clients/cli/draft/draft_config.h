@@ -13,15 +13,16 @@ struct config_preset {
     const char *observations; /* steps, and other keys of all observations */
     const char *actions;      /* steps */
     const char *pad;
-    const char *norm;      /* of what is no picture; NULL: none */
-    const char *windows;   /* NULL: each row */
-    const char *action;    /* `preset:` of the actions; NULL: there is none */
-    const char *image;     /* `preset:` of pictures */
-    const char *otherwise; /* keys of pictures whose frames do not fit it; NULL: {} */
-    const char *state;     /* the one output of numbers that the style reads; NULL: it reads all */
-    bool stacks;           /* all pictures have one size */
-    bool has_wrist;        /* wrist cameras have keys of their own */
-    const char *note;      /* a comment for the user; NULL: none */
+    const char *norm;                /* of what is no picture; NULL: none */
+    const char *windows;             /* NULL: each row */
+    const char *action;              /* `preset:` of the actions; NULL: there is none */
+    const char *action_of_robomimic; /* of files with /data/demo_N; NULL: the same */
+    const char *image;               /* `preset:` of pictures */
+    const char *otherwise;           /* keys of pictures whose frames do not fit it; NULL: {} */
+    const char *state; /* the one output of numbers that the style reads; NULL: it reads all */
+    bool stacks;       /* all pictures have one size */
+    bool has_wrist;    /* wrist cameras have keys of their own */
+    const char *note;  /* a comment for the user; NULL: none */
 };
 
 /* Returns the preset; for NULL one that suits most trainers. Returns NULL, with the error, for

@@ -347,12 +347,18 @@ static const char *name_of_action(struct writer *w)
 static void print_action(struct writer *w)
 {
     const struct config_preset *preset = w->preset;
-    const bool has_norm = preset->norm && !preset->action && !is_slerp(w->action);
+    const bool has_norm = preset->norm && !preset->action && !is_slerp(w->action),
+               is_robomimic =
+                   preset->action_of_robomimic && trajd_layout_is_robomimic(w->index->layout);
+    const char *action = is_robomimic ? preset->action_of_robomimic : preset->action;
     char keys[CONFIG_KEYS_SIZE];
 
-    snprintf(keys, sizeof keys, "%s%s%sat: %s%s%s", preset->action ? "preset: " : "",
-             preset->action ? preset->action : "", preset->action ? ", " : "", preset->actions,
-             has_norm ? ", norm: " : "", has_norm ? preset->norm : "");
+    snprintf(keys, sizeof keys, "%s%s%sat: %s%s%s", action ? "preset: " : "", action ? action : "",
+             action ? ", " : "", preset->actions, has_norm ? ", norm: " : "",
+             has_norm ? preset->norm : "");
+    if (is_robomimic)
+        fprintf(w->out, "      # For absolute poses add: rotation: {from: axis_angle, columns: "
+                        "\"3:6\"}\n");
     print_line(w, w->action, false, name_of_action(w), keys,
                is_the_action(w->action) ? "" : "GUESS: the actions");
 }

@@ -36,6 +36,13 @@ enum trajd_norm {
     TRAJD_NORM_Q01_Q99 = 4,
 };
 
+/* Which features `norm:` changes, by what they are. Other features pass unchanged. */
+enum trajd_norm_features {
+    TRAJD_NORM_ALL_FEATURES = 0,
+    TRAJD_NORM_POSITIONS = 1,         /* the three features before each rotation */
+    TRAJD_NORM_ALL_BUT_ROTATIONS = 2, /* all that are not part of a rotation */
+};
+
 /* `at: FROM..TO [@ RATE]`. Both ends are included. */
 struct trajd_spec_range {
     bool in_time; /* from and to are ns; else steps */
@@ -77,8 +84,9 @@ struct trajd_spec_output {
     uint32_t norm_count; /* of NUMBERS: the number of features */
     const float *scale;
     const float *offset;
-    uint32_t norm_mask_count; /* 0, or the number of features */
-    const bool *norm_mask;    /* false: the feature passes unchanged */
+    enum trajd_norm_features norm_features; /* `mask:` as a word */
+    uint32_t norm_mask_count;               /* 0, or the number of features */
+    const bool *norm_mask;                  /* false: the feature passes unchanged */
     /* the file of statistics and the name in it. File NULL: statistics are computed. Key NULL: the
      * output's name */
     const char *norm_file, *norm_key;
@@ -86,6 +94,7 @@ struct trajd_spec_output {
     const struct trajd_statistics *norm_statistics;
     struct trajd_picture_spec picture;
     const struct trajd_preset *preset; /* NULL: not given; its keys are set */
+    bool norm_is_presets;              /* the output has no norm of its own */
     /* what `rotation:` and `relative_to:` do; NULL: neither is given */
     const struct trajd_chain_spec *chain;
     /* of an output with `relative_to:`: the hidden output that has its state; else 0 */
@@ -179,6 +188,8 @@ enum trajd_status trajd_spec_norm_load(struct trajd_window_spec *spec, const cha
 void trajd_spec_norm_clear(struct trajd_spec_output *output);
 /* Returns "mean_std", ... */
 const char *trajd_norm_name(enum trajd_norm norm);
+/* Returns "positions" or "all_but_rotations". */
+const char *trajd_norm_features_name(enum trajd_norm_features which);
 /* Returns "rows" or "windows". */
 const char *trajd_norm_over_name(enum trajd_norm_over over);
 

@@ -17,12 +17,18 @@
 static const char *const rules[] = {"mean_std", "min_max", "q01_q99", NULL};
 static const char *const overs[] = {"rows", "windows", NULL};
 static const char *const units[] = {"output", "step", NULL};
+static const char *const features[] = {"positions", "all_but_rotations", NULL};
 
 const char *trajd_norm_name(enum trajd_norm norm)
 {
     return norm == TRAJD_NORM_NONE      ? "none"
            : norm == TRAJD_NORM_NUMBERS ? "numbers"
                                         : rules[norm - TRAJD_NORM_MEAN_STD];
+}
+
+const char *trajd_norm_features_name(enum trajd_norm_features which)
+{
+    return features[which - TRAJD_NORM_POSITIONS];
 }
 
 const char *trajd_norm_over_name(enum trajd_norm_over over)
@@ -36,6 +42,7 @@ void trajd_spec_norm_clear(struct trajd_spec_output *output)
     output->norm_over = TRAJD_NORM_OVER_DEFAULT;
     output->norm_min_std = 0;
     output->norm_per_step = false;
+    output->norm_features = TRAJD_NORM_ALL_FEATURES;
     output->norm_count = output->norm_mask_count = 0;
     output->scale = output->offset = NULL;
     output->norm_mask = NULL;
@@ -107,14 +114,20 @@ static enum trajd_status complete_numbers(const struct trajd_yaml_reader *r,
     return TRAJD_OK;
 }
 
+/* Reads `mask:`, a word or a list. */
 static enum trajd_status read_mask(const struct trajd_yaml_reader *r,
                                    const struct trajd_yaml_node *node, void *member)
 {
+    static const struct trajd_yaml_key word = {"mask", TRAJD_YAML_CHOICE,
+                                               .offset = AT(norm_features),
+                                               .low = TRAJD_NORM_POSITIONS, .words = features};
     struct trajd_spec_output *output = member;
     enum trajd_status status = TRAJD_OK;
     uint32_t i = 0;
     bool *mask;
 
+    if (node->kind == TRAJD_YAML_SCALAR)
+        return trajd_yaml_read_key(r, node, &word, output);
     if (node->kind != TRAJD_YAML_SEQUENCE || node->child_count == 0)
         return trajd_yaml_error(
             r->yaml, node, r->error,
@@ -173,12 +186,14 @@ enum trajd_status trajd_spec_read_norm(const struct trajd_yaml_reader *r,
                                        const struct trajd_yaml_node *node, void *member)
 {
     static const char form[] =
-        "mean_std, min_max, q01_q99, {by: RULE, ...} or {scale: [...], offset: [...]}";
+        "none, mean_std, min_max, q01_q99, {by: RULE, ...} or {scale: [...], offset: [...]}";
     struct trajd_spec_output *output = member;
     const uint32_t numbers =
         (uint32_t) !!trajd_yaml_get(node, "scale") + !!trajd_yaml_get(node, "offset");
     enum trajd_status status;
 
+    if (node->kind == TRAJD_YAML_SCALAR && strcmp(node->value, "none") == 0)
+        return TRAJD_OK; /* the norm of a preset is not read where the output has this key */
     if (node->kind == TRAJD_YAML_SCALAR)
         return trajd_yaml_read_key(r, node, &norm_keys[0], output);
     status = trajd_yaml_read_keys(r, node, form, norm_keys, ARRAY_LEN(norm_keys), output);

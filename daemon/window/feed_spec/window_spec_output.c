@@ -232,12 +232,18 @@ static enum trajd_status read_layout(const struct trajd_yaml_reader *r,
     return trajd_picture_spec_read_layout(r->yaml, node, picture, r->error);
 }
 
+static bool is_none(const struct trajd_yaml_node *norm)
+{
+    return norm && norm->kind == TRAJD_YAML_SCALAR && strcmp(norm->value, "none") == 0;
+}
+
+/* Reads `norm:`. Where it is none, read_output reads that of a picture. */
 static enum trajd_status read_norm(const struct trajd_yaml_reader *r,
                                    const struct trajd_yaml_node *node, void *member)
 {
     struct trajd_spec_output *output = member;
 
-    return trajd_picture_norm_is(node)
+    return trajd_picture_norm_is(node) && !is_none(node)
                ? trajd_picture_spec_read_norm(r->yaml, node, &output->picture, r->error)
                : trajd_spec_read_norm(r, node, output);
 }
@@ -294,10 +300,11 @@ static const struct trajd_yaml_key output_keys[] = {
 
 /* Sets the keys of the output's preset that the output does not have. */
 static enum trajd_status apply_preset(const struct trajd_yaml_reader *r,
-                                      const struct trajd_yaml_node *node,
+                                      const struct trajd_yaml_node *node, uint32_t version,
                                       struct trajd_spec_output *output)
 {
     const struct trajd_preset *preset = output->preset;
+    const char *norm = trajd_preset_norm(preset, trajd_yaml_get(node, "rotation"), version);
     struct trajd_yaml_reader own = *r;
     struct trajd_yaml *yaml;
     enum trajd_status status = trajd_preset_check(preset, r->yaml, node, r->error);
@@ -306,9 +313,10 @@ static enum trajd_status apply_preset(const struct trajd_yaml_reader *r,
         return status;
     if (!trajd_yaml_get(node, "at"))
         trajd_spec_range_parse(preset->at, &output->at);
-    if (!preset->norm || trajd_yaml_get(node, "norm"))
+    output->norm_is_presets = !trajd_yaml_get(node, "norm");
+    if (!output->norm_is_presets)
         return TRAJD_OK;
-    status = trajd_yaml_parse("preset", preset->norm, strlen(preset->norm), &yaml, r->error);
+    status = trajd_yaml_parse("preset", norm, strlen(norm), &yaml, r->error);
     if (status)
         return status;
     own.yaml = yaml;
@@ -426,7 +434,7 @@ static enum trajd_status read_name(const struct trajd_yaml_reader *r,
 }
 
 static enum trajd_status read_output(const struct trajd_yaml_reader *r,
-                                     const struct trajd_yaml_node *node,
+                                     const struct trajd_yaml_node *node, uint32_t version,
                                      struct trajd_spec_output *output)
 {
     const char *names[ARRAY_LEN(output_keys) + 1] = {NULL};
@@ -446,7 +454,7 @@ static enum trajd_status read_output(const struct trajd_yaml_reader *r,
     if ((status = trajd_yaml_check_keys(r->yaml, node, names, r->error)))
         return status;
     if (preset && ((status = trajd_preset_read(r->yaml, preset, &output->preset, r->error)) ||
-                   (status = apply_preset(r, node, output))))
+                   (status = apply_preset(r, node, version, output))))
         return status;
     if ((status = trajd_picture_preset_read(r->yaml, node, &output->picture, r->error)))
         return status;
@@ -455,6 +463,9 @@ static enum trajd_status read_output(const struct trajd_yaml_reader *r,
         return trajd_yaml_error(r->yaml, node, r->error,
                                 "an output needs `at:`, its steps, for example {at: -1..0}");
     status = trajd_yaml_read_keys(r, node, NULL, output_keys, ARRAY_LEN(output_keys), output);
+    if (!status && output->picture.is_given && is_none(trajd_yaml_get(node, "norm")))
+        status = trajd_picture_spec_read_norm(r->yaml, trajd_yaml_get(node, "norm"),
+                                              &output->picture, r->error);
     if (status)
         return status;
     if (!output->source_count) {
@@ -526,6 +537,6 @@ enum trajd_status trajd_spec_read_outputs(const struct trajd_yaml_reader *r,
                                 TRAJD_SPEC_MAX_OUTPUTS);
     for (const struct trajd_yaml_node *child = node->children; child && !status;
          child = child->next)
-        status = read_output(r, child, &spec->outputs[spec->output_count++]);
+        status = read_output(r, child, spec->version, &spec->outputs[spec->output_count++]);
     return status ? status : add_references(r, node, spec);
 }

@@ -13,6 +13,12 @@ struct trajd_picture_preset {
 
 #define SHUFFLED "the trainer shuffles the colour steps in each call, here they stay in this order"
 
+/* its preprocess_base_action and EpisodicDataset */
+#define BASE_ACTION                                                                                \
+    "the trainer averages base_action over 5 rows, with zeros outside the episode, and where "     \
+    "there "                                                                                       \
+    "is none its actions end with 2 columns of zeros; here both are as recorded"
+
 /* The keys are the defaults of the trainers' repositories. tests/tools/preset_vectors.py records
  * what their code makes of frames. */
 static const struct trajd_picture_preset presets[] = {
@@ -23,13 +29,12 @@ static const struct trajd_picture_preset presets[] = {
     {"act", "{image: {}, layout: chw, norm: imagenet}", NULL, NULL},
     {"act++", "{image: {channels: cv2}, layout: chw, norm: imagenet}", NULL,
      "channels: cv2 gives encoded frames in the order of its cv2.imdecode, whatever color: is; "
-     "with "
-     "policy_class Diffusion it is act++_diffusion"},
+     "with policy_class Diffusion it is act++_diffusion; " BASE_ACTION},
     {"act++_diffusion",
      "{image: {channels: cv2, augment: [{crop: 0.95}, {resize: back}, {affine: 5}, {brightness: "
      "0.3}, {contrast: 0.4}, {saturation: 0.5}], draw_per: step, rounding: each}, layout: chw, "
      "norm: unit}",
-     NULL, SHUFFLED},
+     NULL, SHUFFLED "; " BASE_ACTION},
     {"diffusion_policy",
      "{image: {resize: [240, 320], fit: cover, filter: area, augment: [{crop: [216, 288], "
      "excludes_last: true}], draw_per: frame}, layout: chw, norm: signed-imagenet}",

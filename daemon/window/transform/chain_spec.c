@@ -187,13 +187,20 @@ enum trajd_status trajd_chain_read_relative(const struct trajd_yaml *yaml,
 /* Chunk lengths and norms are the defaults of the trainers' repositories. ACT's script for real
  * robots takes actions from one step before the observation on (action[max(0, ts - 1):]). */
 static const struct trajd_preset presets[] = {
-    {"openpi", "0..49", "q01_q99", TRAJD_ROTATION_NONE, true, false},
-    {"umi", "0..15", NULL, TRAJD_ROTATION_ROT6D, true, true},
-    {"gr00t", "0..15", "{by: min_max, per: step}", TRAJD_ROTATION_ROT6D, true, false},
-    {"act", "0..99", "{by: mean_std, min_std: 0.01}", TRAJD_ROTATION_NONE, false, false},
-    {"act_real", "-1..98", "{by: mean_std, min_std: 0.01}", TRAJD_ROTATION_NONE, false, false},
-    {"diffusion_policy", "-1..14", "min_max", TRAJD_ROTATION_ROT6D, false, false},
-    {"octo", "0..3", "mean_std", TRAJD_ROTATION_NONE, false, false},
+    {"openpi", "0..49", .norm = "q01_q99", .needs_relative_to = true},
+    {"umi", "0..15", .norm = "{by: min_max, mask: all_but_rotations}", .norm_of_1 = "none",
+     .rotation_to = TRAJD_ROTATION_ROT6D, .needs_relative_to = true, .needs_rotation = true},
+    {"gr00t", "0..15", .norm = "{by: min_max, per: step}", .rotation_to = TRAJD_ROTATION_ROT6D,
+     .needs_relative_to = true},
+    {"act", "0..99", .norm = "{by: mean_std, min_std: 0.01}"},
+    {"act_real", "-1..98", .norm = "{by: mean_std, min_std: 0.01}"},
+    {"diffusion_policy", "-1..14", .norm = "none",
+     .norm_of_poses = "{by: min_max, mask: positions}", .norm_of_1 = "min_max",
+     .rotation_to = TRAJD_ROTATION_ROT6D,
+     .note = "this is its robomimic data set, whose actions are within [-1, 1], or poses with "
+             "rotation:; for its real robot, PushT and kitchen it is diffusion_policy_real"},
+    {"diffusion_policy_real", "-1..14", .norm = "min_max"},
+    {"octo", "0..3", .norm = "mean_std"},
 };
 
 enum trajd_status trajd_preset_read(const struct trajd_yaml *yaml,
@@ -227,14 +234,22 @@ enum trajd_status trajd_preset_check(const struct trajd_preset *preset,
     return TRAJD_OK;
 }
 
-void trajd_preset_describe(const struct trajd_preset *preset, char *text, size_t size)
+const char *trajd_preset_norm(const struct trajd_preset *preset, bool has_rotation,
+                              uint32_t version)
 {
-    char rotation[64] = "", norm[64] = "";
+    if (version < 2 && preset->norm_of_1)
+        return preset->norm_of_1;
+    return has_rotation && preset->norm_of_poses ? preset->norm_of_poses : preset->norm;
+}
 
-    if (preset->rotation_to)
+void trajd_preset_describe(const struct trajd_preset *preset, bool has_rotation, uint32_t version,
+                           char *text, size_t size)
+{
+    char rotation[64] = "";
+
+    if (has_rotation && preset->rotation_to)
         snprintf(rotation, sizeof rotation, ", rotation: {to: %s}",
                  trajd_rotation_name(preset->rotation_to));
-    if (preset->norm)
-        snprintf(norm, sizeof norm, ", norm: %s", preset->norm);
-    snprintf(text, size, "at: %s%s%s", preset->at, rotation, norm);
+    snprintf(text, size, "at: %s%s, norm: %s", preset->at, rotation,
+             trajd_preset_norm(preset, has_rotation, version));
 }

@@ -45,9 +45,12 @@ enum trajd_status trajd_chain_read_relative(const struct trajd_yaml *yaml,
 struct trajd_preset {
     const char *name;
     const char *at;
-    const char *norm;                     /* YAML; NULL: none */
+    const char *norm;                     /* YAML */
+    const char *norm_of_poses;            /* where the output has `rotation:`; NULL: the same */
+    const char *norm_of_1;                /* in version 1 of the configuration; NULL: the same */
     enum trajd_rotation_form rotation_to; /* of `rotation:` without `to:`; NONE: as recorded */
     bool needs_relative_to, needs_rotation;
+    const char *note; /* for the user; NULL: none */
 };
 
 /* Reads the name of a preset. */
@@ -59,7 +62,11 @@ enum trajd_status trajd_preset_check(const struct trajd_preset *preset,
                                      const struct trajd_yaml *yaml,
                                      const struct trajd_yaml_node *output,
                                      struct trajd_error *error);
-/* Writes the keys of a preset: "at: 0..15, rotation: {to: rot6d}". */
-void trajd_preset_describe(const struct trajd_preset *preset, char *text, size_t size);
+/* Returns `norm:` of a preset as YAML, in a configuration of that version. */
+const char *trajd_preset_norm(const struct trajd_preset *preset, bool has_rotation,
+                              uint32_t version);
+/* Writes the keys of a preset: "at: 0..15, rotation: {to: rot6d}, norm: none". */
+void trajd_preset_describe(const struct trajd_preset *preset, bool has_rotation, uint32_t version,
+                           char *text, size_t size);
 
 #endif
