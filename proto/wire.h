@@ -210,7 +210,8 @@ struct trajd_wire_welcome {
 
 struct trajd_wire_tensor {
     struct trajd_wire_text name;
-    /* "obs", "action", "next", "goal", "ids" or "mask"; later versions may have other words */
+    /* "obs", "action", "next", "goal", "ids", "mask", "augment" or "missing"; later versions may have
+     * other words */
     struct trajd_wire_text role;
     struct trajd_wire_text of; /* the output that a mask belongs to; empty for other tensors */
     enum trajd_dtype dtype;

@@ -202,8 +202,8 @@ struct trajd_finish {
 struct trajd_tensor {
     /* "obs/robot0_eef_pos", its mask "obs/robot0_eef_pos.mask", "window_id", ... */
     const char *name;
-    const char *role; /* "obs", "action", "next", "goal", "ids" or "mask" */
-    const char *of;   /* for a mask: the name of its output; else NULL */
+    const char *role; /* "obs", "action", "next", "goal", "ids", "mask", "augment" or "missing" */
+    const char *of;   /* for the last three roles: the name of the output; else NULL */
     enum trajd_dtype dtype;
     uint32_t rank;                           /* number of dimensions, at least 1 */
     uint64_t shape[TRAJD_TENSOR_RANK_LIMIT]; /* shape[0] is B */

@@ -310,9 +310,11 @@ static void write_step(const struct explanation *e, uint32_t o, uint32_t step,
 {
     enum trajd_mask mask = TRAJD_MASK_VALID;
     struct source source;
-    uint32_t first, end;
+    uint32_t first, end, missing = 0;
+    bool is_filled;
 
     find_targets(e->plan, o, &first, &end);
+    is_filled = e->plan->rules.targets[first].is_filled;
     trajd_json_open_object(json, NULL);
     trajd_json_u64(json, "step", step);
     for (uint32_t t = first; t < end; t++) {
@@ -329,8 +331,13 @@ static void write_step(const struct explanation *e, uint32_t o, uint32_t step,
         if (*source.frame)
             trajd_json_string(json, "frame", source.frame);
         trajd_json_close_object(json);
-        mask = source.mask > mask ? source.mask : mask;
+        /* the output's other streams decide, where there are any */
+        missing += is_filled && source.mask == TRAJD_MASK_MISSING;
+        if (!is_filled || source.mask != TRAJD_MASK_MISSING)
+            mask = source.mask > mask ? source.mask : mask;
     }
+    if (missing == end - first)
+        mask = TRAJD_MASK_MISSING;
     trajd_json_close_array(json);
     trajd_json_u64(json, "mask", mask);
     if (is_picture(e->plan, first) && mask != TRAJD_MASK_BAD_FRAME && source.step.has_row)

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "kernels/resample_resolve.h"
+
 #define AHEAD 8 /* windows whose stamps are prefetched */
 
 /* ---- making ---- */
@@ -441,10 +443,74 @@ void trajd_binding_job(const struct trajd_binding *batch, uint32_t first, uint32
         .norm_per_step = out->norm_step_count > 1};
 }
 
-void trajd_binding_transform(const struct trajd_binding *batch, uint32_t first, uint32_t begin,
-                             uint32_t end, const bool *wanted, uint8_t *slot)
+/* ---- missing streams ---- */
+
+/* Returns whether window w has rows of some of the targets [first, end), and not of all. */
+static bool lacks_some(const struct trajd_binding *batch, uint32_t first, uint32_t end, uint32_t w)
+{
+    uint32_t count = 0;
+
+    for (uint32_t t = first; t < end; t++)
+        count += !batch->targets[t].bases[w];
+    return count > 0 && count < end - first;
+}
+
+/* Returns the mask code of a step for the stream of one target. */
+static uint8_t code_of(const struct trajd_binding *batch, uint32_t t, uint32_t w, uint32_t step)
+{
+    struct trajd_resample_step found;
+
+    trajd_resample_resolve(&batch->request, t, w, step, &found);
+    return found.mask < TRAJD_MASK_NAN &&
+                   trajd_resample_find_nan(&batch->request, t, w, &found) >= 0
+               ? TRAJD_MASK_NAN
+               : (uint8_t)found.mask;
+}
+
+/* Masks the steps of window w by those streams of an output that the episode has: the kernels mask
+ * them MISSING, as they join the masks of all streams. */
+static void mask_by_others(const struct trajd_binding *batch, uint32_t first, uint32_t end,
+                           uint32_t w)
+{
+    const struct trajd_stream *stream = &batch->request_streams[first];
+    uint8_t *mask =
+        stream->mask + trajd_window_row(&batch->request, w) * stream->mask_window_stride_bytes;
+    const uint32_t steps = trajd_rules_grid(batch->rules, first)->step_count;
+
+    for (uint32_t s = 0; s < steps; s++) {
+        uint8_t code = TRAJD_MASK_VALID;
+        if (mask[s] != TRAJD_MASK_MISSING)
+            continue;
+        for (uint32_t t = first; t < end; t++) {
+            const uint8_t own = batch->targets[t].bases[w] ? code_of(batch, t, w, s) : code;
+            code = own > code ? own : code;
+        }
+        mask[s] = code;
+    }
+}
+
+static void mask_filled(const struct trajd_binding *batch, uint32_t o, uint32_t begin, uint32_t end)
+{
+    const uint32_t first = trajd_rules_first_target(batch->rules, o);
+    uint32_t last = first;
+
+    if (!batch->rules->targets[first].is_filled)
+        return;
+    while (last < batch->rules->target_count && batch->rules->targets[last].output_index == o)
+        last++;
+    for (uint32_t w = begin; w < end; w++)
+        if (lacks_some(batch, first, last, w))
+            mask_by_others(batch, first, last, w);
+}
+
+void trajd_binding_finish(const struct trajd_binding *batch, uint32_t first, uint32_t begin,
+                          uint32_t end, const bool *wanted, uint8_t *slot)
 {
     struct trajd_transform_job job;
+
+    for (uint32_t o = 0; o < batch->rules->visible_count; o++)
+        if (!wanted || wanted[o])
+            mask_filled(batch, o, begin, end);
 
     for (uint32_t o = 0; o < batch->rules->visible_count; o++)
         if (batch->rules->outputs[o].transform && (!wanted || wanted[o])) {

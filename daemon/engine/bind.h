@@ -3,7 +3,8 @@
  *   windows, anchor_ns, goals, bases     by the owner: which windows, and where their rows are
  *   trajd_bind_windows                     some of these windows -> the request
  *   the kernels, or trajd_resample_cpu   rows of the recording -> rows of the batch
- *   trajd_binding_transform                these rows -> outputs that have a transform
+ *   trajd_binding_finish                   these rows -> outputs that have a transform; the masks
+ *                                          of steps that lack some of an output's streams
  *
  * The rules are constant; everything that changes from batch to batch is here. Several batches may
  * use the same rules at the same time. A batch is for one thread at a time. G is the number of
@@ -104,13 +105,14 @@ void trajd_bind_windows(struct trajd_binding *batch, uint32_t first, uint32_t co
 void trajd_bind_steps(struct trajd_binding *batch, uint32_t first, uint32_t count);
 void trajd_bind_rows(struct trajd_binding *batch, uint32_t first, uint32_t count, uint8_t *slot);
 
-/* ---- transforms ---- */
+/* ---- after the kernels ---- */
 
 /* Makes the outputs with a transform (wanted[output] or, for NULL, all of them) from the rows of
- * windows [begin, end) of those that were bound last, where 0 is `first`. Call it when they are
- * resampled. Threads may make different windows at the same time. */
-void trajd_binding_transform(const struct trajd_binding *batch, uint32_t first, uint32_t begin,
-                             uint32_t end, const bool *wanted, uint8_t *slot);
+ * windows [begin, end) of those that were bound last, where 0 is `first`. In windows that lack some
+ * streams of an output, and not all, it masks steps as the others have them (is_filled). Call it
+ * when they are resampled. Threads may make different windows at the same time. */
+void trajd_binding_finish(const struct trajd_binding *batch, uint32_t first, uint32_t begin,
+                          uint32_t end, const bool *wanted, uint8_t *slot);
 
 /* Puts the rows of an output elsewhere, for example into a GPU's memory, with a mask of their own.
  * Borrowed until the batch is destroyed. */

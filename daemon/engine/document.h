@@ -48,6 +48,7 @@ struct trajd_document_source {
     enum trajd_target_rule rule;
     enum trajd_kind kind;
     enum trajd_missing missing;
+    bool is_filled;
     int64_t lookahead_ns, max_gap_ns, max_age_ns;
     uint32_t too_old_intervals;       /* 0: a stream that has ended does not grow too old */
     int64_t mean_width, sum_width_ns; /* 0: no mean, no sum */

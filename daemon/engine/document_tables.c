@@ -184,6 +184,7 @@ static const struct trajd_codec_field source_fields[] = {
     {"period", TRAJD_CODEC_FLOAT, ONE(period), MAYBE},
     {"low", TRAJD_CODEC_FLOAT, ONE(low), MAYBE, HAS(has_low)},
     {"missing", TRAJD_CODEC_WORD, ONE(missing), .words = missing},
+    {"filled", TRAJD_CODEC_BOOL, ONE(is_filled), MAYBE},
 };
 static const struct trajd_codec_table source_table = TRAJD_CODEC_TABLE(
     struct trajd_document_source, source_fields, TRAJD_CODEC_CLOSED, check_source);

@@ -90,6 +90,9 @@ struct trajd_plan_target {
      * pictures */
     uint32_t entry;
     enum trajd_missing missing;
+    /* where an episode lacks it, its columns are filled, and steps stay valid that the output's other
+     * streams have */
+    bool is_filled;
     /* as the kernels take it, without rows, outputs and masks */
     struct trajd_stream stream;
 };

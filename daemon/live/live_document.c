@@ -181,6 +181,7 @@ static void make_source(struct making *m, uint32_t t, struct trajd_document_sour
         .rule = m->plan->rules.grids[bracket->grid_index].rule,
         .kind = stream->kind,
         .missing = target->missing,
+        .is_filled = target->is_filled,
         .lookahead_ns = bracket->lookahead_ns,
         .max_gap_ns = stream->max_gap_ns,
         .max_age_ns = stream->max_age_ns,

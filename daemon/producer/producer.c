@@ -258,8 +258,7 @@ static void finish_slice(void *context, uint32_t begin, uint32_t end)
 {
     const struct finishing *finishing = context;
 
-    trajd_binding_transform(finishing->batch, finishing->first, begin, end, NULL,
-                            finishing->memory);
+    trajd_binding_finish(finishing->batch, finishing->first, begin, end, NULL, finishing->memory);
 }
 
 /* Makes these windows. TRAJD_ERR_MEMORY: their rows do not fit the cache together at present. */
@@ -328,11 +327,36 @@ enum trajd_status trajd_producer_make_rows(struct trajd_producer *producer,
 
 /* ---- ids ---- */
 
+bool trajd_producer_fills(const struct trajd_producer *producer, uint32_t output_index)
+{
+    for (uint32_t p = 0; p < producer->plan->member_count; p++) {
+        const struct trajd_plan_rules *rules = &producer->plan->members[p]->rules;
+        if (rules->targets[trajd_rules_first_target(rules, output_index)].is_filled)
+            return true;
+    }
+    return false;
+}
+
+/* Writes which columns of an output the episode lacks. */
+static void write_missing(const struct trajd_window_plan *plan, uint32_t output_index,
+                          const struct trajd_episode *episode, uint8_t *columns)
+{
+    for (uint32_t t = 0; t < plan->rules.target_count; t++) {
+        const struct trajd_plan_target *target = &plan->rules.targets[t];
+        if (target->output_index != output_index)
+            continue;
+        memset(columns, trajd_plan_is_missing(plan, target, episode), target->stream.feature_count);
+        columns += target->stream.feature_count;
+    }
+}
+
 static void write_ids(const struct trajd_producer *producer, const struct trajd_binding *member,
                       uint8_t *slot, uint32_t first, uint32_t count)
 {
     const struct trajd_wire_tensor *ids =
         &producer->schema.tensors[2 * member->plan->rules.visible_count];
+    const struct trajd_wire_tensor *missing =
+        &ids[TRAJD_PRODUCER_ID_COUNT + (producer->spec->tail == TRAJD_TAIL_WRAP)];
     int64_t *columns[TRAJD_PRODUCER_ID_COUNT];
 
     for (int i = 0; i < TRAJD_PRODUCER_ID_COUNT; i++)
@@ -348,6 +372,12 @@ static void write_ids(const struct trajd_producer *producer, const struct trajd_
         columns[3][row] = episode->origin_ns + member->anchor_ns[w];
         if (producer->spec->tail == TRAJD_TAIL_WRAP)
             slot[ids[TRAJD_PRODUCER_ID_COUNT].offset_bytes + row] = window->wrapped;
+        for (uint32_t o = 0, next = 0; o < member->plan->rules.visible_count; o++)
+            if (trajd_producer_fills(producer, o)) {
+                const struct trajd_wire_tensor *tensor = &missing[next++];
+                write_missing(member->plan, o, episode,
+                              slot + tensor->offset_bytes + row * tensor->shape[1]);
+            }
     }
 }
 

@@ -95,6 +95,20 @@ static void add_augment_tensors(struct trajd_producer *producer,
     }
 }
 
+/* Adds which columns the episode of a window lacks, for outputs in which they are filled. */
+static void add_missing_tensors(struct trajd_producer *producer,
+                                const struct trajd_window_plan *plan, char **name)
+{
+    for (uint32_t o = 0; o < plan->rules.visible_count; o++) {
+        const struct trajd_plan_output *output = &plan->rules.outputs[o];
+        if (!trajd_producer_fills(producer, o))
+            continue;
+        sprintf(*name, "%s.missing", output->name);
+        add_tensor(producer, *name, "missing", output->name, TRAJD_BOOL, 1, output->shape);
+        *name += strlen(*name) + 1;
+    }
+}
+
 static void place_outputs(const struct trajd_producer *producer, struct trajd_binding *batch)
 {
     const struct trajd_wire_tensor *augment =
@@ -122,10 +136,11 @@ static enum trajd_status make_schema(struct trajd_producer *producer, struct tra
     enum trajd_status status;
 
     for (uint32_t o = 0; o < plan->rules.visible_count; o++)
-        names += 2 * strlen(plan->rules.outputs[o].name) + sizeof ".mask" + sizeof ".augment";
+        names += 2 * strlen(plan->rules.outputs[o].name) + sizeof ".mask" + sizeof ".augment" +
+                 strlen(plan->rules.outputs[o].name) + sizeof ".missing";
     producer->schema.global_batch = producer->spec->global_batch;
     producer->schema.tensors = trajd_arena_array(
-        &producer->arena, 3 * plan->rules.visible_count + TRAJD_PRODUCER_ID_COUNT + 1,
+        &producer->arena, 4 * plan->rules.visible_count + TRAJD_PRODUCER_ID_COUNT + 1,
         sizeof *producer->schema.tensors);
     mask_name = trajd_arena_array(&producer->arena, names, 1);
     if (producer->arena.is_starved)
@@ -136,6 +151,7 @@ static enum trajd_status make_schema(struct trajd_producer *producer, struct tra
         add_tensor(producer, ids[i], "ids", NULL, TRAJD_I64, 0, NULL);
     if (producer->spec->tail == TRAJD_TAIL_WRAP)
         add_tensor(producer, "wrapped", "ids", NULL, TRAJD_BOOL, 0, NULL);
+    add_missing_tensors(producer, plan, &mask_name);
     add_augment_tensors(producer, plan, &mask_name);
     status = trajd_feed_schema_layout(&producer->schema, error);
     for (uint32_t p = 0; p < producer->plan->member_count && !status; p++)
@@ -170,9 +186,17 @@ static enum trajd_status make_batch(struct trajd_producer *producer, struct traj
 /* Returns an error for outputs that no kernel forms on a GPU. The worker then gets its batches in
  * host memory, with this reason. */
 static enum trajd_status refuse_shape(const struct trajd_producer *producer,
+                                      const struct trajd_window_plan *plan,
                                       const struct trajd_resample_request *shape,
                                       struct trajd_error *error)
 {
+    for (uint32_t t = 0; t < plan->rules.target_count; t++)
+        if (plan->rules.targets[t].is_filled && trajd_plan_count_missing(plan, t, NULL, NULL))
+            return trajd_error_set(
+                error, TRAJD_ERR_UNSUPPORTED, 0,
+                "feed %s: outputs.%s: some episodes lack some of its streams, so "
+                "batches lie in host memory",
+                producer->name, plan->rules.outputs[plan->rules.targets[t].output_index].name);
     if (!shape->stream_count)
         return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
                                "feed %s: all outputs are pictures, so batches lie in host memory: "
@@ -220,7 +244,7 @@ static enum trajd_status make_members(struct trajd_producer *producer, struct tr
         member->selection = &member->plan->selection;
         shape = member->batch->request;
         shape.window_count = producer->spec->global_batch;
-        if (producer->options.gpu && (status = refuse_shape(producer, &shape, error)))
+        if (producer->options.gpu && (status = refuse_shape(producer, member->plan, &shape, error)))
             return status;
         status = trajd_plan_create_then(&shape, transform_ns(member->plan), &facts, variant,
                                         &member->kernel_plan, error);

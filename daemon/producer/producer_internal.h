@@ -94,6 +94,9 @@ enum trajd_status trajd_producer_make_rows(struct trajd_producer *producer,
 
 /* Writes the ids of the windows that were looked up last to the slot. */
 void trajd_producer_write_ids(const struct trajd_producer *producer, const struct trajd_fill *fill);
+/* Returns whether columns of an output are filled where episodes lack them: it then has a tensor
+ * that says which, behind the ids. */
+bool trajd_producer_fills(const struct trajd_producer *producer, uint32_t output_index);
 /* Counts the batch, and publishes it with the work since the batch before it. `failure` NULL: the
  * batch is good. */
 void trajd_producer_publish(struct trajd_producer *producer, const struct trajd_fill *fill,

@@ -124,6 +124,8 @@ uint64_t trajd_statistics_output_fingerprint(const struct trajd_window_plan *pla
     for (uint32_t s = 0; s < output->source_count; s++)
         trajd_digest_add_text(&digest, output->sources[s]);
     add_ends(&digest, plan, output_index);
+    if (plan->rules.targets[trajd_rules_first_target(&plan->rules, output_index)].is_filled)
+        trajd_digest_add_text(&digest, "filled");
     add_chain(&digest, plan, output_index);
     if (rows)
         trajd_digest_add_u64(&digest, plan->anchors_digest);

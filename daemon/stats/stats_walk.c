@@ -107,8 +107,15 @@ static int64_t weigh_rows(const struct trajd_plan_grid *grid, int64_t row_count,
     return first;
 }
 
+/* Returns the rows of a target among those of an episode, or NULL. */
+static const char *rows_of_target(const struct trajd_plan_target *target, const void *const *rows)
+{
+    return rows && target->entry != TRAJD_PLAN_ABSENT ? rows[target->entry] : NULL;
+}
+
 /* Adds the windows [w, end) of the chunk, which have adjacent anchors in one episode, as a run to
- * every lane of the item. */
+ * every lane of the item. Where the episode lacks a source, no row of its lane counts; the other
+ * sources count if is_filled. */
 static void add_run(struct windows_walk *walk, uint32_t i, uint32_t w, uint32_t end, uint32_t *used)
 {
     const struct trajd_window_plan *plan = walk->plan;
@@ -117,26 +124,28 @@ static void add_run(struct windows_walk *walk, uint32_t i, uint32_t w, uint32_t 
         &plan->rules.brackets[plan->rules.targets[view->first_target].bracket_index];
     const struct trajd_window *window = &walk->batch->windows[w];
     const struct trajd_episode *episode = &plan->dataset->index->episodes[window->episode_index];
+    const struct trajd_plan_target *targets = &plan->rules.targets[view->first_target];
     const void *const *rows = rows_of(walk, window->episode_index);
     int64_t count, first;
-    bool is_readable = rows != NULL;
+    uint32_t found = 0;
 
-    for (uint32_t t = 0; t < view->target_count && is_readable; t++)
-        is_readable = rows[plan->rules.targets[view->first_target + t].entry] != NULL;
-    if (!is_readable)
+    for (uint32_t t = 0; t < view->target_count; t++)
+        found += rows_of_target(&targets[t], rows) != NULL;
+    if (!found || (found < view->target_count && !targets->is_filled))
         return;
-    first = weigh_rows(&plan->rules.grids[bracket->grid_index],
-                       trajd_plan_row_count(plan, bracket, episode),
-                       plan->rules.targets[view->first_target].stream.max_age_ns >= 0,
-                       window->anchor, window->anchor + (end - w), view->weights + *used, &count);
+    first =
+        weigh_rows(&plan->rules.grids[bracket->grid_index],
+                   trajd_plan_row_count(plan, bracket, episode), targets->stream.max_age_ns >= 0,
+                   window->anchor, window->anchor + (end - w), view->weights + *used, &count);
     for (uint32_t t = 0; t < view->target_count; t++) {
-        const struct trajd_stream *stream = &plan->rules.targets[view->first_target + t].stream;
+        const struct trajd_stream *stream = &targets[t].stream;
         struct statistics_lane *lane = &walk->sweep->lanes[view->first_lane + t];
-        lane->runs[lane->run_count++] = (struct statistics_run){
-            (const char *)rows[plan->rules.targets[view->first_target + t].entry] +
-                (uint64_t)first * stream->row_stride_bytes +
-                (uint64_t)stream->first_column * trajd_dtype_size(stream->source_type),
-            (uint64_t)count, view->weights + *used};
+        const char *base = rows_of_target(&targets[t], rows);
+        if (base)
+            base += (uint64_t)first * stream->row_stride_bytes +
+                    (uint64_t)stream->first_column * trajd_dtype_size(stream->source_type);
+        lane->runs[lane->run_count++] =
+            (struct statistics_run){base, (uint64_t)count, view->weights + *used};
     }
     *used += (uint32_t)count;
 }
@@ -194,7 +203,7 @@ static void drop_nan_rows(void *context, uint32_t slice)
             uint32_t *weights = view->weights + (run->weights - view->weights);
             const uint64_t begin = run->row_count * slice / slices,
                            end = run->row_count * (slice + 1) / slices;
-            for (uint64_t row = begin; row < end; row++)
+            for (uint64_t row = begin; row < end && run->base; row++)
                 if (row_has_nan(lane->dtype, (const char *)run->base + row * lane->row_stride_bytes,
                                 lane->column_count))
                     weights[row] = 0;
@@ -223,7 +232,7 @@ static void transform_slice(void *context, uint32_t begin, uint32_t end)
 {
     struct windows_walk *walk = context;
 
-    trajd_binding_transform(walk->batch, 0, begin, end, walk->transforms, walk->slot);
+    trajd_binding_finish(walk->batch, 0, begin, end, walk->transforms, walk->slot);
 }
 
 static enum trajd_status resample(struct windows_walk *walk, uint32_t count,
@@ -244,10 +253,38 @@ static enum trajd_status resample(struct windows_walk *walk, uint32_t count,
     request.stream_count = walk->stream_count;
     for (uint32_t i = 0; i < walk->sweep->item_count; i++)
         walk->transforms[walk->sweep->items[i].index] =
-            walk->sweep->items[i].active && !walk->views[i].is_difference;
+            walk->sweep->items[i].active && !walk->views[i].direct && !walk->views[i].is_difference;
     status = trajd_plan_run_then(walk->kernels, &request, transform_slice, walk, walk->sweep->pool,
                                  error);
     return status;
+}
+
+/* Gives each source of an item a lane of its own, whose rows count in windows that have them. */
+static void weigh_sources(struct windows_walk *walk, uint32_t i, uint32_t count)
+{
+    const struct item_view *view = &walk->views[i];
+    const uint32_t o = walk->sweep->items[i].index;
+    const struct trajd_plan_output *output = &walk->plan->rules.outputs[o];
+    const struct trajd_binding_output *place = &walk->batch->outputs[o];
+    const uint8_t *mask = walk->slot + place->mask_offset_bytes,
+                  *values = walk->slot + place->offset_bytes;
+
+    for (uint64_t r = 0; r < (uint64_t)count * output->step_count; r++)
+        view->weights[r] = mask[r] == TRAJD_MASK_VALID;
+    for (uint32_t t = 0; t < view->target_count; t++) {
+        const void **bases = walk->batch->targets[view->first_target + t].bases;
+        struct statistics_lane *lane = &walk->sweep->lanes[view->first_lane + t];
+        const uint64_t window_bytes = lane->row_stride_bytes * output->step_count,
+                       column_bytes = lane->first_column * (uint64_t)trajd_dtype_size(lane->dtype);
+        for (uint32_t w = 0, end; w < count; w = end) {
+            for (end = w + 1; end < count && !bases[end] == !bases[w];)
+                end++;
+            lane->runs[lane->run_count++] =
+                (struct statistics_run){bases[w] ? values + w * window_bytes + column_bytes : NULL,
+                                        (uint64_t)(end - w) * output->step_count,
+                                        view->weights + (uint64_t)w * output->step_count};
+        }
+    }
 }
 
 static void weigh_steps(struct windows_walk *walk, uint32_t i, uint32_t count)
@@ -305,6 +342,8 @@ static enum trajd_status count_chunk(struct windows_walk *walk, uint32_t count,
             continue;
         if (walk->views[i].direct || walk->views[i].is_difference)
             make_runs(walk, i, count);
+        else if (walk->views[i].is_filled)
+            weigh_sources(walk, i, count);
         else
             weigh_steps(walk, i, count);
     }
@@ -329,7 +368,7 @@ static enum trajd_status prepare_walk(struct windows_walk *walk, struct trajd_er
     walk->stream_count = walk->selection.array_count = walk->next_episode = 0;
     for (uint32_t t = 0; t < plan->rules.target_count; t++)
         for (uint32_t i = 0; i < walk->sweep->item_count; i++)
-            if (needs_rows(walk, i, t))
+            if (needs_rows(walk, i, t) && plan->rules.targets[t].entry != TRAJD_PLAN_ABSENT)
                 needed[plan->rules.targets[t].entry] = true;
     for (uint32_t t = 0; t < plan->rules.target_count; t++)
         if (needs_resampling(walk, t))

@@ -103,6 +103,7 @@ enum trajd_status statistics_pin(const struct statistics_sweep *sweep, struct tr
 struct item_view {
     bool direct;
     bool is_difference; /* stats_differences.c */
+    bool is_filled;     /* the output's sources count by themselves */
     uint32_t first_target, target_count;
     uint32_t first_lane;
     uint32_t *weights; /* [G T]: how often each row or step counts */

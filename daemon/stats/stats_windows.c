@@ -126,35 +126,36 @@ static bool is_direct(const struct trajd_window_plan *plan, const struct item_vi
     return true;
 }
 
-/* Makes the lanes of an item: one for each source of a direct one, else one for the resampled
- * steps, or for each step that has figures of its own. */
+/* Makes the lanes of an item: one for each source of a direct one, or of one whose sources count by
+ * themselves, else one for the resampled steps, or for each step that has figures of its own. */
 static void make_lanes(struct windows_walk *walk, uint32_t i)
 {
     const struct trajd_window_plan *plan = walk->plan;
     struct statistics_sweep *sweep = walk->sweep;
     struct item_view *view = &walk->views[i];
     const struct trajd_plan_output *output = &plan->rules.outputs[sweep->items[i].index];
-    const bool direct = view->direct, picture = trajd_plan_is_image(plan, sweep->items[i].index);
-    const uint32_t lanes = direct ? view->target_count : output->norm_step_count,
-                   room = direct ? walk->spec.global_batch : 1;
+    const bool direct = view->direct, by_source = direct || view->is_filled,
+               picture = trajd_plan_is_image(plan, sweep->items[i].index);
+    const uint32_t lanes = by_source ? view->target_count : output->norm_step_count,
+                   room = by_source ? walk->spec.global_batch : 1;
     const uint64_t step_bytes = output->feature_count * trajd_dtype_size(output->dtype);
     uint32_t column = 0;
 
     view->first_lane = sweep->lane_count;
     for (uint32_t l = 0; l < lanes; l++) {
         const struct trajd_stream *stream =
-            &plan->rules.targets[view->first_target + (direct ? l : 0)].stream;
-        const uint32_t own = picture  ? sweep->items[i].column_count
-                             : direct ? stream->feature_count
-                                      : (uint32_t)output->feature_count;
+            &plan->rules.targets[view->first_target + (by_source ? l : 0)].stream;
+        const uint32_t own = picture     ? sweep->items[i].column_count
+                             : by_source ? stream->feature_count
+                                         : (uint32_t)output->feature_count;
         sweep->lanes[sweep->lane_count++] = (struct statistics_lane){
             .item = i,
             .first_column = column,
             .column_count = own,
             .dtype = direct ? stream->source_type : output->dtype,
-            .row_stride_bytes = direct      ? stream->row_stride_bytes
-                                : lanes > 1 ? step_bytes * output->step_count
-                                            : step_bytes,
+            .row_stride_bytes = direct                          ? stream->row_stride_bytes
+                                : lanes > 1 && !view->is_filled ? step_bytes * output->step_count
+                                                                : step_bytes,
             .group = picture ? (uint32_t)(output->feature_count / own) : 1,
             .runs = trajd_arena_alloc(&walk->arena, room * sizeof *sweep->lanes->runs)};
         column += own;
@@ -206,6 +207,7 @@ static enum trajd_status make_items(struct windows_walk *walk, enum trajd_norm_o
                 view->first_target = view->target_count++ ? view->first_target : t;
             }
         view->direct = is_direct(plan, view);
+        view->is_filled = plan->rules.targets[view->first_target].is_filled;
         view->is_difference = statistics_is_difference(plan, outputs[i]);
         sweep->items[i].index = outputs[i];
         sweep->items[i].column_count = trajd_plan_feature_count(plan, outputs[i]);

@@ -240,11 +240,17 @@ bool trajd_window_plan_uses(const struct trajd_window_plan *plan, uint32_t outpu
 
 bool trajd_window_plan_lacks(const struct trajd_window_plan *plan, uint32_t output_index)
 {
-    for (uint32_t t = 0; t < plan->rules.target_count; t++)
-        if (plan->rules.targets[t].stream_index == TRAJD_PLAN_ABSENT &&
-            trajd_window_plan_uses(plan, output_index, t))
-            return true;
-    return false;
+    bool lacks = false, has_filled = false;
+
+    for (uint32_t t = 0; t < plan->rules.target_count; t++) {
+        const struct trajd_plan_target *target = &plan->rules.targets[t];
+        const bool is_absent = target->stream_index == TRAJD_PLAN_ABSENT;
+        if (!trajd_window_plan_uses(plan, output_index, t))
+            continue;
+        lacks = lacks || is_absent;
+        has_filled = has_filled || (target->is_filled && !is_absent);
+    }
+    return lacks && !has_filled;
 }
 
 void trajd_window_plan_destroy(struct trajd_window_plan **out)

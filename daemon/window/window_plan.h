@@ -116,7 +116,20 @@ enum trajd_status trajd_window_plan_create_again(const struct trajd_window_plan 
 /* Returns whether a target's rows make steps of the output, or the state that it is relative to. */
 bool trajd_window_plan_uses(const struct trajd_window_plan *plan, uint32_t output_index,
                             uint32_t target);
-/* Returns whether the dataset lacks a stream that the output uses. */
+/* Returns whether an episode lacks the stream of a target. */
+bool trajd_plan_is_missing(const struct trajd_window_plan *plan,
+                           const struct trajd_plan_target *target,
+                           const struct trajd_episode *episode);
+/* Returns whether the columns of an output can be filled one by one: it has several streams, whose
+ * columns are delivered as they are resampled. */
+bool trajd_plan_may_fill(const struct trajd_window_plan *plan, uint32_t output_index);
+/* Returns how many of the feed's episodes lack the stream of a target. *lacking and *rows become how
+ * many rows of the anchors' clock those have, and all; 0 where the anchors have a rate alone. Both
+ * may be NULL. */
+uint32_t trajd_plan_count_missing(const struct trajd_window_plan *plan, uint32_t target,
+                                  uint64_t *lacking, uint64_t *rows);
+/* Returns whether the dataset lacks a stream that the output uses, and so the output: where others
+ * of its streams are filled in for it, only if it lacks all. */
 bool trajd_window_plan_lacks(const struct trajd_window_plan *plan, uint32_t output_index);
 
 /* Copies from another plan of the same outputs the choice which float64 arrays are cached as

@@ -243,6 +243,14 @@ static enum trajd_status check_return(const struct trajd_window_plan *plan,
     return TRAJD_OK;
 }
 
+bool trajd_plan_may_fill(const struct trajd_window_plan *plan, uint32_t output_index)
+{
+    const struct trajd_spec_output *output = &plan->spec->outputs[output_index];
+
+    return output->missing == TRAJD_MISSING_ZERO && output->source_count > 1 &&
+           !output->picture.is_given && !trajd_plan_has_rows(plan, output_index);
+}
+
 /* Adds the target of one source of an output. */
 static enum trajd_status resolve_source(struct trajd_window_plan *plan, uint32_t output_index,
                                         uint32_t s, struct trajd_error *error)
@@ -262,6 +270,7 @@ static enum trajd_status resolve_source(struct trajd_window_plan *plan, uint32_t
     stream = trajd_plan_stream(plan, target);
     is_absent = target->stream_index == TRAJD_PLAN_ABSENT;
     is_picture = trajd_plan_is_picture(output, stream);
+    target->is_filled = plan->spec->version >= 2 && trajd_plan_may_fill(plan, output_index);
     if (!alone && stream->rank > 1 && !is_picture)
         return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
                                        "%s is not a vector: it cannot be joined with other streams",

@@ -34,8 +34,9 @@ static int64_t target_ns(const struct trajd_window_plan *plan, const struct traj
     return trajd_plan_anchor_ns(plan, episode, j + grid->from + t);
 }
 
-static bool is_missing(const struct trajd_window_plan *plan, const struct trajd_plan_target *target,
-                       const struct trajd_episode *episode)
+bool trajd_plan_is_missing(const struct trajd_window_plan *plan,
+                           const struct trajd_plan_target *target,
+                           const struct trajd_episode *episode)
 {
     const struct trajd_array *array;
 
@@ -43,6 +44,28 @@ static bool is_missing(const struct trajd_window_plan *plan, const struct trajd_
         return true;
     array = &episode->extents[plan->dataset->index->streams[target->stream_index].array_index];
     return array->storage == TRAJD_STORAGE_ABSENT || array->size_bytes == 0;
+}
+
+uint32_t trajd_plan_count_missing(const struct trajd_window_plan *plan, uint32_t target,
+                                  uint64_t *lacking, uint64_t *rows)
+{
+    const int64_t clock = plan->rules.anchor_clock;
+    uint64_t counts[2] = {0};
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < plan->episode_count; i++) {
+        const struct trajd_episode *episode = &plan->dataset->index->episodes[plan->episodes[i]];
+        const bool lacks = trajd_plan_is_missing(plan, &plan->rules.targets[target], episode);
+        const uint64_t own = clock < 0 ? 0 : (uint64_t)episode->clocks[clock].row_count;
+        count += lacks;
+        counts[0] += lacks ? own : 0;
+        counts[1] += own;
+    }
+    if (lacking)
+        *lacking = counts[0];
+    if (rows)
+        *rows = counts[1];
+    return count;
 }
 
 /* Returns whether anchor j needs no more padding than allowed at one end. Targets ascend with t and
@@ -61,7 +84,7 @@ static bool padding_allows(const struct trajd_window_plan *plan,
         const struct trajd_plan_grid *grid = &plan->rules.grids[bracket->grid_index];
         int64_t first_ns, last_ns;
 
-        if (is_missing(plan, target, episode) ||
+        if (trajd_plan_is_missing(plan, target, episode) ||
             !target_span(plan, target, episode, &first_ns, &last_ns) || limit >= grid->step_count ||
             (bracket->clipped && !at_start) || grid->goal)
             continue;
@@ -87,7 +110,7 @@ static void anchor_range(const struct trajd_window_plan *plan, const struct traj
     }
     for (uint32_t i = 0; i < plan->rules.target_count; i++) {
         int64_t first_ns, last_ns;
-        if (is_missing(plan, &plan->rules.targets[i], episode))
+        if (trajd_plan_is_missing(plan, &plan->rules.targets[i], episode))
             continue;
         if (!target_span(plan, &plan->rules.targets[i], episode, &first_ns, &last_ns))
             return;
@@ -134,7 +157,7 @@ static enum trajd_status check_missing(const struct trajd_window_plan *plan,
     *skip = false;
     for (uint32_t i = 0; i < plan->rules.target_count; i++) {
         const struct trajd_plan_target *target = &plan->rules.targets[i];
-        if (!is_missing(plan, target, episode))
+        if (!trajd_plan_is_missing(plan, target, episode))
             continue;
         if (target->missing == TRAJD_MISSING_SKIP)
             *skip = true;

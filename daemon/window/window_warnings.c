@@ -324,6 +324,38 @@ static void warn_of_version(struct trajd_window_plan *plan)
                                plan->version_changes);
 }
 
+/* Says how many episodes lack a stream for which the output has `missing: zero`, and that version 1
+ * then masks whole steps. */
+static void warn_of_missing(struct trajd_window_plan *plan, uint32_t t)
+{
+    const struct trajd_plan_target *target = &plan->rules.targets[t];
+    const char *output = plan->rules.outputs[target->output_index].name;
+    uint64_t lacking, rows;
+    char share[64] = "", then[256] = "all steps are masked there";
+    uint32_t count;
+
+    if (target->missing != TRAJD_MISSING_ZERO)
+        return;
+    count = trajd_plan_count_missing(plan, t, &lacking, &rows);
+    if (plan->spec->version < 2 && count && trajd_plan_may_fill(plan, target->output_index))
+        trajd_window_plan_keeps(plan, "mask only the columns of %s in %s where episodes lack it",
+                                trajd_plan_stream(plan, target)->name, output);
+    if (plan->spec->version < 2)
+        return;
+    if (rows)
+        snprintf(share, sizeof share, " (%llu of %llu rows)", (unsigned long long)lacking,
+                 (unsigned long long)rows);
+    if (target->is_filled)
+        snprintf(then, sizeof then,
+                 "its columns are 0 there before norm, and %s.missing is true for them; the other "
+                 "streams decide which steps are masked",
+                 output);
+    if (count)
+        trajd_window_plan_warn(plan, "%s: %s is missing in %u of %u episode%s%s: %s", output,
+                               trajd_plan_stream(plan, target)->name, count, plan->episode_count,
+                               trajd_plural(plan->episode_count), share, then);
+}
+
 /* Says which norm of a preset version 1 keeps. Warns of a preset that leaves actions as recorded,
  * because those of robomimic are within [-1, 1], where the files are not robomimic's. */
 static void warn_of_preset(struct trajd_window_plan *plan, const struct trajd_spec_output *output)
@@ -349,6 +381,8 @@ void trajd_window_plan_find_warnings(struct trajd_window_plan *plan)
 {
     for (uint32_t o = 0; o < plan->rules.visible_count; o++)
         warn_of_preset(plan, &plan->spec->outputs[o]);
+    for (uint32_t t = 0; t < plan->rules.target_count; t++)
+        warn_of_missing(plan, t);
     warn_of_version(plan);
     warn_of_masks(plan);
     for (uint32_t w = 0; w < plan->spec->select.text_count; w++)

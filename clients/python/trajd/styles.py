@@ -9,6 +9,7 @@ for padding. "0..1" means float32 from 0 to 1; images are otherwise as stored.
                       actions       as in the feed
                       padding       `NAME_is_pad`; for `obs/x`: `obs_is_pad/x`
                       augmentation  `NAME.augment`, a key of the batch itself, also for `obs/x`
+                      lack          `NAME.missing`, bool [B, D], likewise: columns that the episode lacks
                       ids           `window_id`, `dataset_index`, `episode_index`, `anchor_ns`
     robomimic         observations  `obs/NAME`
                       actions       `actions`
@@ -236,7 +237,7 @@ def make_plan(style: str, schema: Sequence[Tensor]) -> Plan:
         if tensor.name in masks:
             _put_flags(plan, rule, tensor, masks[tensor.name], style)
     for index, tensor in enumerate(schema):
-        if tensor.role == "augment" and style == "raw":
+        if tensor.role in ("augment", "missing") and style == "raw":
             plan[tensor.name] = Field((index,))  # not in the group obs, which policies map over
     positions = {tensor.name: index for index, tensor in enumerate(schema) if tensor.role == "ids"}
     for key, name in chosen.ids.items():

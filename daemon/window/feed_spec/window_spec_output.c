@@ -412,6 +412,7 @@ bool trajd_spec_name_is_reserved(const char *name)
             return true;
     return (length >= 5 && strcmp(name + length - 5, ".mask") == 0) ||
            (length >= 8 && strcmp(name + length - 8, ".augment") == 0) ||
+           (length >= 8 && strcmp(name + length - 8, ".missing") == 0) ||
            (length >= 12 && strcmp(name + length - 12, ".relative_to") == 0);
 }
 
