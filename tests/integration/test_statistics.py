@@ -442,7 +442,9 @@ def test_frames_that_are_decoded_or_resized_have_no_statistics(daemon, tmp_path)
     assert subprocess.run([TRAJCTL, "check", one.config], capture_output=True, timeout=60).returncode == 0
     client = one.client()
     client.open("frames")
-    assert [output["name"] for output in client.ask("statistics")["outputs"] if not output["picture"]] == ["joints"]
+    listed = client.ask("statistics")["outputs"]
+    assert [output["name"] for output in listed if not output["picture"]] == ["joints"]
+    assert {output["name"]: output["features"] for output in listed} == {"joints": 8, "depth": 1, "resized": 1, "planes": 3}  # channels
     for name in ("depth", "resized", "planes"):
         with pytest.raises(Exception, match=f"outputs.{name}: no statistics of images that are decoded or resized"):
             ask(client, name)
