@@ -10,7 +10,7 @@ import pytest
 
 import libtrajd as trajd
 from daemons import FAKE_PROGRAM, GpuDaemon
-from datasets import make_demo_file
+from datasets import make_demo_file, write_robomimic
 from fake_gpu import CONFIG, UUID, collect
 from fake_gpu import data  # noqa: F401  (fixtures)
 from paths import ROOT
@@ -319,3 +319,37 @@ def test_pinned_memory_is_within_the_budget(tmp_path, data):
     assert gpu is None and wanted > left
     assert ask("two", rings + wanted - left)[1] == UUID.encode()
     assert ask("short", rings + wanted - left - 1)[1] is None
+
+
+PARTS = """
+    gpu: {{devices: all, rows: 64MiB, rings: 16MiB}}
+    datasets:
+      whole: {{path: {folder}/whole.hdf5, layout: robomimic}}
+      parts: {{path: {folder}/parts.hdf5, layout: robomimic}}
+    feeds:
+      whole:
+        dataset: whole
+        global_batch: 8
+        anchor: {{clock: actions}}
+        outputs: {{actions: {{from: [actions, actions_abs], at: 0..3, missing: zero}}}}
+      parts: {{like: whole, dataset: parts}}
+"""
+
+
+def test_columns_that_episodes_lack(tmp_path):
+    """Batches are on the GPU where no episode lacks a part of an output, and in host memory where one does."""
+    rows = {"actions": np.ones((20, 2)), "actions_abs": np.ones((20, 3))}
+    write_robomimic(tmp_path / "whole.hdf5", {"demo_0": rows, "demo_1": rows})
+    write_robomimic(tmp_path / "parts.hdf5", {"demo_0": rows, "demo_1": {"actions": rows["actions"]}})
+    daemon = GpuDaemon(tmp_path / "gpu", PARTS.format(folder=tmp_path), program=FAKE_PROGRAM).start()
+    for feed in ("whole", "parts"):
+        client = daemon.client()
+        info = client.open(feed, gpu=UUID)
+        assert (info.gpu == UUID.encode()) == (feed == "whole")
+        assert feed == "whole" or b"outputs.actions: some episodes lack some of its streams, so batches lie in host memory" in info.gpu_refusal
+        for arrays in collect(client).values():
+            lacks = (arrays["episode_index"] == 1) & (feed == "parts")
+            np.testing.assert_array_equal(arrays["actions.missing"], lacks[:, None] & np.array([False, False, True, True, True]))
+            assert set(np.unique(arrays["actions.mask"])) <= {0, 2} and (arrays["actions"][:, 0, :2] == 1).all()
+        client.close()
+    daemon.stop()

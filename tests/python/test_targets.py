@@ -342,7 +342,7 @@ BAD = [
     ("preset: openpi", "name its streams with `relative_to:`"),
     (f"preset: umi, relative_to: {STATE}", "say which columns are the rotation"),
     ("norm: {by: min_max, mask: positions}", "norm.mask: positions: the output has no rotation"),
-    ("norm: {by: min_max, mask: place}", "known: positions, all_but_rotations"),
+    ("norm: {by: min_max, mask: place}", "expected positions, all_but_rotations, or a list with true or false"),
     ("preset: act, role: obs", "a preset is for an output of role action"),
     ("relative_to: nope", "no stream nope"),
     ("relative_to: obs/robot0_eef_pos", "the state has 3 columns, but the output needs 7"),

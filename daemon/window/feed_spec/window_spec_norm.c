@@ -118,20 +118,21 @@ static enum trajd_status complete_numbers(const struct trajd_yaml_reader *r,
 static enum trajd_status read_mask(const struct trajd_yaml_reader *r,
                                    const struct trajd_yaml_node *node, void *member)
 {
-    static const struct trajd_yaml_key word = {"mask", TRAJD_YAML_CHOICE,
-                                               .offset = AT(norm_features),
-                                               .low = TRAJD_NORM_POSITIONS, .words = features};
     struct trajd_spec_output *output = member;
     enum trajd_status status = TRAJD_OK;
     uint32_t i = 0;
     bool *mask;
 
-    if (node->kind == TRAJD_YAML_SCALAR)
-        return trajd_yaml_read_key(r, node, &word, output);
+    for (int w = 0; node->kind == TRAJD_YAML_SCALAR && features[w]; w++)
+        if (strcmp(node->value, features[w]) == 0) {
+            output->norm_features = TRAJD_NORM_POSITIONS + (enum trajd_norm_features)w;
+            return TRAJD_OK;
+        }
     if (node->kind != TRAJD_YAML_SEQUENCE || node->child_count == 0)
         return trajd_yaml_error(
             r->yaml, node, r->error,
-            "expected a list with true or false per feature; features with false pass unchanged");
+            "expected positions, all_but_rotations, or a list with true or false per feature; "
+            "features with false pass unchanged");
     mask = trajd_yaml_alloc(r, node->child_count * sizeof *mask);
     if (!mask)
         return TRAJD_ERR_MEMORY;
