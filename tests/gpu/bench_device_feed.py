@@ -311,7 +311,7 @@ def targets(options):
 
 FILL_LAYOUT = """
 layout: wide
-version: 2
+version: 1
 episodes: {files: "*.hdf5", groups: /data/demo_*}
 clocks: {rows: {rate: 20, rows: wide}}
 streams: {wide: {path: wide, clock: rows, kind: previous}}

@@ -102,7 +102,7 @@ def test_rows_beyond_the_budget_come_batch_by_batch(tmp_path, data, rows, store,
 
 WIDE_LAYOUT = """
     layout: wide
-    version: 2
+    version: 1
     episodes: {files: "*.hdf5", groups: /data/demo_*}
     clocks: {rows: {rate: 20, rows: wide}}
     streams: {wide: {path: wide, clock: rows, kind: previous}, narrow: {path: narrow, clock: rows, kind: previous}}

@@ -11,7 +11,7 @@ from picture_files import random_frames, read_png, write_encoded
 PICTURES = ROOT / "tests" / "golden" / "pictures"
 HEIGHT, WIDTH, GAP = 29, 42, 8
 LAYOUT = """layout: cams
-version: 2
+version: 1
 episodes: {{files: "**/*.h5", groups: /demo_*}}
 clocks: {{steps: {{rate: 30, rows: q}}}}
 streams:

@@ -11,7 +11,7 @@ from paths import BUILD
 
 LAB_LAYOUT = """
 layout: lab
-version: 2
+version: 1
 episodes: {files: "*.h5", groups: /ep_*}
 clocks: {arm: {rate: 20, rows: cmd}}
 streams:

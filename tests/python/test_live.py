@@ -39,6 +39,7 @@ feeds:
       force:   {{from: wrench, at: -3..0, kind: mean, width: 22ms, norm: min_max}}
       moves:   {{from: moved, at: -4..-1}}
       both:    {{from: [q, extra], at: -2..0, missing: zero}}
+      extra:   {{at: -2..0, missing: zero}}
       actions: {{from: q, at: 0..5, role: action}}
       later:   {{from: q, at: 1..2, role: next}}
   rows:
@@ -244,7 +245,7 @@ feeds:
     rows = [(stamp, name, row * 2) for stamp, name, row in rows_of(bare[1]) if name == "q"]
     assert replay(lives[1], rows, windows[1][1]) > 100
     stopped = lives[1].observation(windows[1][1][-1][0])
-    assert stopped.mask("both").tolist() == [[6, 6, 6]]
+    assert stopped.mask("both").tolist() == [[0, 0, 0]] and not stopped["both"][..., 2:].any()
 
 
 @pytest.mark.parametrize("name", ["policy", "mixed"])

@@ -24,7 +24,7 @@ ROWS, ROW_NS = 8, 20_000_000
 
 LAYOUT = """
 layout: cameras
-version: 2
+version: 1
 episodes: {files: "*.hdf5", groups: /}
 clocks:
   steps: {rate: 50}

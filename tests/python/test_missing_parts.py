@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import trajd
+from daemons import Daemon
 from datasets import write_robomimic
 from lab_clocks import make_episode, write_lab
 from paths import TRAJCTL, clean_environment
@@ -169,3 +170,16 @@ def test_streams_behind_a_transform_are_masked_whole(daemon, tmp_path):
     for batch in windows_of(one):
         masks = batch.mask("actions")[:, 0]
         assert (masks == np.where(batch.episode_index == 1, 6, 0)).all() and "actions.missing" not in batch
+
+
+def test_version_1_masks_whole_steps(started, tmp_path):
+    """As trajd 0.1.0, with a warning of what version 2 would do."""
+    write_robomimic(tmp_path / "d.hdf5", {"demo_0": {"actions": np.ones((9, 2)), "actions_abs": np.ones((9, 3))}, "demo_1": {"actions": np.ones((5, 2))}})
+    one = Daemon(tmp_path / "one", ROBOMIMIC.format(path=tmp_path / "d.hdf5", more=""))
+    one.config.write_text(one.config.read_text().replace("version: 2", "version: 1"))
+    started(one)
+    with pytest.warns(trajd.DataWarning, match="`version: 2` would mask only the columns of actions_abs in actions where episodes lack it"):
+        with trajd.connect(one.endpoint, feed="train", timeout=60) as feed:
+            assert feed.stats()["actions"]["count"].tolist() == [9] * 5
+            for batch in feed.epoch(0):
+                assert (batch.mask("actions")[batch.episode_index == 1] == 6).all() and "actions.missing" not in batch

@@ -281,6 +281,21 @@ def test_a_preset_is_its_keys(tmp_path, path, short, full):
     assert len(notes) == ("diffusion_policy" in short and "real" not in short)
 
 
+@pytest.mark.parametrize("short, full", [
+    ("preset: diffusion_policy", "at: -1..14, norm: min_max"),
+    (f"preset: umi, at: 0..7, relative_to: {{from: {STATE}, {MASK}}}, {POSE % PLACE}", f"at: 0..7, relative_to: {{from: {STATE}, {MASK}}}, {POSE % PLACE}")])
+def test_presets_of_version_1(tmp_path, path, short, full):
+    """They are those of trajd 0.1.0, with a warning of what version 2 would do."""
+    reports = []
+    for text in (short, full):
+        (tmp_path / "preset.yaml").write_text("version: 1" + config(path).replace("actions: {at: 0..7, dtype: float64}", f"actions: {{{text}}}"))
+        done = subprocess.run([TRAJCTL, "check", tmp_path / "preset.yaml"], capture_output=True, text=True, timeout=60, env=clean_environment())
+        assert done.returncode == 0, done.stderr
+        reports.append([line for line in done.stdout.splitlines() if "preset" not in line and "`version: 1`" not in line])
+        assert ("would" in done.stdout and "give actions the norm of preset" in done.stdout) == (text == short)
+    assert reports[0] == reports[1]
+
+
 def range_normalised(values):
     """get_range_normalizer_from_stat of diffusion_policy's and UMI's normalize_util.py."""
     low, high = values.min(axis=0), values.max(axis=0)
