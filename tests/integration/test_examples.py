@@ -65,14 +65,15 @@ def train(demo_file, name, module, ranks=1, pad="pad: {before: 1, after: any, wi
         assert not any(one.returncode for one in started), said
         wait_for(lambda: not list(pathlib.Path(folder).glob("trajd-*/*/run/feed.sock")), 60, "the end of the daemon")
     losses = [float(loss) for out, _ in said for loss in re.findall(r"^epoch \d+ loss (\S+)$", out, re.M)]
-    assert len(losses) == 3 and losses[2] < losses[0], said
+    assert len(losses) == 3, said
     return losses
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name, module", [("plain_torch", "torch"), ("with_accelerate", "accelerate"), ("with_lightning", "lightning")])
 def test_a_trainer_learns(demo_file, name, module):
-    train(demo_file, name, module)
+    losses = train(demo_file, name, module)
+    assert losses[2] < losses[0], losses
 
 
 @pytest.mark.slow

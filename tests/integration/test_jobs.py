@@ -81,7 +81,7 @@ def test_checkpoints_of_other_things_are_refused(daemon, demo_file):
         client.open("train", resume=token)
     client.close()
     client = daemon(feed(demo_file).replace("0..7", "0..3"), folder="windows").client()
-    with pytest.raises(trajd.TrajdError, match="fingerprint: the checkpoint has .*another dataset, or other windows"):
+    with pytest.raises(trajd.TrajdError, match="fingerprint: the checkpoint has .*another dataset, layout or windows"):
         client.open("train", resume=token)
     client.close()
 

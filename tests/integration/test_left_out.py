@@ -199,10 +199,10 @@ def test_files_that_are_not_read_are_named(tmp_path):
     elsewhere = write_padded(tmp_path / "elsewhere", (9,))
     (data / "more").symlink_to(elsewhere)
     (data / "below").mkdir()
-    for path in ("demo_7.hdf5", "episode_8.h5", "below/x.h5", "notes.txt", ".hidden.hdf5"):
+    for path in ("demo_7.hdf5", "run_8.h5", "below/x.h5", "notes.txt", ".hidden.hdf5"):
         (data / path).write_bytes(b"")
     daemon = start(tmp_path).start()
-    for path in ("demo_7.hdf5", "episode_8.h5", "below/x.h5"):
+    for path in ("demo_7.hdf5", "run_8.h5", "below/x.h5"):
         assert f"warning: dataset lab: {path}: left out: `files:` of the layout does not match its name" in daemon.text()
     assert "dataset lab: more: left out: a linked folder is not searched" in daemon.text()
     assert "notes.txt" not in daemon.text() and "hidden" not in daemon.text()

@@ -26,7 +26,7 @@ feeds:
     outputs: {actions: {at: 0..3}}
 """
 PREPROCESS = """\
-version: 2
+version: 1
 inbox: /srv/trajd/lab/inbox
 outbox: /srv/trajd/lab/outbox
 quarantine: /srv/trajd/lab/quarantine
