@@ -97,7 +97,10 @@ static enum trajd_status make_draft(struct init *init, uint32_t which, const cha
         const char *slash = strrchr(place, '/');
         snprintf(init->layouts[which], sizeof init->layouts[which], "./%s",
                  slash ? slash + 1 : place);
-        fprintf(stderr, "trajctl: wrote %s, a draft: check its lines with GUESS\n", place);
+        fprintf(stderr,
+                "trajctl: wrote %s, a draft: check its lines with GUESS, and delete their entries "
+                "of guessed:\n",
+                place);
     }
     return status;
 }

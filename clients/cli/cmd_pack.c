@@ -95,6 +95,8 @@ static int pack_one(struct packer *packer, const char *input)
         status = trajd_error_set(
             &error, TRAJD_ERR_ARGUMENT, 0,
             "name the files to pack, not a folder: trajctl pack %s/*.hdf5 -o FOLDER", input);
+    if (!status)
+        status = trajd_layout_check_guesses(index->layout, &error);
     options.index = index;
     options.output = output;
     if (!status && index->kept_count < index->episode_count)

@@ -389,6 +389,8 @@ static int open_inputs(struct resampling *resampling, char **paths, int count)
         if (cli_files_open(&resampling->files, layout, paths[i], &resampling->indexes[i], &error))
             return cli_fail_at(paths[i], &error);
         resampling->index_count++;
+        if (trajd_layout_check_guesses(resampling->indexes[i]->layout, &error))
+            return cli_fail_at(paths[i], &error);
         for (uint32_t n = 0; n < resampling->indexes[i]->note_count; n++)
             print_note(&resampling->printer, resampling->indexes[i]->notes[n]);
     }

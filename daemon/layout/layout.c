@@ -166,10 +166,61 @@ static enum trajd_status read_tables(struct trajd_layout_parser *p,
     return status;
 }
 
+/* Returns the key that an entry of `guessed:` begins with, like "episodes: ..." or
+ * "streams.NAME: ...". The entry itself, where the layout has no such key. */
+static const struct trajd_yaml_node *find_guessed(const struct trajd_yaml_node *root,
+                                                  const struct trajd_yaml_node *entry)
+{
+    for (const struct trajd_yaml_node *key = root->children; key; key = key->next) {
+        const char *name = entry->value + strlen(key->key) + 1;
+        if (strncmp(entry->value, key->key, strlen(key->key)) || !strchr(".:", name[-1]))
+            continue;
+        if (name[-1] == ':')
+            return key;
+        for (const struct trajd_yaml_node *child = key->children; child; child = child->next)
+            if (child->key && !strncmp(name, child->key, strlen(child->key)) &&
+                name[strlen(child->key)] == ':')
+                return child;
+    }
+    return entry;
+}
+
+/* Reads `guessed:`, and writes down what to say of its first entry. A list without entries may be
+ * empty. */
+static enum trajd_status read_guesses(struct trajd_layout_parser *p,
+                                      const struct trajd_yaml_node *node)
+{
+    struct trajd_layout *layout = &p->memory->layout;
+    const bool is_empty = node->kind == TRAJD_YAML_SCALAR && !node->quoted && !*node->value;
+    enum trajd_status status = TRAJD_OK;
+    struct trajd_error guess;
+    char more[64] = "";
+    const char *text, *why;
+
+    if (node->kind != TRAJD_YAML_SEQUENCE && !is_empty)
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "must be a list of texts, like [\"clocks.steps: no file states "
+                                "its rate\"]");
+    for (const struct trajd_yaml_node *child = node->children; child && !status;
+         child = child->next)
+        status = trajd_layout_read_text(p, child, &text);
+    layout->guess_count = node->child_count;
+    if (status || !node->child_count)
+        return status;
+    if (node->child_count > 1)
+        snprintf(more, sizeof more, ". %u more follow it", node->child_count - 1);
+    why = strstr(node->children->value, ": ");
+    trajd_yaml_error(p->yaml, find_guessed(trajd_yaml_root(p->yaml), node->children), &guess,
+                     "this line is a guess (%.200s). Look at it, correct it if it is wrong, and "
+                     "delete its entry of guessed: in line %u%s",
+                     why ? why + 2 : node->children->value, node->children->line, more);
+    return trajd_layout_copy_text(p, guess.message, &layout->guess);
+}
+
 static enum trajd_status read_root(struct trajd_layout_parser *p)
 {
-    static const char *const keys[] = {"layout", "version", "episodes", "clocks", "streams",
-                                       "filter", "meta",    "tables",   NULL};
+    static const char *const keys[] = {"layout", "version", "episodes", "clocks",  "streams",
+                                       "filter", "meta",    "tables",   "guessed", NULL};
     static const char *const required[] = {"layout", "episodes", "clocks", "streams", NULL};
     const struct trajd_yaml_node *root = trajd_yaml_root(p->yaml), *node;
     struct trajd_layout *layout = &p->memory->layout;
@@ -199,6 +250,9 @@ static enum trajd_status read_root(struct trajd_layout_parser *p)
     node = status ? NULL : trajd_yaml_get(root, "tables");
     if (node)
         status = read_tables(p, node);
+    node = status ? NULL : trajd_yaml_get(root, "guessed");
+    if (node)
+        status = read_guesses(p, node);
     if (!status && p->memory->layout.split.kind)
         status = check_split(p, trajd_yaml_get(root, "episodes"));
     node = status ? NULL : trajd_yaml_get(root, "meta");
@@ -314,6 +368,13 @@ void trajd_layout_destroy(struct trajd_layout **layout)
         free(memory);
     }
     *layout = NULL;
+}
+
+enum trajd_status trajd_layout_check_guesses(const struct trajd_layout *layout,
+                                             struct trajd_error *error)
+{
+    return layout->guess ? trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s", layout->guess)
+                         : TRAJD_OK;
 }
 
 bool trajd_layout_is_pattern(const struct trajd_layout *layout, const char *path)

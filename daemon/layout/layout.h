@@ -173,6 +173,9 @@ struct trajd_layout {
      * their extents equals a row count */
     uint32_t table_count;
     const char *const *tables;
+    /* entries of `guessed:`: what a draft only guessed, and nobody has confirmed */
+    uint32_t guess_count;
+    const char *guess; /* of the first entry: its line, and what to do; NULL: there is none */
     uint64_t hash;       /* of the normalised content; part of the cache's key */
     uint64_t order_hash; /* the same without the keys `image`; part of the fingerprint */
     const char *text;    /* the YAML as read; the helper program gets it */
@@ -207,6 +210,10 @@ enum trajd_status trajd_layout_load(const char *name, const char *directory, uin
 enum trajd_status trajd_layout_parse(const char *name, const char *text, size_t length,
                                      struct trajd_layout **layout, struct trajd_error *error);
 void trajd_layout_destroy(struct trajd_layout **layout);
+/* Returns TRAJD_ERR_ARGUMENT where the layout has guesses left; the message names the line of the
+ * first one. For whatever delivers or writes values. */
+enum trajd_status trajd_layout_check_guesses(const struct trajd_layout *layout,
+                                             struct trajd_error *error);
 
 /* Returns where the file states the rate of a regular clock: its attribute or its dataset. NULL:
  * nowhere. */

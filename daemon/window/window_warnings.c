@@ -384,6 +384,9 @@ void trajd_window_plan_find_warnings(struct trajd_window_plan *plan)
     for (uint32_t t = 0; t < plan->rules.target_count; t++)
         warn_of_missing(plan, t);
     warn_of_version(plan);
+    if (plan->dataset->index->layout->guess)
+        trajd_window_plan_warn(plan, "no feed opens before the guesses of the layout are gone: %s",
+                               plan->dataset->index->layout->guess);
     warn_of_masks(plan);
     for (uint32_t w = 0; w < plan->spec->select.text_count; w++)
         warn_of_text(plan, plan->spec->select.texts[w].key);

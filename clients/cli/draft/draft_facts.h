@@ -30,6 +30,7 @@ struct draft_stream {
     bool is_matrix;     /* its rows are poses or rotations as matrices */
     bool is_row_longer; /* it has one row more than its clock */
     int clock;          /* or DRAFT_NO_CLOCK */
+    int other_clock; /* has as many rows, and a name that goes as well with the stream's; or none */
     /* NULL, or why it is no stream, in words that complete "left out: " */
     const char *left_out;
 };
@@ -64,6 +65,7 @@ struct draft_facts {
     uint32_t clock_count;
     struct draft_clock clocks[DRAFT_CLOCKS_MAX];
     const struct trajd_index *probe; /* has the streams as "s0", "s1", ... */
+    FILE *guesses;                   /* while the draft is written: the entries of `guessed:` */
 };
 
 /* ---- draft_tree.c: pure, by the tree alone ---- */
@@ -85,6 +87,10 @@ void draft_find_episodes(struct draft_facts *facts);
 /* Returns a pattern that matches one to ten of many episodes, in the middle of them, which the caller
  * frees. NULL where there are not many, or their names do not end in a digit. */
 char *draft_few_episodes(const struct draft_facts *facts);
+/* Returns the path of a group with groups of the same kind beside it that are read as parts of one
+ * episode but may be recordings of their own: the file is one episode, or their numbers of rows
+ * differ. NULL: there is none. */
+const char *draft_find_alike(const struct draft_facts *facts);
 /* Frees what draft_find_episodes and draft_collect_streams have made. */
 void draft_facts_free(struct draft_facts *facts);
 
@@ -133,7 +139,7 @@ void draft_write_text(FILE *out, const char *text);
 /* Returns a layout in which each stream has a clock of its own, to look at rows: "s0", "s1", ... It
  * reads the episodes of facts->few, or all where this is NULL. The caller frees it. */
 char *draft_write_probe(const struct draft_facts *facts);
-/* Returns the draft: YAML, with a comment at each guess. The caller frees it. */
-char *draft_write_layout(const struct draft_facts *facts);
+/* Returns the draft: YAML, with a comment at each guess and a list of them. The caller frees it. */
+char *draft_write_layout(struct draft_facts *facts);
 
 #endif

@@ -1,4 +1,4 @@
-/* Writes a draft layout as YAML, with a comment at each guess. */
+/* Writes a draft layout as YAML, with a comment at each guess and a list of all of them. */
 #include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
@@ -11,6 +11,8 @@
 #include "proto/plural.h"
 
 enum { OUTSIDE_MAX = 24, META_MAX = 8, OUTCOMES_MAX = 4, COMMENT_COLUMN = 72 };
+/* a text of a layout has at most 1024 bytes */
+enum { WHY_SIZE = 704, GUESS_SIZE = 1000 };
 
 static const char *const unit_names[] = {
     [TRAJD_UNIT_NS] = "ns", [TRAJD_UNIT_US] = "us", [TRAJD_UNIT_MS] = "ms", [TRAJD_UNIT_S] = "s"};
@@ -23,6 +25,19 @@ void draft_write_text(FILE *out, const char *text)
         fputs(text, out);
     else
         trajd_json_text(out, text);
+}
+
+/* Writes "GUESS: WHY" into a comment, and an entry of `guessed:` that names the key. */
+static void write_guess(FILE *out, const struct draft_facts *facts, const char *section,
+                        const char *name, const char *why)
+{
+    char entry[GUESS_SIZE];
+
+    snprintf(entry, sizeof entry, "%s%s%s: %s", section, *name ? "." : "", name, why);
+    fprintf(out, "GUESS: %s\n", why);
+    fputs("  - ", facts->guesses);
+    trajd_json_text(facts->guesses, entry);
+    fputc('\n', facts->guesses);
 }
 
 /* ---- attributes ---- */
@@ -174,7 +189,8 @@ static void write_meta(FILE *out, const struct draft_facts *facts)
     if (count) {
         fprintf(out, "meta:\n  language: {");
         write_place(out, facts, &language);
-        fprintf(out, "}   # GUESS: the task in words\n");
+        fprintf(out, "}   # ");
+        write_guess(out, facts, "meta", "language", "the task in words");
     }
     for (uint32_t s = 0; s < facts->stream_count; s++) {
         const char *path = facts->streams[s].path;
@@ -204,12 +220,14 @@ static void name_clock(const struct draft_facts *facts, uint32_t clock, char nam
         *c = isalnum((unsigned char)*c) ? *c : '_';
 }
 
-/* Warns of a clock that has no time in common with most others. */
-static void write_foreign(FILE *out, const struct draft_facts *facts, uint32_t which)
+/* Writes that the clock has no time in common with most others, or "". */
+static void describe_foreign(const struct draft_facts *facts, uint32_t which,
+                             char text[DRAFT_NAME_MAX])
 {
     uint32_t others = 0, foreign = 0, first = 0;
     char name[DRAFT_NAME_MAX];
 
+    *text = '\0';
     for (uint32_t c = 0; c < facts->clock_count; c++) {
         if (c == which || !draft_is_clock_used(facts, c))
             continue;
@@ -220,7 +238,21 @@ static void write_foreign(FILE *out, const struct draft_facts *facts, uint32_t w
     if (!foreign || 2 * foreign <= others)
         return;
     name_clock(facts, first, name);
-    fprintf(out, "; no time in common with %s: add `offset:`, the difference of the two", name);
+    snprintf(text, DRAFT_NAME_MAX,
+             "; no time in common with %.200s: add `offset:`, the difference of the two", name);
+}
+
+/* Writes which other stamps the streams of the clock could have as well, or "". */
+static void describe_other(const struct draft_facts *facts, uint32_t which,
+                           char text[DRAFT_NAME_MAX])
+{
+    *text = '\0';
+    for (uint32_t s = 0; s < facts->stream_count && !*text; s++) {
+        const struct draft_stream *stream = &facts->streams[s];
+        if (!stream->left_out && stream->clock == (int)which && stream->other_clock >= 0)
+            snprintf(text, DRAFT_NAME_MAX, "; %.250s would fit as well",
+                     facts->streams[facts->clocks[stream->other_clock].stream].path);
+    }
 }
 
 static void write_stamped(FILE *out, const struct draft_facts *facts)
@@ -228,19 +260,20 @@ static void write_stamped(FILE *out, const struct draft_facts *facts)
     for (uint32_t c = 0; c < facts->clock_count; c++) {
         const struct draft_clock *clock = &facts->clocks[c];
         const struct draft_stream *stream = &facts->streams[clock->stream];
-        char name[DRAFT_NAME_MAX];
+        char name[DRAFT_NAME_MAX], foreign[DRAFT_NAME_MAX], other[DRAFT_NAME_MAX], why[WHY_SIZE];
         if (!draft_is_clock_used(facts, c))
             continue;
         name_clock(facts, c, name);
+        describe_foreign(facts, c, foreign);
+        describe_other(facts, c, other);
         fprintf(out, "  %s: {path: ", name);
         draft_write_text(out, stream->path);
-        fprintf(
-            out,
-            "%s, unit: %s%s}   # GUESS: stamps of %.4g Hz, intervals within %.0f %% of the mean",
-            stream->example->rank > 1 ? ", column: 0" : "", unit_names[clock->unit],
-            clock->has_repeats ? ", repeated: drop" : "", clock->rate_hz, clock->jitter_percent);
-        write_foreign(out, facts, c);
-        fprintf(out, "\n");
+        fprintf(out, "%s, unit: %s%s}   # ", stream->example->rank > 1 ? ", column: 0" : "",
+                unit_names[clock->unit], clock->has_repeats ? ", repeated: drop" : "");
+        snprintf(why, sizeof why,
+                 "stamps of %.4g Hz, intervals within %.0f %% of the mean%.300s%.300s",
+                 clock->rate_hz, clock->jitter_percent, foreign, other);
+        write_guess(out, facts, "clocks", name, why);
     }
 }
 
@@ -305,21 +338,40 @@ static struct rate find_rate(const struct draft_facts *facts)
     return rate;
 }
 
+/* Says why a clock without stamps has its rate, and how long its longest episode is then. */
+static void describe_rate(const struct draft_facts *facts, const struct rate *rate, uint32_t which,
+                          double hz, char why[DRAFT_NAME_MAX])
+{
+    const struct draft_stream *stream = &facts->streams[facts->clocks[which].stream];
+    const struct draft_stream *first = &facts->streams[facts->clocks[0].stream];
+
+    if (which)
+        snprintf(why, DRAFT_NAME_MAX,
+                 "by the number of rows, %" PRIu64 " where %.200s has %" PRIu64
+                 "; right only if both begin at the same time and axis 0 is time",
+                 stream->most_rows, first->path, first->most_rows);
+    else if (!rate->is_stated)
+        snprintf(why, DRAFT_NAME_MAX,
+                 "nothing states a rate. Write your recorder's as `rate:` of the dataset");
+    else if (rate->hz > 0)
+        snprintf(why, DRAFT_NAME_MAX,
+                 "this is the rate of the rows, by its name; %" PRIu64 " rows are then %.4g s",
+                 stream->most_rows, (double)stream->most_rows / hz);
+    else
+        snprintf(why, DRAFT_NAME_MAX, "this is the rate of the rows, by its name");
+}
+
 static void write_regular(FILE *out, const struct draft_facts *facts)
 {
     const struct rate rate = find_rate(facts);
-    const char *comment = rate.is_stated ? "this is the rate"
-                                         : "nothing states a rate. Write your recorder's: "
-                                           "{rate: HZ, ...}";
 
     for (uint32_t c = 0; c < facts->clock_count; c++) {
         const double hz = (rate.hz > 0 ? rate.hz : 20) * facts->clocks[c].ratio;
-        char name[DRAFT_NAME_MAX];
+        char name[DRAFT_NAME_MAX], why[DRAFT_NAME_MAX];
         name_clock(facts, c, name);
         fprintf(out, "  %s: {rate: ", name);
         if (c) {
             fprintf(out, "%.9g", (double)(int64_t)(hz * 1000 + 0.5) / 1000);
-            comment = "by the number of rows; both begin at the same time";
         } else {
             fprintf(out, "{");
             if (rate.place.attribute || rate.place.stream)
@@ -328,7 +380,9 @@ static void write_regular(FILE *out, const struct draft_facts *facts)
         }
         fprintf(out, ", rows: ");
         draft_write_text(out, facts->streams[facts->clocks[c].stream].path);
-        fprintf(out, "}   # GUESS: %s\n", comment);
+        fprintf(out, "}   # ");
+        describe_rate(facts, &rate, c, hz, why);
+        write_guess(out, facts, "clocks", name, why);
     }
 }
 
@@ -345,7 +399,7 @@ struct entry {
 static void write_entry(FILE *out, const struct draft_facts *facts, const struct entry *entry)
 {
     const struct draft_stream *stream = entry->stream;
-    char name[DRAFT_NAME_MAX];
+    char name[DRAFT_NAME_MAX], clock[DRAFT_NAME_MAX];
     const long begin = ftell(out);
     long column;
 
@@ -358,8 +412,8 @@ static void write_entry(FILE *out, const struct draft_facts *facts, const struct
     fprintf(out, ": {path: ");
     draft_write_text(out, stream->path);
     if (facts->clock_count > 1) {
-        name_clock(facts, (uint32_t)stream->clock, name);
-        fprintf(out, ", clock: %s", name);
+        name_clock(facts, (uint32_t)stream->clock, clock);
+        fprintf(out, ", clock: %s", clock);
     }
     fprintf(out, ", kind: %s", entry->kind);
     if (entry->end)
@@ -371,7 +425,9 @@ static void write_entry(FILE *out, const struct draft_facts *facts, const struct
             stream->example->type);
     for (uint32_t i = 1; i < stream->example->rank; i++)
         fprintf(out, ",%" PRIu64, stream->example->shape[i]);
-    fprintf(out, ")%s%s\n", entry->guess ? "; GUESS: " : "", entry->guess ? entry->guess : "");
+    fputs(entry->guess ? "); " : ")\n", out);
+    if (entry->guess)
+        write_guess(out, facts, "streams", name, entry->guess);
 }
 
 static struct entry make_quaternion(const struct draft_stream *stream,
@@ -516,10 +572,31 @@ static void write_episodes(FILE *out, const struct draft_facts *facts, const cha
         fputs(i ? ", " : "", out);
         draft_write_text(out, facts->streams[facts->split_streams[i]].path);
     }
+    fprintf(out, "%s%s}", is_list ? "]" : "", facts->split ? "}" : "");
+}
+
+/* Writes why the episodes are a guess, if they are one. */
+static void write_doubt(FILE *out, const struct draft_facts *facts)
+{
+    static const char words[] = "(demo|episode|ep|traj|trajectory|trial|run|rollout|take|recording|"
+                                "rec|sample|seq|sequence|session)[^a-z/]*[*]$";
+    char why[DRAFT_NAME_MAX] = "";
+    const char *alike = draft_find_alike(facts);
+
     if (facts->split)
-        fprintf(out, "%s}}   # GUESS: where episodes end, by the names\n", is_list ? "]" : "");
-    else
-        fprintf(out, "}\n");
+        snprintf(why, sizeof why, "where episodes end, by the names");
+    else if (alike)
+        snprintf(why, sizeof why,
+                 "%.300s and groups beside it are alike. They are read as parts of one episode, "
+                 "but may be recordings of their own",
+                 alike);
+    else if (strcmp(facts->pattern, "/") && !draft_matches(facts->pattern, words, REG_ICASE))
+        snprintf(why, sizeof why,
+                 "each of these groups is read as an episode, but they may be parts of one "
+                 "recording");
+    fputs(*why ? "   # " : "\n", out);
+    if (*why)
+        write_guess(out, facts, "episodes", "", why);
 }
 
 /* Returns the text of a closed stream. */
@@ -537,6 +614,7 @@ char *draft_write_probe(const struct draft_facts *facts)
 
     fprintf(out, "layout: draft\nversion: 1\n");
     write_episodes(out, facts, facts->few ? facts->few : facts->pattern);
+    fputc('\n', out);
     for (int part = 0; part < 2; part++) {
         fprintf(out, part ? "streams:\n" : "clocks:\n");
         for (uint32_t s = 0; s < facts->stream_count; s++) {
@@ -555,20 +633,34 @@ char *draft_write_probe(const struct draft_facts *facts)
     return close_text(out, &text);
 }
 
-char *draft_write_layout(const struct draft_facts *facts)
+/* Joins the head of the draft, the list of its guesses and the lines that it is about. */
+static char *join(const struct draft_facts *facts, char *guesses, char *lines)
 {
     char *text;
     size_t size;
     FILE *out = trajd_memory_or_exit(open_memstream(&text, &size));
+
+    fprintf(out, "# A draft, made from names, shapes and values of one file. `trajctl inspect`, "
+                 "`check` and `plot` take\n# it as it is. Feeds, `resample`, `preprocess` and "
+                 "`pack` do so once `guessed:` has no entry: look at each\n# line with GUESS, "
+                 "correct it if it is wrong, and delete its entry.\nlayout: ");
+    draft_write_text(out, facts->name);
+    fprintf(out, "\nversion: 1\n%s%s%s", *guesses ? "guessed:\n" : "", guesses, lines);
+    free(guesses);
+    free(lines);
+    return close_text(out, &text);
+}
+
+char *draft_write_layout(struct draft_facts *facts)
+{
+    char *text, *guesses;
+    size_t size, guesses_size;
+    FILE *out = trajd_memory_or_exit(open_memstream(&text, &size));
     uint32_t filter = 0;
 
-    fprintf(
-        out,
-        "# A draft, made from names, shapes and values of one file. Check each line with GUESS.\n"
-        "layout: ");
-    draft_write_text(out, facts->name);
-    fprintf(out, "\nversion: 1\n");
+    facts->guesses = trajd_memory_or_exit(open_memstream(&guesses, &guesses_size));
     write_episodes(out, facts, facts->pattern);
+    write_doubt(out, facts);
     while (filter < facts->tree->object_count && !is_filter(&facts->tree->objects[filter]))
         filter++;
     if (filter < facts->tree->object_count)
@@ -581,5 +673,8 @@ char *draft_write_layout(const struct draft_facts *facts)
         if (!facts->streams[s].left_out)
             write_stream(out, facts, s);
     write_left_out(out, facts);
-    return close_text(out, &text);
+    close_text(out, &text);
+    close_text(facts->guesses, &guesses);
+    facts->guesses = NULL;
+    return join(facts, guesses, text);
 }

@@ -239,7 +239,12 @@ static void choose_clock(struct draft_facts *facts, struct draft_stream *stream)
             score = affinity(rows->path, stream->path) +
                     (rows->example->rank == 1 ? ONE_COLUMN : 0) +
                     (rows == stream ? 2 * NAMED_ALIKE : 0);
-        if ((is_longer || same_rows(facts, rows, 0, stream)) && score > best_score) {
+        if (!is_longer && !same_rows(facts, rows, 0, stream))
+            continue;
+        if (score == best_score)
+            stream->other_clock = (int)c;
+        if (score > best_score) {
+            stream->other_clock = DRAFT_NO_CLOCK;
             stream->clock = (int)c;
             stream->is_row_longer = is_longer;
             best_score = score;
@@ -301,7 +306,7 @@ void draft_plan_clocks(struct draft_facts *facts)
     if (!facts->has_stamps && facts->stream_count && !streams[first].left_out)
         add_regular(facts, first);
     for (uint32_t s = 0; s < facts->stream_count; s++) {
-        streams[s].clock = DRAFT_NO_CLOCK;
+        streams[s].clock = streams[s].other_clock = DRAFT_NO_CLOCK;
         if (streams[s].left_out)
             continue;
         if (facts->has_stamps || !is_table(facts, &streams[s], &streams[first]))

@@ -317,6 +317,45 @@ char *draft_few_episodes(const struct draft_facts *facts)
                : pattern;
 }
 
+/* Returns whether the datasets of both groups, which are of one kind, have as many rows. */
+static bool have_same_rows(const struct trajd_tree *tree, uint32_t a, uint32_t b)
+{
+    const uint32_t end = draft_end_of(tree, a);
+
+    for (uint32_t i = a + 1; i < end; i++)
+        if (rows_of(&tree->objects[i]) != rows_of(&tree->objects[b + i - a]))
+            return false;
+    return true;
+}
+
+/* Returns whether the group may be a recording that `other`, beside it, is not a part of. */
+static bool are_apart(const struct draft_facts *facts, uint32_t group, uint32_t other)
+{
+    const struct trajd_tree *tree = facts->tree;
+
+    return tree->objects[other].kind == TRAJD_TREE_GROUP && count_datasets(tree, group) &&
+           draft_signature(tree, group) == draft_signature(tree, other) &&
+           (facts->episode_count == 1 || !have_same_rows(tree, group, other));
+}
+
+const char *draft_find_alike(const struct draft_facts *facts)
+{
+    const struct trajd_tree *tree = facts->tree;
+    const uint32_t end = facts->episode_count ? draft_end_of(tree, facts->groups[0]) : 0;
+
+    for (uint32_t i = end ? facts->groups[0] + 1 : 0; i < end; i++) {
+        const char *path = tree->objects[i].path;
+        const size_t parent = (size_t)(draft_last_name(path) - path);
+        for (uint32_t other = draft_end_of(tree, i);
+             tree->objects[i].kind == TRAJD_TREE_GROUP && other < end &&
+             !strncmp(tree->objects[other].path, path, parent);
+             other = next_of(tree, other))
+            if (are_apart(facts, i, other))
+                return path;
+    }
+    return NULL;
+}
+
 void draft_facts_free(struct draft_facts *facts)
 {
     for (uint32_t s = 0; s < facts->stream_count; s++)

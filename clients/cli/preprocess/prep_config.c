@@ -351,6 +351,20 @@ static enum trajd_status find_folders(struct prep_config *config, const char *fo
     return TRAJD_OK;
 }
 
+/* Refuses a layout with guesses before any file is touched. */
+static enum trajd_status check_layout(const char *path, const char *text, size_t length,
+                                      struct trajd_error *error)
+{
+    struct trajd_layout *layout;
+    enum trajd_status status = trajd_layout_parse(path, text, length, &layout, error);
+
+    if (status)
+        return status;
+    status = trajd_layout_check_guesses(layout, error);
+    trajd_layout_destroy(&layout);
+    return status;
+}
+
 static enum trajd_status digest_layout(struct prep_config *config, const char *folder,
                                        const struct cli_files *files, char digest[PREP_DIGEST_SIZE],
                                        struct trajd_error *error)
@@ -358,6 +372,7 @@ static enum trajd_status digest_layout(struct prep_config *config, const char *f
     struct trajd_error unreadable;
     size_t length = 0;
     char *path = NULL, *text;
+    enum trajd_status status;
 
     prep_digest_bytes("", 0, digest);
     if (!config->layout)
@@ -380,9 +395,10 @@ static enum trajd_status digest_layout(struct prep_config *config, const char *f
         config->layout = config->layout_path;
     }
     prep_digest_bytes(text, length, digest);
+    status = check_layout(path, text, length, error);
     free(text);
     free(path);
-    return TRAJD_OK;
+    return status;
 }
 
 /* Computes the recipe. It leaves out the folders and `settle`: a change of those makes no output
