@@ -98,6 +98,27 @@ static enum trajd_status read_color(const struct trajd_config *config,
     return status;
 }
 
+/* Reads "20", the rate of all regular clocks, or {steps: 20, force: 1000}. */
+static enum trajd_status read_rates(struct trajd_config *config, const struct trajd_yaml_node *node,
+                                    struct trajd_config_dataset *dataset, struct trajd_error *error)
+{
+    enum trajd_status status = TRAJD_OK;
+
+    if (node->kind != TRAJD_YAML_MAPPING)
+        return trajd_yaml_rate(config->yaml, node, &dataset->rate, error);
+    if (!node->child_count || node->child_count > TRAJD_CONFIG_MAX_RATES)
+        return trajd_yaml_error(config->yaml, node, error,
+                                "must be a rate in Hz, or the rates of 1 to %d clocks",
+                                TRAJD_CONFIG_MAX_RATES);
+    for (const struct trajd_yaml_node *child = node->children; child && !status;
+         child = child->next) {
+        struct trajd_clock_rate *rate = &dataset->clock_rates[dataset->clock_rate_count++];
+        rate->clock = child->key;
+        status = trajd_yaml_rate(config->yaml, child, &rate->rate, error);
+    }
+    return status;
+}
+
 static enum trajd_status read_dataset(struct trajd_config *config,
                                       const struct trajd_yaml_node *node, struct trajd_error *error)
 {
@@ -126,7 +147,7 @@ static enum trajd_status read_dataset(struct trajd_config *config,
     if (!status)
         status = trajd_yaml_string(config->yaml, layout, &dataset->layout, error);
     if (!status && rate)
-        status = trajd_yaml_rate(config->yaml, rate, &dataset->rate, error);
+        status = read_rates(config, rate, dataset, error);
     color = trajd_yaml_get(node, "color");
     if (!status && color)
         status = read_color(config, color, &dataset->color, error);

@@ -9,11 +9,13 @@
 
 #include "daemon/base/arena.h"
 #include "daemon/base/yaml.h"
+#include "daemon/layout/layout.h"
 #include "daemon/window/feed_spec/window_spec.h"
 
 #define TRAJD_CONFIG_MAX_DATASETS 64
 #define TRAJD_CONFIG_MAX_FEEDS 64
 #define TRAJD_CONFIG_MAX_KEYS 64
+#define TRAJD_CONFIG_MAX_RATES 16
 
 struct trajd_tuning;
 
@@ -22,6 +24,8 @@ struct trajd_config_dataset {
     const char *path;
     const char *layout;
     struct trajd_rate rate; /* of its regular clocks; num 0: as the files and the layout say */
+    uint32_t clock_rate_count;
+    struct trajd_clock_rate clock_rates[TRAJD_CONFIG_MAX_RATES]; /* `rate:` of single clocks */
     enum trajd_picture_color color; /* of encoded frames; TRAJD_COLOR_DEPTH: as the layout says */
     int64_t quarantine_at_most;     /* episodes; -1: any number */
 };

@@ -75,6 +75,17 @@ static void print_node(const struct trajd_yaml_node *node, int depth, FILE *out)
         print_node(child, depth + 1, out);
 }
 
+static void print_clock_rates(const struct trajd_config_dataset *dataset, FILE *out)
+{
+    for (uint32_t i = 0; i < dataset->clock_rate_count; i++) {
+        const struct trajd_clock_rate *rate = &dataset->clock_rates[i];
+        fputs(i ? ", " : ", rate: {", out);
+        trajd_json_text(out, rate->clock);
+        fprintf(out, ": %" PRId64 "/%" PRId64, rate->rate.num, rate->rate.den);
+    }
+    fputs(dataset->clock_rate_count ? "}" : "", out);
+}
+
 void trajd_config_print(const struct trajd_config *config, FILE *out)
 {
     const struct trajd_yaml_node *feeds = trajd_yaml_get(trajd_yaml_root(config->yaml), "feeds");
@@ -95,6 +106,7 @@ void trajd_config_print(const struct trajd_config *config, FILE *out)
         if (config->datasets[d].rate.num)
             fprintf(out, ", rate: %" PRId64 "/%" PRId64, config->datasets[d].rate.num,
                     config->datasets[d].rate.den);
+        print_clock_rates(&config->datasets[d], out);
         if (config->datasets[d].color)
             fprintf(out, ", color: %s", trajd_picture_color_name(config->datasets[d].color));
         if (config->datasets[d].quarantine_at_most >= 0)
@@ -183,6 +195,15 @@ void trajd_config_print_json(const struct trajd_config *config, FILE *out)
         if (config->datasets[d].rate.num)
             trajd_json_format(&json, "rate", "%" PRId64 "/%" PRId64, config->datasets[d].rate.num,
                               config->datasets[d].rate.den);
+        if (config->datasets[d].clock_rate_count)
+            trajd_json_open_object(&json, "rate");
+        for (uint32_t i = 0; i < config->datasets[d].clock_rate_count; i++) {
+            const struct trajd_clock_rate *rate = &config->datasets[d].clock_rates[i];
+            trajd_json_format(&json, rate->clock, "%" PRId64 "/%" PRId64, rate->rate.num,
+                              rate->rate.den);
+        }
+        if (config->datasets[d].clock_rate_count)
+            trajd_json_close_object(&json);
         if (config->datasets[d].color)
             trajd_json_string(&json, "color", trajd_picture_color_name(config->datasets[d].color));
         if (config->datasets[d].quarantine_at_most >= 0) {

@@ -103,6 +103,8 @@ enum trajd_status trajd_control_open_dataset(struct trajd_control *control,
                   .file_timeout_ms = (uint32_t)(config->index_file_timeout_ns / 1000000),
                   .allows_uneven_rows = config->version < 2,
                   .rate = from->rate,
+                  .clock_rates = from->clock_rates,
+                  .clock_rate_count = from->clock_rate_count,
                   .color = from->color}};
     enum trajd_status status;
 

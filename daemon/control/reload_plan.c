@@ -33,6 +33,20 @@ static bool is_same_node(const struct trajd_yaml_node *a, const struct trajd_yam
     return true;
 }
 
+static bool have_same_rates(const struct trajd_config_dataset *a,
+                            const struct trajd_config_dataset *b)
+{
+    bool is_same = a->rate.num == b->rate.num && a->rate.den == b->rate.den &&
+                   a->clock_rate_count == b->clock_rate_count;
+
+    for (uint32_t i = 0; i < a->clock_rate_count && is_same; i++) {
+        const struct trajd_clock_rate *left = &a->clock_rates[i], *right = &b->clock_rates[i];
+        is_same = !strcmp(left->clock, right->clock) && left->rate.num == right->rate.num &&
+                  left->rate.den == right->rate.den;
+    }
+    return is_same;
+}
+
 static void match_datasets(struct trajd_reload_change *change)
 {
     const struct trajd_open_config *now = change->control->now;
@@ -45,8 +59,8 @@ static void match_datasets(struct trajd_reload_change *change)
         for (uint32_t n = 0; n < now->dataset_count; n++) {
             const struct trajd_config_dataset *have = &now->config->datasets[n];
             if (strcmp(wanted->name, have->name) || strcmp(wanted->path, have->path) ||
-                strcmp(wanted->layout, have->layout) || wanted->rate.num != have->rate.num ||
-                wanted->rate.den != have->rate.den || wanted->color != have->color)
+                strcmp(wanted->layout, have->layout) || !have_same_rates(wanted, have) ||
+                wanted->color != have->color)
                 continue;
             change->is_new_dataset[d] = false;
             next->datasets[d] = now->datasets[n];

@@ -214,6 +214,9 @@ enum trajd_status trajd_index_open_as(const struct trajd_index_options *options,
     if (!status && (options->rate.num || options->assumed_rate.num))
         status = trajd_layout_check_one_rate(layout, error);
     if (!status)
+        status = trajd_layout_check_rates(layout, options->clock_rates, options->clock_rate_count,
+                                          error);
+    if (!status)
         status = find_files(options, layout, &files, error);
     if (!status)
         trajd_index_cache_load(options, layout, files.entries, files.count);

@@ -184,6 +184,9 @@ struct trajd_index_options {
     /* Rate of the layout's regular clocks: it counts over what the files and the layout say. num 0:
      * none. */
     struct trajd_rate rate;
+    /* The same for single clocks of a layout with several. */
+    const struct trajd_clock_rate *clock_rates;
+    uint32_t clock_rate_count;
     /* RGB or BGR: what a standard decoder gives of the encoded colour frames. It counts over what
      * the layout says. TRAJD_COLOR_DEPTH: not given. */
     enum trajd_picture_color color;
@@ -192,7 +195,8 @@ struct trajd_index_options {
     bool allows_uneven_rows;
     /* Only the first 8 files, and the first 8 episodes of each: tells whether the layout fits. */
     bool is_probe;
-    /* Replaces the layout's default, which is assumed where a file states no rate. num 0: none. */
+    /* Replaces the layout's rate or default, which is assumed where a file states none. num 0:
+     * none. */
     struct trajd_rate assumed_rate;
 };
 

@@ -422,6 +422,8 @@ enum trajd_status trajd_index_build(const struct trajd_index_options *options,
                       .validation = {.rate = options->rate,
                                      .assumed_rate = options->assumed_rate,
                                      .allows_uneven_rows = options->allows_uneven_rows,
+                                     .clock_rates = options->clock_rates,
+                                     .clock_rate_count = options->clock_rate_count,
                                      .color = options->color},
                       .error = error};
     enum trajd_status status;

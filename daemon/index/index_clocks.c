@@ -241,8 +241,18 @@ static void refuse_period(struct trajd_candidate *c, const struct trajd_layout_c
         clock->name, text, trajd_layout_rate_place(clock), (double)rate.den / (double)rate.num);
 }
 
+/* Returns the rate of the options for the clock; num 0: there is none. */
+static struct trajd_rate given_rate(const struct trajd_validation *validation, const char *clock)
+{
+    for (uint32_t i = 0; i < validation->clock_rate_count; i++)
+        if (!strcmp(validation->clock_rates[i].clock, clock))
+            return validation->clock_rates[i].rate;
+    return validation->rate;
+}
+
 /* Finds the rate of a regular clock. What counts: the rate of the options, the file's attribute
- * trajd_resample, what the layout says, and last the layout's default, which is only assumed. */
+ * trajd_resample, the place that the layout names, and last the layout's own number, which is only
+ * assumed: recorders of one format have had different rates. */
 static bool find_own_rate(struct trajd_candidate *c, uint32_t index,
                           struct trajd_episode_clock *clock)
 {
@@ -252,7 +262,7 @@ static bool find_own_rate(struct trajd_candidate *c, uint32_t index,
     const char *place = is_resampled ? resampled_attribute : trajd_layout_rate_place(source);
 
     clock->rate_source = TRAJD_RATE_DECLARED;
-    clock->rate = c->validation->rate;
+    clock->rate = given_rate(c->validation, source->name);
     if (clock->rate.num)
         return true;
     if (*text) {
@@ -264,12 +274,10 @@ static bool find_own_rate(struct trajd_candidate *c, uint32_t index,
             refuse_period(c, source, text, clock->rate);
         return !c->reason;
     }
-    clock->rate = source->rate;
-    if (clock->rate.num)
-        return true;
     clock->rate_source = TRAJD_RATE_ASSUMED;
-    clock->rate =
-        c->validation->assumed_rate.num ? c->validation->assumed_rate : source->rate_default;
+    clock->rate = c->validation->assumed_rate.num ? c->validation->assumed_rate
+                  : source->rate.num              ? source->rate
+                                                  : source->rate_default;
     if (!clock->rate.num)
         trajd_candidate_misfit(c, "clock %s: %s states no rate, and the layout has no default",
                                source->name, place);

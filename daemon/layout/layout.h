@@ -28,8 +28,8 @@ enum trajd_stamp_policy {
 /* Where the rate of a clock comes from. */
 enum trajd_rate_source {
     TRAJD_RATE_MEASURED = 0, /* from recorded stamps */
-    TRAJD_RATE_DECLARED = 1, /* stated by the configuration, by the file, or by the layout's rate */
-    TRAJD_RATE_ASSUMED = 2,  /* the layout's default: nothing states the rate */
+    TRAJD_RATE_DECLARED = 1, /* stated by the configuration or by the file */
+    TRAJD_RATE_ASSUMED = 2,  /* only the layout says so, by its rate or its default */
 };
 
 /* What the number is that a file states for a rate. */
@@ -39,6 +39,12 @@ enum trajd_rate_unit {
     TRAJD_RATE_S, /* a period */
     TRAJD_RATE_MS,
     TRAJD_RATE_US,
+};
+
+/* The rate of a clock that is given from outside, by the clock's name. */
+struct trajd_clock_rate {
+    const char *clock;
+    struct trajd_rate rate;
 };
 
 struct trajd_layout_clock {
@@ -175,7 +181,7 @@ struct trajd_layout {
     const char *const *tables;
     /* entries of `guessed:`: what a draft only guessed, and nobody has confirmed */
     uint32_t guess_count;
-    const char *guess; /* of the first entry: its line, and what to do; NULL: there is none */
+    const char *guess;   /* of the first entry: its line, and what to do; NULL: there is none */
     uint64_t hash;       /* of the normalised content; part of the cache's key */
     uint64_t order_hash; /* the same without the keys `image`; part of the fingerprint */
     const char *text;    /* the YAML as read; the helper program gets it */
@@ -229,6 +235,10 @@ const char *trajd_rate_source_name(enum trajd_rate_source source);
  * regular clocks have their rate from the same place. TRAJD_ERR_ARGUMENT names the clocks. */
 enum trajd_status trajd_layout_check_one_rate(const struct trajd_layout *layout,
                                               struct trajd_error *error);
+/* Checks that each rate is of a regular clock of the layout. TRAJD_ERR_ARGUMENT names the clock. */
+enum trajd_status trajd_layout_check_rates(const struct trajd_layout *layout,
+                                           const struct trajd_clock_rate *rates, uint32_t count,
+                                           struct trajd_error *error);
 
 /* Returns what the layout says about the frames of an array, by its path in a record. NULL: its
  * streams have no key `image`. */

@@ -316,9 +316,11 @@ enum trajd_status trajd_layout_check_one_rate(const struct trajd_layout *layout,
             continue;
         if (first && !is_same_rate(first, clock))
             return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                                   "rate: layout %s has clocks of different rates (%s, %s): write "
-                                   "their rates into a copy of the layout",
-                                   layout->name, first->name, clock->name);
+                                   "rate: layout %s has clocks of different rates (%s, %s): a "
+                                   "dataset's entry takes rate: {%s: HZ, %s: HZ}, and trajctl a "
+                                   "copy of the layout with other rates",
+                                   layout->name, first->name, clock->name, first->name,
+                                   clock->name);
         if (!first)
             first = clock;
     }
@@ -328,4 +330,23 @@ enum trajd_status trajd_layout_check_one_rate(const struct trajd_layout *layout,
                            "rate: layout %s takes all times from recorded stamps (clock %s): leave "
                            "the rate out",
                            layout->name, layout->clocks[0].name);
+}
+
+enum trajd_status trajd_layout_check_rates(const struct trajd_layout *layout,
+                                           const struct trajd_clock_rate *rates, uint32_t count,
+                                           struct trajd_error *error)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t c = 0;
+        while (c < layout->clock_count && strcmp(layout->clocks[c].name, rates[i].clock))
+            c++;
+        if (c == layout->clock_count)
+            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "rate: layout %s has no clock %s",
+                                   layout->name, rates[i].clock);
+        if (layout->clocks[c].stamps_path)
+            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                                   "rate: clock %s of layout %s has recorded stamps, and no rate",
+                                   rates[i].clock, layout->name);
+    }
+    return TRAJD_OK;
 }

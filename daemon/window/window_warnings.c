@@ -205,7 +205,8 @@ static bool depends_on_rate(const struct trajd_window_plan *plan,
            plan->rules.grids[bracket->grid_index].rule != TRAJD_TARGET_ROWS;
 }
 
-/* Warns where steps of time are counted on a clock whose rate is assumed. */
+/* Warns where steps of time are counted on a clock whose rate is assumed. In version 1 of the
+ * configuration the rate that a layout claims counts as stated. */
 static void warn_of_assumption(struct trajd_window_plan *plan, uint32_t clock)
 {
     struct trajd_index_rates rates = {0};
@@ -216,13 +217,20 @@ static void warn_of_assumption(struct trajd_window_plan *plan, uint32_t clock)
         const struct trajd_plan_target *target = &plan->rules.targets[t];
         if (target->stream_index == TRAJD_PLAN_ABSENT || !depends_on_rate(plan, target, clock))
             continue;
-        trajd_window_plan_warn(
-            plan,
-            "%s: its steps are times, but the rate of clock %s is not stated: %s; state it with "
-            "datasets.%s.rate",
-            plan->rules.outputs[target->output_index].name,
-            plan->dataset->index->clocks[clock].name, trajd_index_rates_text(&rates, text),
-            plan->dataset->name);
+        trajd_index_rates_text(&rates, text);
+        if (plan->spec->version == 1 && plan->dataset->index->layout->clocks[clock].rate.num)
+            trajd_window_plan_keeps(plan,
+                                    "warn that no file states the rate of clock %s, %s, until "
+                                    "datasets.%s.rate does",
+                                    plan->dataset->index->clocks[clock].name, text,
+                                    plan->dataset->name);
+        else
+            trajd_window_plan_warn(
+                plan,
+                "%s: its steps are times, but the rate of clock %s is not stated: %s; state it "
+                "with datasets.%s.rate",
+                plan->rules.outputs[target->output_index].name,
+                plan->dataset->index->clocks[clock].name, text, plan->dataset->name);
         return;
     }
 }
@@ -383,7 +391,6 @@ void trajd_window_plan_find_warnings(struct trajd_window_plan *plan)
         warn_of_preset(plan, &plan->spec->outputs[o]);
     for (uint32_t t = 0; t < plan->rules.target_count; t++)
         warn_of_missing(plan, t);
-    warn_of_version(plan);
     if (plan->dataset->index->layout->guess)
         trajd_window_plan_warn(plan, "no feed opens before the guesses of the layout are gone: %s",
                                plan->dataset->index->layout->guess);
@@ -403,4 +410,5 @@ void trajd_window_plan_find_warnings(struct trajd_window_plan *plan)
         warn_of_disjoint_clocks(plan, c);
     for (uint32_t c = 0; c < plan->dataset->index->clock_count; c++)
         warn_of_early_end(plan, c);
+    warn_of_version(plan);
 }

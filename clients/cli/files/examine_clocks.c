@@ -54,6 +54,7 @@ void examine_rates(struct examiner *examiner)
 
     for (uint32_t c = 0; c < index->clock_count; c++) {
         const struct trajd_layout_clock *source = &index->layout->clocks[c];
+        const char *place = trajd_layout_rate_place(source);
         struct trajd_index_rates rates = {0};
         char text[TRAJD_RATES_TEXT_SIZE];
         trajd_index_rates_add(index, c, &rates);
@@ -62,10 +63,12 @@ void examine_rates(struct examiner *examiner)
         examine_report(examiner,
                        &(struct examine_finding){EXAMINE_ASSUMED_RATE, NULL, NULL, source->name, -1,
                                                  rates.assumed_count, NULL},
-                       "%s: %s%s%s does not state the rate; state it with assume_rate: for "
+                       "%s: no file states the rate%s%s%s%s%s; state it with assume_rate: for "
                        "preprocess, --assume-rate=HZ for resample, datasets.NAME.rate for a daemon",
-                       trajd_index_rates_text(&rates, text), trajd_layout_rate_place(source),
-                       source->rate_json ? " " : "", source->rate_json ? source->rate_json : "");
+                       trajd_index_rates_text(&rates, text), place ? ", which would be in " : "",
+                       place ? place : "", source->rate_json ? " " : "",
+                       source->rate_json ? source->rate_json : "",
+                       place ? "" : ": it is only the layout's `rate:`");
     }
 }
 

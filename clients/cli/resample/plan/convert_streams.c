@@ -205,19 +205,21 @@ static enum trajd_status find_rates(const struct trajd_convert_options *options,
 {
     const struct trajd_layout *layout = options->indexes[0]->layout;
     const struct trajd_layout_clock *clock = &layout->clocks[stream->clock_index];
+    const char *place = trajd_layout_rate_place(clock);
     char text[TRAJD_RATES_TEXT_SIZE];
 
     for (uint32_t k = 0; k < options->index_count; k++)
         trajd_index_rates_add(options->indexes[k], stream->clock_index, &made->rates);
     if (options->accepts_assumed_rates || !made->rates.assumed_count)
         return TRAJD_OK;
-    return trajd_error_set(
-        error, TRAJD_ERR_DATA, 0,
-        "%s: clock %s: %s: %s%s%s does not state the rate, and layout %s assumes "
-        "one: --assume-rate accepts it, --assume-rate=HZ replaces it",
-        find_assumption(options, stream->clock_index), clock->name,
-        trajd_index_rates_text(&made->rates, text), trajd_layout_rate_place(clock),
-        clock->rate_json ? " " : "", clock->rate_json ? clock->rate_json : "", layout->name);
+    return trajd_error_set(error, TRAJD_ERR_DATA, 0,
+                           "%s: clock %s: %s: the file does not state the rate%s%s%s%s. It is only "
+                           "the `rate:` of layout "
+                           "%s: --assume-rate accepts it, --assume-rate=HZ replaces it",
+                           find_assumption(options, stream->clock_index), clock->name,
+                           trajd_index_rates_text(&made->rates, text), place ? " in " : "",
+                           place ? place : "", clock->rate_json ? " " : "",
+                           clock->rate_json ? clock->rate_json : "", layout->name);
 }
 
 /* ---- several inputs ---- */
