@@ -110,9 +110,10 @@ struct job {
      * return keeps its number. 0: a pass that trajd 0.1.0 began. */
     uint64_t pass;
     /* Sessions of before the daemon's return that are not back yet. Any of them may hold batches of
-     * todo: no session gets one until all are back, or awaited_until_ns. */
+     * todo: no session gets one until all are back, or the wait is over (trajd_job_end_return). */
     uint32_t awaited;
-    uint64_t awaited_until_ns;
+    uint64_t awaited_since_ns;
+    struct trajd_journal_wait earlier_wait; /* of earlier daemons */
 
     uint64_t
         run_id; /* changes whenever the job begins elsewhere; its older parts do not count then */
@@ -175,6 +176,7 @@ struct start {
     uint64_t requested, begin, high; /* positions */
     uint64_t pass;                   /* of the journal; 0: another pass begins */
     uint32_t awaited;                /* sessions that the journal's job had */
+    struct trajd_journal_wait wait;  /* of earlier daemons for some of these */
     uint32_t todo_count;
     uint64_t todo[TRAJD_JOURNAL_MAX_UNDONE];
 };
@@ -200,8 +202,8 @@ struct session {
     uint32_t credit, held;
     uint32_t carried;     /* batches in its job's todo that it holds */
     uint64_t return_pass; /* the pass to which it has returned; 0: it began here */
-    /* Its fresh OPEN is held back since then, as workers of an earlier run may return. 0: it is
-     * not. */
+    /* Its fresh OPEN is held back, as workers of an earlier run may return: the journal lacks the
+     * wait from wait_since_ns on. 0: it is not held back. */
     uint64_t wait_since_ns, wait_until_ns;
     uint64_t wait_number; /* trajd_journal_number of the job */
     uint64_t seq;         /* of the last BATCH */
@@ -371,8 +373,17 @@ void trajd_job_flush_journal(struct job *job);
 /* Computes which batches of a queue job's epoch are DONE, for its journal or a checkpoint. */
 void trajd_job_journal_state(const struct job *job, struct trajd_journal_state *state);
 
-/* Writes to the journal how many sessions the job has, with those that may still return. */
+/* Returns how long sessions are waited for after the daemon's return, after earlier waits for some
+ * of them. */
+uint64_t trajd_rejoin_wait_ns(const struct trajd_core_feed *feed, uint32_t sessions,
+                              const struct trajd_journal_wait *earlier);
+/* Writes to the journal how many sessions the job has, with those that may still return, and how
+ * long these have been waited for. */
 void trajd_job_note_sessions(const struct job *job);
+/* Writes to a journal that no production has open how long none of its sessions returned. Returns
+ * false if that is not written. */
+bool trajd_job_note_wait(const struct trajd_core_feed *feed, struct trajd_wire_text name,
+                         const struct trajd_journal_state *state, uint64_t elapsed_ns);
 /* Takes over what a session reports that has returned after the daemon's death (an OPEN that is not
  * fresh), after it has joined its job. */
 void trajd_session_return(struct session *session, const struct trajd_wire_open *open);
@@ -381,8 +392,9 @@ void trajd_session_return(struct session *session, const struct trajd_wire_open 
 bool trajd_session_finish_carried(struct session *session, uint64_t position);
 /* Gives up all such batches of the session: other sessions get them. */
 void trajd_session_drop_carried(struct session *session);
-/* Ends the wait for sessions that have not returned, once rejoin_wait is over. */
-void trajd_job_end_return(struct job *job, uint64_t now_ns);
+/* Ends the wait for sessions that have not returned, once rejoin_wait is over. Before that, notes
+ * in the journal how long it has lasted. */
+void trajd_job_end_return(struct job *job);
 
 /* ---- jobs.c: epochs ---- */
 

@@ -156,6 +156,7 @@ static bool make_early_state(struct trajd_core_feed *feed, const struct trajd_wi
     state->high = count < options->slot_count ? count : options->slot_count;
     state->pass = open->pass;
     state->sessions = TRAJD_JOURNAL_ANY_SESSIONS;
+    state->wait = (struct trajd_journal_wait){0};
     for (state->undone_count = 0; state->undone_count < state->high; state->undone_count++)
         state->undone[state->undone_count] = state->undone_count;
     return true;
@@ -168,6 +169,7 @@ void trajd_job_find_start(struct trajd_core_feed *feed, const struct trajd_wire_
 
     start->requested = start->begin = start->high = open->next;
     start->todo_count = start->awaited = 0;
+    start->wait = (struct trajd_journal_wait){0};
     start->pass = 0;
     if (open->mode == TRAJD_WIRE_SHARD)
         return;
@@ -180,6 +182,7 @@ void trajd_job_find_start(struct trajd_core_feed *feed, const struct trajd_wire_
             return; /* the batches that sessions hold are other ones now */
         start->pass = state->pass;
         start->awaited = feed->options.rejoin_wait_ns ? state->sessions : 0;
+        start->wait = state->wait;
     }
 }
 
@@ -281,6 +284,82 @@ void trajd_job_flush_journal(struct job *job)
         note_result(job, trajd_journal_flush(job->journal, &error), &error);
 }
 
+/* ---- how long sessions that may return are waited for. Deaths of the daemon do not begin the wait
+ * anew: the journal has how long it was. ---- */
+
+#define TOTAL_WAITS 3   /* a wait that deaths of daemons and sessions prolong ends after so many */
+#define SHORTEST_PART 5 /* but each daemon waits this part of rejoin_wait at least */
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t subtract(uint64_t from, uint64_t ns)
+{
+    return from - least(from, ns);
+}
+
+/* The sessions that return first count as those that were not waited for before: sessions that live
+ * return soon. */
+uint64_t trajd_rejoin_wait_ns(const struct trajd_core_feed *feed, uint32_t sessions,
+                              const struct trajd_journal_wait *earlier)
+{
+    const uint64_t wait_ns = feed->options.rejoin_wait_ns;
+    uint64_t rest_ns = subtract(wait_ns, earlier->waited_ms * 1000000);
+
+    if (sessions > earlier->sessions) {
+        rest_ns = subtract(TOTAL_WAITS * wait_ns, earlier->total_ms * 1000000);
+        if (rest_ns < wait_ns / SHORTEST_PART)
+            rest_ns = wait_ns / SHORTEST_PART;
+    }
+    return least(rest_ns, wait_ns);
+}
+
+/* Adds the wait of this daemon to the earlier ones. Returns what the journal keeps: either the
+ * sessions that were waited for before, or all. */
+static struct trajd_journal_wait
+add_wait(uint32_t sessions, const struct trajd_journal_wait *earlier, uint64_t elapsed_ns)
+{
+    const uint64_t elapsed_ms = elapsed_ns / 1000000;
+    struct trajd_journal_wait wait = {sessions, elapsed_ms, earlier->total_ms + elapsed_ms};
+
+    if (!sessions)
+        return (struct trajd_journal_wait){0};
+    if (sessions <= earlier->sessions) {
+        wait.waited_ms += earlier->waited_ms;
+    } else if (elapsed_ms < earlier->waited_ms) {
+        wait.sessions = earlier->sessions;
+        wait.waited_ms += earlier->waited_ms;
+    }
+    return wait;
+}
+
+static struct trajd_journal_wait describe_wait(const struct job *job)
+{
+    return add_wait(job->awaited, &job->earlier_wait,
+                    job->feed->accounted_ns - job->awaited_since_ns);
+}
+
+bool trajd_job_note_wait(const struct trajd_core_feed *feed, struct trajd_wire_text name,
+                         const struct trajd_journal_state *state, uint64_t elapsed_ns)
+{
+    const struct trajd_journal_wait wait = add_wait(state->sessions, &state->wait, elapsed_ns);
+    char text[TRAJD_WIRE_MAX_NAME + 1], base[TRAJD_WIRE_MAX_NAME + 1];
+    struct trajd_journal *journal;
+    bool damaged, saved;
+
+    trajd_wire_text_copy(name, text, sizeof text);
+    trajd_feed_base_name(feed, base);
+    if (find_open_journal(feed, name) ||
+        trajd_journal_open(feed->options.journal_directory, base, text, &journal, &damaged, NULL))
+        return false;
+    trajd_journal_set_sessions(journal, state->sessions, &wait);
+    saved = !trajd_journal_save(journal, NULL);
+    trajd_journal_close(&journal);
+    return saved;
+}
+
 /* Below `high`, only the batches in slots and in job.todo can be undone. trajd_job_can_attach makes
  * sure that both together fit into the state. */
 void trajd_job_journal_state(const struct job *job, struct trajd_journal_state *state)
@@ -295,6 +374,7 @@ void trajd_job_journal_state(const struct job *job, struct trajd_journal_state *
     state->undone_count = 0;
     state->pass = job->pass;
     state->sessions = job->member_count + job->awaited;
+    state->wait = describe_wait(job);
     state->high = trajd_batches_from(feed, job->begin);
     if (job->phase == JOB_ENDED)
         return;
@@ -317,8 +397,10 @@ void trajd_job_journal_state(const struct job *job, struct trajd_journal_state *
 
 void trajd_job_note_sessions(const struct job *job)
 {
+    const struct trajd_journal_wait wait = describe_wait(job);
+
     if (job->journal && job->mode == TRAJD_WIRE_QUEUE)
-        trajd_journal_set_sessions(job->journal, job->member_count + job->awaited);
+        trajd_journal_set_sessions(job->journal, job->member_count + job->awaited, &wait);
 }
 
 /* Takes a batch that is not DONE from job.todo or from its slot. Returns false if a session has it,
@@ -382,9 +464,10 @@ void trajd_session_return(struct session *session, const struct trajd_wire_open 
     if (session->joined && job->phase == JOB_RUNNING && open->pass && open->pass == job->pass &&
         open->batch == job->feed->options.global_batch)
         take_report(job, session, open);
-    /* trajd 0.1.0 does not know the pass */
+    /* trajd 0.1.0 does not know the pass; a session that has not joined returns to the epoch before
+     */
     if (job->awaited && session->return_pass != job->pass &&
-        (open->pass == job->pass || !open->pass)) {
+        (open->pass == job->pass || !open->pass || !session->joined)) {
         job->awaited--;
         trajd_job_note_sessions(job);
     }
@@ -417,10 +500,12 @@ void trajd_session_drop_carried(struct session *session)
     session->carried = 0;
 }
 
-void trajd_job_end_return(struct job *job, uint64_t now_ns)
+void trajd_job_end_return(struct job *job)
 {
-    if (!job->awaited || now_ns < job->awaited_until_ns)
+    if (!job->awaited)
         return;
-    job->awaited = 0;
+    if (job->feed->accounted_ns - job->awaited_since_ns >=
+        trajd_rejoin_wait_ns(job->feed, job->awaited, &job->earlier_wait))
+        job->awaited = 0;
     trajd_job_note_sessions(job);
 }

@@ -138,7 +138,7 @@ static void expire_slow(struct job *job, uint64_t now_ns)
 void trajd_feed_expire(struct trajd_core_feed *feed, uint64_t now_ns)
 {
     for (uint32_t j = 0; j < feed->options.job_count; j++) {
-        trajd_job_end_return(&feed->jobs[j], now_ns);
+        trajd_job_end_return(&feed->jobs[j]);
         expire_ranks(&feed->jobs[j], now_ns);
         expire_slow(&feed->jobs[j], now_ns);
     }

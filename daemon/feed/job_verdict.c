@@ -151,7 +151,9 @@ static bool may_return(struct trajd_core_feed *feed, const struct trajd_wire_ope
            (state->undone_count || state->high < count_batches(feed, &state->key));
 }
 
-/* Returns since when OPENs of that job are held back. */
+#define NOTE_WAIT_NS UINT64_C(500000000) /* the journal lacks less of a wait than that */
+
+/* Returns since when OPENs of that job are held back and the journal lacks it. */
 static uint64_t find_begin(const struct trajd_core *core, uint64_t number, uint64_t now_ns)
 {
     uint64_t begin_ns = now_ns;
@@ -163,6 +165,21 @@ static uint64_t find_begin(const struct trajd_core *core, uint64_t number, uint6
             begin_ns = session->wait_since_ns;
     }
     return begin_ns;
+}
+
+/* Has the journal keep the wait so far, so that the daemon's death does not begin it anew. */
+static void note_wait(struct trajd_core_feed *feed, struct session *session,
+                      const struct trajd_wire_open *open, const struct trajd_journal_state *state)
+{
+    struct trajd_core *core = feed->core;
+    const uint64_t elapsed_ns = feed->accounted_ns - session->wait_since_ns;
+
+    if (elapsed_ns < NOTE_WAIT_NS || !trajd_job_note_wait(feed, open->job, state, elapsed_ns))
+        return;
+    for (uint32_t i = 0; i < core->options.max_sessions; i++)
+        if (core->sessions[i].wait_since_ns &&
+            core->sessions[i].wait_number == session->wait_number)
+            core->sessions[i].wait_since_ns = feed->accounted_ns;
 }
 
 static void send_busy(const struct trajd_core_feed *feed, struct session *session,
@@ -207,8 +224,10 @@ bool trajd_job_hold_back(struct trajd_core_feed *feed, struct session *session,
     if (!session->wait_since_ns || session->wait_number != number)
         session->wait_since_ns = find_begin(feed->core, number, feed->accounted_ns);
     session->wait_number = number;
-    session->wait_until_ns = session->wait_since_ns + feed->options.rejoin_wait_ns;
+    session->wait_until_ns =
+        session->wait_since_ns + trajd_rejoin_wait_ns(feed, state->sessions, &state->wait);
     if (feed->accounted_ns < session->wait_until_ns) {
+        note_wait(feed, session, open, state);
         send_busy(feed, session, open, state);
         return true;
     }

@@ -323,7 +323,8 @@ static void set_epoch(struct job *job, const struct trajd_wire_open *open,
     job->blocking_ns = 0;
     job->pass = start->pass ? start->pass : make_pass(job->feed->core);
     job->awaited = start->awaited;
-    job->awaited_until_ns = job->feed->accounted_ns + job->feed->options.rejoin_wait_ns;
+    job->awaited_since_ns = job->feed->accounted_ns;
+    job->earlier_wait = start->wait;
 }
 
 /* Attaches the job to the production that other jobs read, or moves the production for it alone. */

@@ -18,7 +18,9 @@ struct record {
     uint64_t key_check;      /* over key and run */
     uint64_t high;           /* sealed */
     uint64_t sessions, pass; /* sealed; 0 in a journal of 0.1.0, which has neither */
-    uint64_t reserved[20];
+    /* struct trajd_journal_wait, sealed; 0 in earlier journals, which have none */
+    uint64_t wait_sessions, waited_ms, total_ms;
+    uint64_t reserved[17];
     uint64_t undone[TRAJD_JOURNAL_MAX_UNDONE]; /* sealed: batch + 1, or 0 */
 };
 
@@ -109,6 +111,21 @@ void trajd_journal_sort_undone(struct trajd_journal_state *state)
     qsort(state->undone, state->undone_count, sizeof state->undone[0], compare_numbers);
 }
 
+/* A wait that is damaged, or that the journal does not record, begins again. */
+static void read_wait(const struct record *record, struct trajd_journal_wait *wait)
+{
+    uint64_t sessions;
+
+    if (unseal(record, &record->wait_sessions, &sessions) &&
+        sessions <= TRAJD_JOURNAL_ANY_SESSIONS &&
+        unseal(record, &record->waited_ms, &wait->waited_ms) &&
+        unseal(record, &record->total_ms, &wait->total_ms) && wait->waited_ms <= UINT32_MAX &&
+        wait->total_ms <= UINT32_MAX)
+        wait->sessions = (uint32_t)sessions;
+    else
+        *wait = (struct trajd_journal_wait){0};
+}
+
 /* Returns false if the record breaks any rule. */
 static bool read_record(const struct record *record, uint64_t run,
                         struct trajd_journal_state *state)
@@ -144,6 +161,7 @@ static bool read_record(const struct record *record, uint64_t run,
     if (!unseal(record, &record->sessions, &value) || value > TRAJD_JOURNAL_ANY_SESSIONS)
         value = TRAJD_JOURNAL_ANY_SESSIONS;
     state->sessions = (uint32_t)value;
+    read_wait(record, &state->wait);
     return true;
 }
 
@@ -266,8 +284,8 @@ void trajd_journal_begin(struct trajd_journal *journal, const struct trajd_journ
         store(journal, &record->undone[i], i < state->undone_count ? state->undone[i] + 1 : 0);
     store(journal, &record->high, state->high);
     store(journal, &record->pass, state->pass);
-    store(journal, &record->sessions, state->sessions);
     journal->has_begun = true;
+    trajd_journal_set_sessions(journal, state->sessions, &state->wait);
 }
 
 static uint64_t *find_entry(struct record *record, uint64_t value)
@@ -304,11 +322,22 @@ void trajd_journal_done(struct trajd_journal *journal, uint64_t batch)
     journal->is_wanted = true;
 }
 
-void trajd_journal_set_sessions(struct trajd_journal *journal, uint32_t count)
+static uint32_t limit_sessions(uint32_t count)
 {
-    if (journal->file.head.run)
-        store(journal, &current_record(journal)->sessions,
-              count < TRAJD_JOURNAL_ANY_SESSIONS ? count : TRAJD_JOURNAL_ANY_SESSIONS);
+    return count < TRAJD_JOURNAL_ANY_SESSIONS ? count : TRAJD_JOURNAL_ANY_SESSIONS;
+}
+
+void trajd_journal_set_sessions(struct trajd_journal *journal, uint32_t count,
+                                const struct trajd_journal_wait *wait)
+{
+    struct record *record = current_record(journal);
+
+    if (!journal->file.head.run)
+        return;
+    store(journal, &record->sessions, limit_sessions(count));
+    store(journal, &record->wait_sessions, limit_sessions(wait->sessions));
+    store(journal, &record->waited_ms, wait->waited_ms);
+    store(journal, &record->total_ms, wait->total_ms);
 }
 
 bool trajd_journal_is_unsaved(const struct trajd_journal *journal)

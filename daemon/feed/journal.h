@@ -46,11 +46,19 @@ struct trajd_journal_key {
     uint64_t batch;  /* batch size G, in windows */
 };
 
+/* How long daemons have waited for sessions of before a death, without an end of that wait. */
+struct trajd_journal_wait {
+    uint32_t sessions;  /* of the state's sessions; the others had not died then */
+    uint64_t waited_ms; /* for each of these sessions */
+    uint64_t total_ms;  /* since any wait of the job began */
+};
+
 struct trajd_journal_state {
     struct trajd_journal_key key;
     uint64_t high;     /* batches [0, high) are DONE except the undone ones */
     uint64_t pass;     /* numbers the passes through epochs; 0: unknown */
     uint32_t sessions; /* of the job, which may return and still hold undone batches */
+    struct trajd_journal_wait wait;
     uint32_t undone_count;
     uint64_t undone[TRAJD_JOURNAL_MAX_UNDONE]; /* ascending */
 };
@@ -87,8 +95,9 @@ void trajd_journal_begin(struct trajd_journal *journal, const struct trajd_journ
 void trajd_journal_produce(struct trajd_journal *journal, uint64_t batch);
 /* Notes that the batch is DONE. */
 void trajd_journal_done(struct trajd_journal *journal, uint64_t batch);
-/* Notes how many sessions the job has. */
-void trajd_journal_set_sessions(struct trajd_journal *journal, uint32_t count);
+/* Notes how many sessions the job has, and the wait for those that are away. */
+void trajd_journal_set_sessions(struct trajd_journal *journal, uint32_t count,
+                                const struct trajd_journal_wait *wait);
 
 /* Returns true if trajd_journal_save has something to write. */
 bool trajd_journal_is_unsaved(const struct trajd_journal *journal);

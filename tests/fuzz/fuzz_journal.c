@@ -146,7 +146,8 @@ static bool load(const struct world *world, struct trajd_journal_state *state)
 static bool is_same(const struct trajd_journal_state *a, const struct trajd_journal_state *b)
 {
     return memcmp(&a->key, &b->key, sizeof a->key) == 0 && a->high == b->high &&
-           a->pass == b->pass && a->sessions == b->sessions && a->undone_count == b->undone_count &&
+           a->pass == b->pass && a->sessions == b->sessions &&
+           memcmp(&a->wait, &b->wait, sizeof a->wait) == 0 && a->undone_count == b->undone_count &&
            memcmp(a->undone, b->undone, a->undone_count * sizeof a->undone[0]) == 0;
 }
 
@@ -233,6 +234,7 @@ static void produce(struct world *world)
 static void operate(struct world *world)
 {
     struct input *input = &world->input;
+    struct trajd_journal_wait wait;
     struct trajd_error error;
     const uint8_t operation = take_byte(input) % 12;
 
@@ -242,9 +244,11 @@ static void operate(struct world *world)
         produce(world);
     else if (operation == 2)
         trajd_journal_done(world->journal, take_number(input) % (TRAJD_JOURNAL_MAX_BATCH + 1));
-    else if (operation == 3)
-        trajd_journal_set_sessions(world->journal, (uint32_t)take_number(input));
-    else if (operation == 4)
+    else if (operation == 3) {
+        wait.sessions = (uint32_t)take_number(input);
+        wait.waited_ms = wait.total_ms = (uint32_t)take_number(input);
+        trajd_journal_set_sessions(world->journal, (uint32_t)take_number(input), &wait);
+    } else if (operation == 4)
         trajd_journal_save(world->journal, &error);
     else if (operation == 5)
         trajd_journal_flush(world->journal, &error);

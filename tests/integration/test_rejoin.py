@@ -143,6 +143,25 @@ def test_a_new_run_inherits_nothing(daemon, demo_file):
     assert "job \"\" of feed train begins epoch 0 anew: " in one.text()
 
 
+def test_a_daemon_that_dies_within_each_wait(daemon, demo_file):
+    """A worker dies with the daemon, whose next ones die before rejoin_wait is over. The waits count together, so the epoch ends."""
+    one = daemon(config(demo_file, rejoin_wait="2s"))
+    survivor, victim = start_workers(one, 2, "--credit", 3)
+    step([survivor, victim], 5)
+    wait_for_done(one, 8)
+    one.kill()
+    victim.kill()
+    survivor.process.stdin.close()
+    for _ in range(12):
+        one.start()
+        time.sleep(1.2)
+        if survivor.process.poll() is not None:
+            break
+        one.kill()
+    finish(survivor)
+    assert_once([survivor, victim], lost=victim.batches()[-1]["ids"])
+
+
 def test_a_stopped_job_is_not_waited_for(daemon, demo_file):
     """The workers ended before the daemon: nobody can return."""
     one = daemon(config(demo_file, rejoin_wait="600s"))

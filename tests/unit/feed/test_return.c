@@ -233,6 +233,129 @@ static void test_two_deaths(void **state)
     destroy(world);
 }
 
+/* A life of the daemon in which one session returns and holds batch 1, and none other. Returns when
+ * a batch comes again that another one may hold, 0: not within `life_ns`. */
+static uint64_t time_until_again(const struct trajd_core_feed_options *options, uint64_t pass,
+                                 bool joined_by_another, uint64_t life_ns)
+{
+    struct world *world = make(options);
+    struct trajd_wire_open open = make_return(world, pass);
+    struct trajd_fill fill;
+    uint64_t again_ns = 0;
+
+    open.held = (struct trajd_wire_positions){1, {4}};
+    assert_int_equal(open_with(world, greet(world), open), TRAJD_OK);
+    if (joined_by_another)
+        assert_int_equal(open_with(world, greet(world), make_open(world, 0)), TRAJD_OK);
+    while (!again_ns && world->now_ns < life_ns) {
+        world->now_ns += SECOND / 2;
+        trajd_core_tick(world->core, world->now_ns);
+        while (!trajd_core_take(world->feed, world->now_ns, &fill))
+            if (!fill.epoch && fill.position < 16 && !again_ns)
+                again_ns = world->now_ns;
+            else
+                publish(world, fill);
+    }
+    destroy(world);
+    return again_ns;
+}
+
+/* One of two sessions died with the daemon, which dies again each 6 s. The wait for it is 10 s in
+ * all, and none after that. */
+static void test_deaths_do_not_begin_the_wait_anew(void **state)
+{
+    struct trajd_core_feed_options options = options_with_journal();
+    uint64_t pass;
+
+    (void)state;
+    pass = die_serving(&options, 2);
+    options.slot_count = 8;
+    assert_int_equal(time_until_again(&options, pass, false, 6 * SECOND), 0);
+    assert_int_equal(time_until_again(&options, pass, false, 6 * SECOND), 4 * SECOND);
+    assert_int_equal(time_until_again(&options, pass, false, 6 * SECOND), SECOND / 2);
+}
+
+/* Another session dies with each daemon. It is waited for as long as the first one, unless the wait
+ * lasts three times as long. */
+static void test_sessions_that_die_later_are_waited_for(void **state)
+{
+    struct trajd_core_feed_options options = options_with_journal();
+    uint64_t pass;
+
+    (void)state;
+    pass = die_serving(&options, 2);
+    options.slot_count = 8;
+    for (int life = 0; life < 4; life++)
+        assert_int_equal(time_until_again(&options, pass, true, 6 * SECOND), 0);
+    assert_int_equal(time_until_again(&options, pass, true, 10 * SECOND), 6 * SECOND);
+}
+
+/* No session returns. The wait of a new one continues after the daemon's death. */
+static void test_deaths_while_a_fresh_open_waits(void **state)
+{
+    struct trajd_core_feed_options options = options_with_journal();
+    struct world *world;
+    uint64_t session;
+
+    (void)state;
+    die_serving(&options, 2);
+    world = make(&options);
+    session = greet(world);
+    world->now_ns = SECOND;
+    for (int i = 0; i <= 60; i++, world->now_ns += SECOND / 10)
+        assert_int_equal(open_with(world, session, make_open(world, 0)), TRAJD_ERR_BUSY);
+    destroy(world);
+    world = make(&options);
+    session = greet(world);
+    world->now_ns = SECOND;
+    assert_int_equal(open_with(world, session, make_open(world, 0)), TRAJD_ERR_BUSY);
+    /* the journal lacks less than half a second */
+    assert_in_range(last_sent(world, TRAJD_WIRE_ERROR)->error.wait_ms, 4001, 4501);
+    world->now_ns = 11 * SECOND / 2;
+    assert_int_equal(open_with(world, session, make_open(world, 0)), TRAJD_OK);
+    destroy(world);
+}
+
+/* One session was in the next epoch, the other had not left the one before. Both return. */
+static void test_a_return_to_the_epoch_before(void **state)
+{
+    struct trajd_core_feed_options options = options_with_journal();
+    struct trajd_core_job_info job;
+    struct trajd_wire_open open;
+    struct world *world;
+    uint64_t passes[2], session;
+
+    (void)state;
+    options.epoch_length = 4;
+    world = make(&options);
+    session = greet(world);
+    assert_int_equal(open_with(world, session, make_open(world, 0)), TRAJD_OK);
+    passes[0] = opened(world)->pass;
+    assert_int_equal(open_with(world, greet(world), make_open(world, 0)), TRAJD_OK);
+    world->sent_count = 0;
+    publish(world, take(world));
+    trajd_core_tick(world->core, world->now_ns);
+    for (uint32_t i = 0; i < world->sent_count; i++)
+        if (world->sent[i].message.op == TRAJD_WIRE_BATCH) {
+            release(world, world->sent[i].session, world->sent[i].message.batch);
+            break;
+        }
+    assert_int_equal(count_sent(world, TRAJD_WIRE_EPOCH_END), 2);
+    assert_int_equal(open_with(world, session, make_open(world, 1)), TRAJD_OK);
+    passes[1] = opened(world)->pass;
+    destroy(world);
+
+    world = make(&options);
+    for (int i = 1; i >= 0; i--) {
+        open = make_return(world, passes[i]);
+        open.epoch = (uint64_t)i;
+        assert_int_equal(open_with(world, greet(world), open), TRAJD_OK);
+        assert_true(trajd_core_job_info(world->feed, 0, &job));
+        assert_int_equal(job.awaited, i);
+    }
+    destroy(world);
+}
+
 static void test_a_fresh_open_waits(void **state)
 {
     struct trajd_core_feed_options options = options_with_journal();
@@ -436,6 +559,14 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_death_of_a_holder, journal_folder_make,
                                         journal_folder_remove),
         cmocka_unit_test_setup_teardown(test_two_deaths, journal_folder_make,
+                                        journal_folder_remove),
+        cmocka_unit_test_setup_teardown(test_deaths_do_not_begin_the_wait_anew, journal_folder_make,
+                                        journal_folder_remove),
+        cmocka_unit_test_setup_teardown(test_sessions_that_die_later_are_waited_for,
+                                        journal_folder_make, journal_folder_remove),
+        cmocka_unit_test_setup_teardown(test_deaths_while_a_fresh_open_waits, journal_folder_make,
+                                        journal_folder_remove),
+        cmocka_unit_test_setup_teardown(test_a_return_to_the_epoch_before, journal_folder_make,
                                         journal_folder_remove),
         cmocka_unit_test_setup_teardown(test_a_fresh_open_waits, journal_folder_make,
                                         journal_folder_remove),
