@@ -208,7 +208,8 @@ static void end_session(struct trajd_core *core, struct session *session, bool s
     account_all(core, now_ns);
     core->stats.dead_sessions +=
         !sent_bye && (session->carried || trajd_leases_has_undone(core, session));
-    trajd_leases_void(core, session);
+    core->stats.handed_again += sent_bye ? 0 : session->carried;
+    trajd_leases_void(core, session, !sent_bye);
     if (job)
         trajd_session_leave(session, now_ns);
     if (job && !job->member_count)

@@ -269,7 +269,7 @@ struct trajd_core_stats {
     uint64_t late_acks;      /* leases in ACK or HELLO that the sender does not hold */
     uint64_t late_publishes; /* of an earlier run, or not FILLING */
     uint64_t dead_sessions;  /* sessions that ended with a LEASED part */
-    uint64_t handed_again;   /* parts that went back to PENDING */
+    uint64_t handed_again;   /* parts of dead sessions that went back to PENDING */
     uint64_t resumed_sessions;
     uint64_t damaged_journals; /* ignored: magic, version, size or checksum */
     uint64_t journals_refused; /* could not be opened or written: DONE is lost with the daemon */

@@ -303,8 +303,8 @@ void trajd_lease_ack_released(struct trajd_core *core, struct session *session,
 bool trajd_leases_has_undone(const struct trajd_core *core, const struct session *session);
 /* Marks the session's LEASED parts on the feed as abandoned. */
 void trajd_leases_abandon(struct trajd_core_feed *feed, const struct session *session);
-/* Takes back everything that a dead session holds. */
-void trajd_leases_void(struct trajd_core *core, struct session *session);
+/* Takes back everything that a session holds which ends. is_dead: it ends without BYE. */
+void trajd_leases_void(struct trajd_core *core, struct session *session, bool is_dead);
 /* Compares the session's parts with the lists of its HELLO: takes back the parts that it does not
  * hold any more, and sends the BATCHes again that it has not received. */
 void trajd_leases_resume(struct trajd_core *core, struct session *session,

@@ -496,7 +496,6 @@ void trajd_session_drop_carried(struct session *session)
     for (uint32_t i = 0; i < job->todo_count; i++)
         if (job->todo[i].holder == session->id)
             job->todo[i].holder = 0;
-    job->feed->core->stats.handed_again += session->carried;
     session->carried = 0;
 }
 

@@ -127,8 +127,8 @@ void trajd_job_deliver(struct job *job)
 /* ---- from LEASED on ---- */
 
 /* Takes back a part that is not DONE. It is PENDING again while its epoch runs. It is VOID after
- * the epoch, and if its rank has moved past it. */
-static void give_back(const struct place *place)
+ * the epoch, and if its rank has moved past it. is_dead: its session did not give it back. */
+static void give_back(const struct place *place, bool is_dead)
 {
     struct job *job = place->job;
     bool is_current = trajd_slot_job_parts(place->slot, job) != NULL;
@@ -136,7 +136,7 @@ static void give_back(const struct place *place)
                      place->slot->position < job->ranks[place->part_index].next;
 
     *place->part = (struct part){.state = is_current && !is_passed ? PART_PENDING : PART_VOID};
-    place->feed->core->stats.handed_again += is_current && !is_passed;
+    place->feed->core->stats.handed_again += is_dead && is_current && !is_passed;
     job->parts_remaining -= is_passed;
 }
 
@@ -169,7 +169,7 @@ static void release_part(const struct place *place, struct session *session)
 {
     session->held--;
     if (place->part->state == PART_LEASED && place->part->abandoned) {
-        give_back(place);
+        give_back(place, false);
     } else {
         if (place->part->state == PART_LEASED)
             finish_part(place, session);
@@ -277,13 +277,13 @@ void trajd_leases_abandon(struct trajd_core_feed *feed, const struct session *se
             place.part->abandoned = true;
 }
 
-void trajd_leases_void(struct trajd_core *core, struct session *session)
+void trajd_leases_void(struct trajd_core *core, struct session *session, bool is_dead)
 {
     for (struct trajd_core_feed *feed = core->feeds; feed; feed = feed->next) {
         struct place place = {.feed = feed};
         while (next_held(&place, session)) {
             if (place.part->state == PART_LEASED)
-                give_back(&place);
+                give_back(&place, is_dead);
             else
                 *place.part = (struct part){.state = PART_VOID};
             trajd_slot_free_unneeded(feed, place.index);

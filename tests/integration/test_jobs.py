@@ -9,6 +9,7 @@ import pytest
 import libtrajd as trajd
 from epochs import arrays_of, global_batches, jobs_of, open_local, rest, sequence, take
 from feeds import feed
+from paths import TRAJCTL
 from waiting import wait_for
 from workers import Worker, finish, wait_for_done
 
@@ -171,12 +172,11 @@ def test_ranks_that_do_not_agree(daemon, demo_file):
 @pytest.mark.slow
 def test_a_rank_that_is_killed_and_does_not_return(daemon, demo_file):
     one = daemon(feed(demo_file, rank_timeout="2s"))
-    other = Worker(one, "--rank", 1, "--world", 2, "--pace")
+    other = Worker(one, "--rank", 1, "--world", 2, "--hold", 1)  # so that its batch is not DONE, whenever it is killed
     client = one.client()
     other.read("open")
     client.open("train", mode=trajd.SHARD, rank=0, world=2)
-    other.go()
-    other.read("batch")
+    other.read("holding")
     other.kill()
     seen = 0
     with pytest.raises(trajd.TrajdError, match="rank 1 of 2 of job \"\" was away for .* s .rank_timeout is 2 s.") as raised:
@@ -220,6 +220,22 @@ def test_a_stopped_rank_is_named_and_goes_on(daemon, demo_file):
     finish(sleeper)
     assert rows > 0
     client.close()
+
+
+@pytest.mark.parametrize("mode", [trajd.QUEUE, trajd.SHARD])
+def test_a_clean_end_within_an_epoch_is_no_problem(daemon, demo_file, mode):
+    """Workers stop with batches that they have received and not read. `trajctl status` shows no problems."""
+    one = daemon(feed(demo_file))
+    workers = [one.client() for _ in range(2)]
+    for rank, worker in enumerate(workers):
+        worker.open("train", mode=mode, **({"rank": rank, "world": 2} if mode == trajd.SHARD else {}))
+    for worker in workers:
+        take(worker, 2)
+    wait_for(lambda: sum(session["held"] for session in workers[0].status()["sessions"]) > 2, what="batches on their way")
+    for worker in workers:
+        worker.close()
+    shown = subprocess.run([TRAJCTL, "status", "--endpoint", one.endpoint], capture_output=True, text=True, check=True).stdout
+    assert "batches DONE: 4" in shown and "problems" not in shown
 
 
 # ---- several jobs on a feed ----

@@ -444,28 +444,33 @@ def test_a_low_hard_limit_of_descriptors_means_fewer_workers(node):
     assert status == 1 and "raise it, or lower limits.sessions" in err, err
 
 
-def age(folder, days):
+def age(folder, seconds):
     for path in (folder, *folder.rglob("*")):
-        os.utime(path, (time.time() - days * 86400,) * 2, follow_symlinks=False)
+        os.utime(path, (time.time() - seconds,) * 2, follow_symlinks=False)
 
 
 def test_old_folders_of_private_daemons_are_removed(node):
-    """Those in which no daemon has run for 30 days, at the start of another daemon. A configuration of a running daemon stays."""
+    """At the start of another daemon: those of daemons that ended minutes ago, and those of killed ones a day later. A
+    configuration of a running daemon stays."""
     node.write(exit_idle="1s")
-    dead = pathlib.Path(node.ensure(TRAJD_JOB="dead")[0]).parent
-    recent = pathlib.Path(node.ensure(TRAJD_JOB="recent")[0]).parent
+    ended, recent = (pathlib.Path(node.ensure(TRAJD_JOB=job)[0]).parent for job in ("ended", "recent"))
     wait_for(lambda: not node.daemons(), 60, "their end")
     node.write()
+    killed, forgotten = (pathlib.Path(node.ensure(TRAJD_JOB=job)[0]).parent for job in ("killed", "forgotten"))
+    for pid in node.daemons():
+        os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not node.daemons(), 60, "their end")
     running = pathlib.Path(node.ensure(TRAJD_JOB="running")[0]).parent
-    for folder, days in ((dead, 31), (recent, 29), (running, 31)):
-        age(folder, days)
-    configs = dead.parent / "configs"
+    for folder, seconds in ((ended, 301), (recent, 200), (killed, 86000), (forgotten, 86401), (running, 86401)):
+        age(folder, seconds)
+    configs = ended.parent / "configs"
     configs.mkdir(mode=0o700)
     for name in ("unused", running.name.rpartition("-")[0]):
         (configs / f"{name}.json").write_text("{}")
-    age(configs, 31)
+    age(configs, 86401)
     here = pathlib.Path(node.ensure(TRAJD_JOB="here")[0]).parent
-    assert not dead.exists() and recent.exists() and running.exists() and here.exists()
+    assert not ended.exists() and not forgotten.exists()
+    assert recent.exists() and killed.exists() and running.exists() and here.exists()
     assert [path.stem for path in configs.iterdir()] == [running.name.rpartition("-")[0]]
 
 

@@ -68,7 +68,7 @@ static const struct metric metrics[] = {
     {OF_DAEMON, "windows_done", NULL, "trajd_windows_done", "counter",
      "Windows that workers have finished."},
     {OF_DAEMON, "handed_again", NULL, "trajd_batches_repeated", "counter",
-     "Batches that were sent again, because their worker died or returned."},
+     "Batches that were sent again, because their worker died."},
     {OF_DAEMON, "batches_failed", "failed_batch", "trajd_problems", "counter",
      "Events that a healthy daemon does not have, by kind.", "kind"},
     {OF_DAEMON, "late_acks", "late_ack"},

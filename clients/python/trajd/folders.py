@@ -12,7 +12,9 @@ from typing import Iterator, List, NamedTuple, Set
 
 from .errors import ArgumentError, LaunchError
 
-OLD_AFTER_S = 30 * 24 * 3600.0  # without a daemon; the journals of mode queue are in the folder
+# Without a daemon. A process that still uses the daemon starts it again sooner, and needs the journals in the folder.
+ENDED_AFTER_S = 300.0      # if it ended by itself
+OLD_AFTER_S = 24 * 3600.0  # if it was killed or did not start: its log may be wanted
 
 
 def private_folder() -> pathlib.Path:
@@ -170,12 +172,17 @@ def _places(folder: pathlib.Path) -> Iterator[pathlib.Path]:
         yield lock.parent
 
 
+def _has_ended(place: pathlib.Path) -> bool:
+    """Returns True if a daemon ran there and removed its sockets at its end."""
+    return (place / "run" / "lock").exists() and not (place / "run" / "feed.sock").exists()
+
+
 def remove_old(folder: pathlib.Path) -> None:
-    """Removes the folders in which no daemon has run for OLD_AFTER_S, and the configurations that only they used."""
-    before = time.time() - OLD_AFTER_S
+    """Removes the folders of daemons that have ended, and the configurations that only they used."""
+    now = time.time()
     for place in _places(folder):
         with contextlib.suppress(OSError):  # another process removes it, too
-            if _newest_s(place) > before:
+            if now - _newest_s(place) < (ENDED_AFTER_S if _has_ended(place) else OLD_AFTER_S):
                 continue
             with opened(place / "launch.lock", 0) as lock:
                 fcntl.flock(lock.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -184,5 +191,5 @@ def remove_old(folder: pathlib.Path) -> None:
     used = {place.name.rpartition("-")[0] for place in _places(folder)}
     for config in (folder / "configs").glob("*.json"):
         with contextlib.suppress(OSError):
-            if config.stem not in used and config.stat().st_mtime < before:
+            if config.stem not in used and now - config.stat().st_mtime >= OLD_AFTER_S:
                 config.unlink()

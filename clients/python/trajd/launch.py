@@ -260,6 +260,7 @@ def _write_once(path: pathlib.Path, text: str) -> None:
     """Writes a file whose name is a digest of its content. Safe for concurrent writers and readers."""
     with contextlib.suppress(OSError):
         if path.read_text() == text:
+            os.utime(path)  # in use: remove_old leaves it
             return
     fresh = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
     fresh.write_text(text)
@@ -340,12 +341,14 @@ class Private:
 
     def is_gone(self) -> bool:
         """Returns True if the daemon neither runs nor is being started."""
-        with opened(self._place / "launch.lock") as lock:
-            try:
+        try:
+            with opened(self._place / "launch.lock") as lock:
                 fcntl.flock(lock.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return False
-            return not _is_alive(self._place)
+                return not _is_alive(self._place)
+        except FileNotFoundError:
+            return True  # its folder was removed
+        except BlockingIOError:
+            return False
 
 
 def _read_attempt(place: pathlib.Path) -> List[str]:
@@ -361,6 +364,7 @@ def _locked(place: pathlib.Path, end: Optional[float], progress: Optional[str] =
     pause = 0.002
     with contextlib.ExitStack() as stack:
         waiting = stack.enter_context(contextlib.closing(Waiting(place / "log", progress)))
+        make_private(place)  # remove_old of another process may have removed it since
         lock = stack.enter_context(opened(place / "launch.lock"))
         while True:
             with contextlib.suppress(BlockingIOError):

@@ -458,6 +458,9 @@ static void test_a_flood_of_connections_is_survived(void **state)
     assert_int_equal(process_wait(&worker), 0);
     process_signal(&daemon, SIGTERM);
     assert_int_equal(process_wait(&daemon), 0);
+    snprintf(line, sizeof line, "%s/lock", path);
+    assert_int_equal(unlink(line), 0);
+    assert_int_equal(rmdir(path), 0);
 }
 
 int main(void)

@@ -213,6 +213,9 @@ static void test_a_flood_of_connections_is_survived(void **state)
     assert_int_equal(waitpid(daemon.pid, NULL, WNOHANG), 0); /* the daemon still runs */
     process_signal(&daemon, SIGTERM);
     assert_int_equal(process_wait(&daemon), 0);
+    snprintf(line, sizeof line, "%s/lock", path);
+    assert_int_equal(unlink(line), 0);
+    assert_int_equal(rmdir(path), 0);
 }
 
 int main(void)
