@@ -1,6 +1,7 @@
 """Batches that are copied to a device one ahead: when they are released, and when they count as DONE. HostDevice
 takes the place of the GPU: the test decides when its copies end. tests/gpu/test_python_cuda.py uses a real GPU."""
 import gc
+import types
 
 import numpy as np
 import pytest
@@ -42,6 +43,24 @@ def test_all_batches_and_their_values(producer, device):
     assert feed.state_dict()["epoch"] == 1
     feed.close()
     assert device[0].rings == []
+
+
+@pytest.mark.parametrize("device, current, local, count, index", [
+    ("cuda", 0, "3", 8, 3), ("cuda", 2, "3", 8, 2), ("cuda:1", 0, "3", 8, 1), ("cuda", 0, "0", 8, 0), ("cuda", 0, "3", 1, 0),
+    ("cuda", 0, "8", 8, 0), ("cuda", 0, "x", 8, 0), ("cuda", 0, None, 8, 0)])
+def test_a_rank_whose_torch_stands_on_gpu_0(monkeypatch, caplog, device, current, local, count, index):
+    """It uses the GPU of LOCAL_RANK, unless the program has chosen another one or this rank sees one GPU alone."""
+    gpus = types.SimpleNamespace(is_available=lambda: True, current_device=lambda: current, device_count=lambda: count)
+    fake = types.SimpleNamespace(
+        cuda=gpus, device=lambda name: types.SimpleNamespace(index=int(name[5:]) if ":" in name else None))
+    monkeypatch.setattr(cuda.arrays, "import_torch", lambda: fake)
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    if local is not None:
+        monkeypatch.setenv("LOCAL_RANK", local)
+    cuda._tell_of_local_rank.cache_clear()
+    assert [cuda.torch_index(device) for _ in range(2)] == [index, index]
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == (index == 3) and all("LOCAL_RANK 3" in text and "set_device(3)" in text for text in said)
 
 
 def test_ranks_copy_their_rows_alone(producer, device):

@@ -45,7 +45,8 @@ def connect(endpoint: Optional[str] = None, *, feed: Optional[str] = None,
     What a batch contains:
 
     device       None: numpy arrays. "cpu": torch tensors. "cuda" or "cuda:N": torch tensors on the GPU, copied one
-                 batch ahead
+                 batch ahead. "cuda" is torch's current GPU, or that of LOCAL_RANK if it is still GPU 0 and there are
+                 several; the log says so
     framework    "numpy" or "torch", where device alone would select the other one
     style        the names and shapes in a batch: raw, robomimic, lerobot, act, diffusion_policy or openpi; see
                  trajd.styles

@@ -14,7 +14,9 @@ makes the copies asynchronous. If the registration fails the copies are slower, 
 A Stage holds up to three batches of the credit: the one in use, the next one, and one whose copy has not finished."""
 from __future__ import annotations
 
+import functools
 import logging
+import os
 import warnings
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Protocol, Sequence, Tuple
@@ -79,13 +81,29 @@ class Device(Protocol):
     def settle(self) -> None: ...
 
 
+@functools.lru_cache(maxsize=None)  # once in a process
+def _tell_of_local_rank(local: int) -> None:
+    log.warning('device "cuda": torch stands on GPU 0 in the rank with LOCAL_RANK %d. The batches go to GPU %d, so that the '
+                'ranks of this node do not all use GPU 0. Call torch.cuda.set_device(%d) before the feed is made, or give '
+                'device="cuda:N"', local, local, local)
+
+
+def _current_index(torch: Any) -> int:
+    """Returns the index of torch's GPU, or LOCAL_RANK where no one has chosen a GPU for this rank."""
+    current, local = int(torch.cuda.current_device()), os.environ.get("LOCAL_RANK", "")
+    if current != 0 or not local.isdecimal() or not 0 < int(local) < torch.cuda.device_count():
+        return current
+    _tell_of_local_rank(int(local))
+    return int(local)
+
+
 def torch_index(name: str) -> int:
-    """Returns the index of the GPU that torch calls "cuda" or "cuda:N". Raises DeviceError if there is none."""
+    """Returns the index of the GPU for "cuda" or "cuda:N". Raises DeviceError if there is none."""
     torch = arrays.import_torch()
     if not torch.cuda.is_available():
         raise DeviceError(f"device {name!r}: torch {torch.__version__} sees no CUDA device here")
     index = torch.device(name).index
-    index = torch.cuda.current_device() if index is None else index
+    index = _current_index(torch) if index is None else index
     if index >= torch.cuda.device_count():
         raise DeviceError(f"device {name!r}: torch sees {torch.cuda.device_count()} GPUs")
     return int(index)
