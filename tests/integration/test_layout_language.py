@@ -78,7 +78,7 @@ def test_only_streams_without_their_last_row(tmp_path):
 
 def test_a_resampled_file_has_no_such_row(tmp_path):
     layout, path = write(tmp_path, FIRST.format(clocks=REGULAR), t_plus_one(20, 21, REGULAR))
-    done = subprocess.run([TRAJCTL, "resample", path, "-o", tmp_path / "out.hdf5", "--layout", layout, "--rate", "10"],
+    done = subprocess.run([TRAJCTL, "resample", path, "-o", tmp_path / "out.hdf5", "--layout", layout, "--rate", "10", "--assume-rate"],
                           capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     with h5py.File(tmp_path / "out.hdf5") as file:
@@ -133,13 +133,13 @@ def test_numbers_that_are_no_rate(tmp_path, rate, message):
 
 def test_resample_writes_the_new_period(tmp_path):
     layout, path = write(tmp_path, RATE.format(rate='{attribute: "/@dt", unit: ms}'), {"actions": rows(41)}, {"@dt": 25.0})
-    done = subprocess.run([TRAJCTL, "resample", path, "-o", tmp_path / "out.hdf5", "--layout", layout, "--rate", "10"],
+    done = subprocess.run([TRAJCTL, "resample", path, "-o", tmp_path / "out.hdf5", "--layout", layout, "--rate", "10", "--assume-rate"],
                           capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     with h5py.File(tmp_path / "out.hdf5") as file:
         assert file.attrs["dt"] == 100 and len(file["actions"]) == 11
     layout, path = write(tmp_path, RATE.format(rate="{path: fps}"), {"actions": rows(41), "fps": 40})
-    done = subprocess.run([TRAJCTL, "resample", path, "-o", tmp_path / "two.hdf5", "--layout", layout, "--rate", "10"],
+    done = subprocess.run([TRAJCTL, "resample", path, "-o", tmp_path / "two.hdf5", "--layout", layout, "--rate", "10", "--assume-rate"],
                           capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and "fps is copied and keeps the rate of the source" in done.stderr + done.stdout, done
     assert inspect(layout, tmp_path / "two.hdf5")["clocks"][0]["lowest_rate_hz"] == 10
@@ -209,7 +209,7 @@ def test_a_name_with_a_star_in_a_file(tmp_path):
 
 def test_resample_needs_names(tmp_path):
     layout, path = write(tmp_path, STAR, starred())
-    done = subprocess.run([TRAJCTL, "resample", path, "-o", tmp_path / "out.hdf5", "--layout", layout, "--rate", "10"],
+    done = subprocess.run([TRAJCTL, "resample", path, "-o", tmp_path / "out.hdf5", "--layout", layout, "--rate", "10", "--assume-rate"],
                           capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and "images/*_left/depth" in done.stderr and "write it without one" in done.stderr, done.stderr
 

@@ -150,7 +150,7 @@ def test_columns_without_a_stream_are_held(tmp_path):
     values[4, 1] = np.nan
     with h5py.File(path, "w") as file:
         file["data/demo_0/state"] = values
-    done = resample(path, "-o", out, "--rate", 40, "--layout", tmp_path / "some.yaml", "--json")
+    done = resample(path, "-o", out, "--rate", 40, "--layout", tmp_path / "some.yaml", "--assume-rate", "--json")
     with h5py.File(out) as made:
         state = made["data/demo_0/state"][...]
     assert np.array_equal(state[:, 0], np.repeat(values[:, 0], 2)[:-1])

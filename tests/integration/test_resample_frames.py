@@ -61,7 +61,7 @@ def rows_of(kind, rate, count):
 def test_each_step_has_the_frame_of_its_row(data, tmp_path, rate):
     kind, layout, path, stored = data
     out = tmp_path / "out.h5"
-    resample(path, "-o", out, "--layout", layout, "--rate", rate, "--backend", "cpu")
+    resample(path, "-o", out, "--layout", layout, "--rate", rate, "--assume-rate", "--backend", "cpu")
     with h5py.File(out) as file, h5py.File(path) as source:
         for episode, rows in zip(("ep_0", "ep_1"), stored):
             picked = rows_of(kind, rate, len(rows))
@@ -77,7 +77,7 @@ def test_each_step_has_the_frame_of_its_row(data, tmp_path, rate):
 def test_streams_that_are_not_chosen_are_left_out(data, tmp_path):
     _, layout, path, _ = data
     out = tmp_path / "out.h5"
-    resample(path, "-o", out, "--layout", layout, "--rate", 10, "--streams", "action,cams/padded", "--backend", "cpu")
+    resample(path, "-o", out, "--layout", layout, "--rate", 10, "--assume-rate", "--streams", "action,cams/padded", "--backend", "cpu")
     with h5py.File(out) as file:
         assert list(file["ep_0/images"]) == ["padded"]
 
@@ -86,7 +86,7 @@ def test_frames_cannot_be_blended_or_cast(data, tmp_path):
     _, layout, path, _ = data
     for option, rule in [(("--kind", "cams/padded=linear"), "cannot be interpolated"),
                          (("--dtype", "cams/padded=float32"), "no other type")]:
-        refused = resample(path, "-o", tmp_path / "out.h5", "--layout", layout, "--rate", 10, *option, "--backend", "cpu", check=False)
+        refused = resample(path, "-o", tmp_path / "out.h5", "--layout", layout, "--rate", 10, "--assume-rate", *option, "--backend", "cpu", check=False)
         assert refused.returncode and rule in refused.stderr, refused.stderr
     assert not (tmp_path / "out.h5").exists()
 
@@ -100,7 +100,7 @@ def test_rows_of_a_stream_that_the_clock_does_not_count(tmp_path):
         stored = write_episode(file.create_group("ep_0"), (12, 13), 3000)
         file["ep_0/t"] = np.arange(12) / 30
     out = tmp_path / "out.h5"
-    resample(tmp_path / "in.h5", "-o", out, "--layout", layout, "--rate", 10, "--backend", "cpu")
+    resample(tmp_path / "in.h5", "-o", out, "--layout", layout, "--rate", 10, "--assume-rate", "--backend", "cpu")
     with h5py.File(out) as file:
         for form in FORMS:
             assert bytes_of(file["ep_0/images"][form]) == stored[0:12:3]

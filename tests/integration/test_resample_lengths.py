@@ -8,7 +8,7 @@ from paths import ALOHA_BYTES, RECORDINGS
 from resample_runs import resample
 
 CAMERAS = ["cam_high", "cam_left_wrist", "cam_right_wrist"]
-ALOHA = ["--layout", ALOHA_BYTES]  # without declared pictures: the rows here are no frames
+ALOHA = ["--layout", ALOHA_BYTES, "--assume-rate"]  # without declared pictures: the rows here are no frames
 
 
 def write_aloha(path, rows=150, padded=64, **beside):
@@ -53,7 +53,7 @@ def test_the_public_recorder_s_file(tmp_path):
         pytest.skip(f"{path} is missing")
     (tmp_path / "in").mkdir()
     (tmp_path / "in/episode_0.hdf5").symlink_to(path)
-    resample(tmp_path / "in/episode_0.hdf5", "-o", out, "--rate", 20, "--layout", "aloha")
+    resample(tmp_path / "in/episode_0.hdf5", "-o", out, "--rate", 20, "--layout", "aloha", "--assume-rate")
     with h5py.File(out) as made:
         steps = len(made["action"])
     check_lengths(out, steps)
@@ -105,7 +105,7 @@ def test_a_length_by_chance(tmp_path):
     text = ["layout: mine", "episodes: {files: 'episode_*.hdf5', groups: /}", "clocks: {steps: {rate: 50, rows: action}}", "streams:",
             "  action: {kind: previous}", "tables: [camera_*, compress_len]"]
     (tmp_path / "mine.yaml").write_text("\n".join(text))
-    resample(path, "-o", out, "--rate", 25, "--layout", tmp_path / "mine.yaml")
+    resample(path, "-o", out, "--rate", 25, "--layout", tmp_path / "mine.yaml", "--assume-rate")
     with h5py.File(out) as made:
         assert np.array_equal(made["camera_matrix"], np.eye(3)) and len(made["action"]) == 2 and made["compress_len"].shape == (3, 3)
 
@@ -124,12 +124,12 @@ def test_one_rule_for_all_episodes(tmp_path):
     out = tmp_path / "out.hdf5"
     for i, second in enumerate([12, 15]):
         path = write_demos(tmp_path / f"{i}.hdf5", [(9, (4, 12)), (second, (4, 12)), (15, (4, 12))])
-        done = resample(path, "-o", out, "--rate", 10, check=second != 12)
+        done = resample(path, "-o", out, "--rate", 10, "--assume-rate", check=second != 12)
         if second == 12:
             assert done.returncode == 1 and "beside: in some episodes one of its axes is as long as the episode" in done.stderr
             assert "demo_1" in done.stderr and not out.exists()
     path = write_demos(tmp_path / "rows.hdf5", [(9, (4, 9)), (12, (4, 12)), (15, (4, 15))])
-    resample(path, "-o", out, "--rate", 10, "--force")
+    resample(path, "-o", out, "--rate", 10, "--assume-rate", "--force")
     with h5py.File(out) as made, h5py.File(path) as source:
         for name in source["data"]:
             assert np.array_equal(made[f"data/{name}/beside"], source[f"data/{name}/beside"][:, ::2])
@@ -147,7 +147,7 @@ def test_two_clocks_of_one_length(tmp_path):
             group["at"], group["bt"] = np.arange(40) / 20, np.arange(40) / 20 * late
             group["x"] = group["y"] = np.arange(40.0)
             group["lengths"] = np.arange(40)
-        done = resample(path, "-o", out, "--rate", 10, "--layout", tmp_path / "two.yaml", check=False)
+        done = resample(path, "-o", out, "--rate", 10, "--assume-rate", "--layout", tmp_path / "two.yaml", check=False)
         assert done.returncode == result, done.stderr
     with h5py.File(out) as made:
         assert np.array_equal(made["data/demo_0/lengths"], np.arange(0, 40, 2))
@@ -165,7 +165,7 @@ def test_parts_and_dropped_rows(tmp_path):
     with h5py.File(path, "w") as file:
         group = file.create_group("data/demo_0")
         group["t"], group["x"], group["lengths"] = stamps, np.arange(60), np.arange(120).reshape(2, 60)
-    resample(path, "-o", out, "--rate", 50, "--max-gap", "100ms", "--layout", tmp_path / "one.yaml")
+    resample(path, "-o", out, "--rate", 50, "--max-gap", "100ms", "--assume-rate", "--layout", tmp_path / "one.yaml")
     with h5py.File(out) as made:
         assert sorted(made["data"]) == ["demo_0", "demo_1"]
         for episode in made["data"].values():

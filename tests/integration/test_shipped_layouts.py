@@ -69,7 +69,7 @@ def one_clock(document):
 def test_aloha(tmp_path):
     raw = inspect(make(tmp_path, "aloha"))
     streams = compare(raw, tmp_path / "aloha.hdf5")
-    assert raw["layout"] == "aloha" and one_clock(raw) == (50, "declared") and streams["observations/images/top"]["kind"] == "previous"
+    assert raw["layout"] == "aloha" and one_clock(raw) == (50, "assumed") and streams["observations/images/top"]["kind"] == "previous"
     path = make(tmp_path, "aloha", compress=True)
     packed = inspect(path)
     compare(packed, path, {f"observations/images/{camera}": 3 for camera in ("cam_high", "cam_left_wrist", "cam_right_wrist")})
