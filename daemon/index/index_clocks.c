@@ -241,11 +241,15 @@ static void refuse_period(struct trajd_candidate *c, const struct trajd_layout_c
         clock->name, text, trajd_layout_rate_place(clock), (double)rate.den / (double)rate.num);
 }
 
-/* Returns the rate of the options for the clock; num 0: there is none. */
-static struct trajd_rate given_rate(const struct trajd_validation *validation, const char *clock)
+/* Returns the rate of the options for the clock, or for the one that it follows; num 0: there is
+ * none. */
+static struct trajd_rate given_rate(const struct trajd_validation *validation,
+                                    const struct trajd_layout_clock *clock)
 {
+    if (clock->multiple)
+        clock = &validation->layout->clocks[clock->multiple_of];
     for (uint32_t i = 0; i < validation->clock_rate_count; i++)
-        if (!strcmp(validation->clock_rates[i].clock, clock))
+        if (!strcmp(validation->clock_rates[i].clock, clock->name))
             return validation->clock_rates[i].rate;
     return validation->rate;
 }
@@ -262,7 +266,7 @@ static bool find_own_rate(struct trajd_candidate *c, uint32_t index,
     const char *place = is_resampled ? resampled_attribute : trajd_layout_rate_place(source);
 
     clock->rate_source = TRAJD_RATE_DECLARED;
-    clock->rate = given_rate(c->validation, source->name);
+    clock->rate = given_rate(c->validation, source);
     if (clock->rate.num)
         return true;
     if (*text) {

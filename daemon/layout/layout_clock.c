@@ -338,7 +338,8 @@ enum trajd_status trajd_layout_check_rates(const struct trajd_layout *layout,
 {
     for (uint32_t i = 0; i < count; i++) {
         uint32_t c = 0;
-        while (c < layout->clock_count && strcmp(layout->clocks[c].name, rates[i].clock))
+        while (c < layout->clock_count &&
+               (layout->clocks[c].multiple || strcmp(layout->clocks[c].name, rates[i].clock)))
             c++;
         if (c == layout->clock_count)
             return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "rate: layout %s has no clock %s",
