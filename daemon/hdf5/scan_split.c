@@ -1,4 +1,4 @@
-/* Cuts the arrays of a group into episodes: at flags, or by their lengths, ends or starts. Each
+/* Cuts the arrays of a group into episodes: at flags and jumps, or by their lengths, ends or starts. Each
  * episode gets arrays of its own, which are row ranges of the group's. */
 #include <inttypes.h>
 #include <math.h>
@@ -13,6 +13,7 @@
 
 enum { EPISODE_COUNT_MAX = 1 << 20, CHUNK_CACHE_SLOTS = 4001 };
 static const size_t chunk_cache_bytes = (size_t)64 << 20;
+static const uint64_t width_max = 1 << 16; /* values that are compared at once, and a row more */
 
 /* Where the episodes of a group begin. */
 struct parts {
@@ -101,6 +102,94 @@ static const char *add_flag(struct trajd_scan *scan, hid_t group, const char *pa
     return why;
 }
 
+/* The two arrays of `next:`. */
+struct next {
+    hid_t dataset[2]; /* the rows, and the next row of each */
+    uint64_t width;   /* of a row */
+    double *values[2];
+    uint64_t count; /* of rows that `values` has room for */
+};
+
+static const char *open_next(struct trajd_scan *scan, hid_t group, uint64_t rows, struct next *next)
+{
+    const struct trajd_layout_split *split = &scan->layout->split;
+    const char *const paths[] = {split->rows_path, split->next_path};
+
+    for (int i = 0; i < 2; i++) {
+        uint64_t width = 0, own;
+        trajd_helper_is_at(scan->group, paths[i]);
+        next->dataset[i] = H5Dopen2(group, paths[i], H5P_DEFAULT);
+        if (next->dataset[i] < 0)
+            return trajd_arena_format(scan->arena, "%s: cannot be opened: %s", paths[i],
+                                      trajd_scan_error(scan));
+        own = trajd_scan_row_count(next->dataset[i], &width);
+        if (own != rows || !width || (i && width != next->width))
+            return trajd_arena_format(
+                scan->arena, "%s: `next` of the layout needs rows of numbers, as many as %s has%s",
+                paths[i], split->paths[0], i ? ", each as long as those of the other array" : "");
+        next->width = width;
+    }
+    next->count = width_max / next->width + 1;
+    for (int i = 0; i < 2; i++)
+        next->values[i] = calloc(next->count, next->width * sizeof *next->values[i]);
+    return next->values[0] && next->values[1] ? NULL : no_memory;
+}
+
+/* Returns whether the row and the next one of the row before it differ. NaN is equal to itself. */
+static bool differ(const struct next *next, uint64_t row)
+{
+    const double *a = next->values[0] + row * next->width, *b = next->values[1] + row * next->width;
+
+    for (uint64_t k = 0; k < next->width; k++)
+        if (a[k] != b[k] && !(isnan(a[k]) && isnan(b[k])))
+            return true;
+    return false;
+}
+
+/* Sets ends[i] where the next row of row i is not row i + 1. */
+static const char *compare_next(struct trajd_scan *scan, const struct next *next, uint64_t rows,
+                                bool *ends)
+{
+    const struct trajd_layout_split *split = &scan->layout->split;
+    uint64_t differing = 0;
+
+    for (uint64_t begin = 0; begin + 1 < rows; begin += next->count) {
+        const uint64_t left = rows - 1 - begin, some = left < next->count ? left : next->count;
+        if (!trajd_scan_rows_read(next->dataset[0], begin + 1, some, next->width, next->values[0]))
+            return cannot_read(scan, split->rows_path);
+        if (!trajd_scan_rows_read(next->dataset[1], begin, some, next->width, next->values[1]))
+            return cannot_read(scan, split->next_path);
+        for (uint64_t i = 0; i < some; i++) {
+            const bool is_end = differ(next, i);
+            differing += is_end;
+            ends[begin + i] = ends[begin + i] || is_end;
+        }
+    }
+    return 2 * differing <= rows
+               ? NULL
+               : trajd_arena_format(scan->arena,
+                                    "%s: %" PRIu64 " of %" PRIu64
+                                    " rows are not the following row of %s, so these are no "
+                                    "next rows",
+                                    split->next_path, differing, rows, split->rows_path);
+}
+
+/* Ends episodes where the recording jumps although no flag is set. */
+static const char *add_jumps(struct trajd_scan *scan, hid_t group, uint64_t rows, bool *ends)
+{
+    struct next next = {.dataset = {-1, -1}};
+    const char *why = open_next(scan, group, rows, &next);
+
+    if (!why)
+        why = compare_next(scan, &next, rows, ends);
+    for (int i = 0; i < 2; i++) {
+        if (next.dataset[i] >= 0)
+            H5Dclose(next.dataset[i]);
+        free(next.values[i]);
+    }
+    return why;
+}
+
 static const char *find_flagged(struct trajd_scan *scan, hid_t group, struct parts *parts)
 {
     const struct trajd_layout_split *split = &scan->layout->split;
@@ -110,6 +199,8 @@ static const char *find_flagged(struct trajd_scan *scan, hid_t group, struct par
 
     for (uint32_t i = 0; i < split->path_count && !why; i++)
         why = add_flag(scan, group, split->paths[i], &ends, &rows);
+    if (!why && split->next_path)
+        why = add_jumps(scan, group, rows, ends);
     has_room = add_begin(parts, 0);
     for (uint64_t i = 0; !why && has_room && i + 1 < rows; i++)
         has_room = !ends[i] || add_begin(parts, i + 1);

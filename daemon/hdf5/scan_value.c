@@ -85,7 +85,7 @@ void trajd_scan_value_close(struct trajd_scan_value *value)
 
 /* ---- columns ---- */
 
-uint64_t trajd_scan_column_count(hid_t dataset)
+uint64_t trajd_scan_row_count(hid_t dataset, uint64_t *width)
 {
     hid_t type = H5Dget_type(dataset), space = H5Dget_space(dataset);
     const H5T_class_t class = H5Tget_class(type);
@@ -96,15 +96,23 @@ uint64_t trajd_scan_column_count(hid_t dataset)
         H5Sget_simple_extent_dims(space, shape, NULL);
     H5Sclose(space);
     H5Tclose(type);
-    return shape[1] == 1 && (class == H5T_INTEGER || class == H5T_FLOAT || class == H5T_ENUM)
-               ? shape[0]
-               : 0;
+    *width = shape[1];
+    return class == H5T_INTEGER || class == H5T_FLOAT || class == H5T_ENUM ? shape[0] : 0;
 }
 
-bool trajd_scan_column_read(hid_t dataset, uint64_t begin, uint64_t count, double *values)
+uint64_t trajd_scan_column_count(hid_t dataset)
 {
-    const hsize_t start[2] = {begin, 0}, block[2] = {count, 1};
-    hid_t space = H5Dget_space(dataset), memory = H5Screate_simple(1, block, NULL);
+    uint64_t width;
+    const uint64_t rows = trajd_scan_row_count(dataset, &width);
+
+    return width == 1 ? rows : 0;
+}
+
+bool trajd_scan_rows_read(hid_t dataset, uint64_t begin, uint64_t count, uint64_t width,
+                          double *values)
+{
+    const hsize_t start[2] = {begin, 0}, block[2] = {count, width}, size = count * width;
+    hid_t space = H5Dget_space(dataset), memory = H5Screate_simple(1, &size, NULL);
     const bool is_read =
         H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, block, NULL) >= 0 &&
         H5Dread(dataset, H5T_NATIVE_DOUBLE, memory, space, H5P_DEFAULT, values) >= 0;
@@ -112,4 +120,9 @@ bool trajd_scan_column_read(hid_t dataset, uint64_t begin, uint64_t count, doubl
     H5Sclose(memory);
     H5Sclose(space);
     return is_read;
+}
+
+bool trajd_scan_column_read(hid_t dataset, uint64_t begin, uint64_t count, double *values)
+{
+    return trajd_scan_rows_read(dataset, begin, count, 1, values);
 }

@@ -30,6 +30,12 @@ char *trajd_scan_value_read_text(const struct trajd_scan_value *value);
  * one value, has no name or cannot be read. The caller frees. */
 char *trajd_scan_value_read_enum(const struct trajd_scan_value *value);
 
+/* Returns the number of rows of an array of numbers with one or two axes, and the values of each; 0
+ * for any other. */
+uint64_t trajd_scan_row_count(hid_t dataset, uint64_t *width);
+/* Reads `count` rows of `width` values from `begin` on. False where libhdf5 cannot read them. */
+bool trajd_scan_rows_read(hid_t dataset, uint64_t begin, uint64_t count, uint64_t width,
+                          double *values);
 /* Returns the number of values, or 0 where the dataset is none of numbers in one column. */
 uint64_t trajd_scan_column_count(hid_t dataset);
 /* Reads `count` values from `begin` on. False where libhdf5 cannot read them. */

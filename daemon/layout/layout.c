@@ -33,7 +33,8 @@ static enum trajd_status check_rows(struct trajd_layout_parser *p,
 
 /* ---- several episodes in one array ---- */
 
-static const char *const split_words[] = {"flags", "lengths", "ends", "starts", NULL};
+enum { SPLIT_KINDS = 4 };
+static const char *const split_keys[] = {"flags", "lengths", "ends", "starts", "next", NULL};
 
 /* Reads one path, or a list of paths. */
 static enum trajd_status read_paths(struct trajd_layout_parser *p,
@@ -52,15 +53,33 @@ static enum trajd_status read_paths(struct trajd_layout_parser *p,
     return status;
 }
 
+/* Reads [observations, next_observations]. */
+static enum trajd_status read_next(struct trajd_layout_parser *p,
+                                   const struct trajd_yaml_node *node,
+                                   struct trajd_layout_split *split)
+{
+    enum trajd_status status;
+
+    if (split->kind != TRAJD_SPLIT_FLAGS)
+        return trajd_yaml_error(p->yaml, node, p->error, "only goes with flags");
+    if (node->kind != TRAJD_YAML_SEQUENCE || node->child_count != 2)
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "must be two datasets: the rows, and the next row of each, like "
+                                "[observations, next_observations]");
+    status = trajd_layout_read_path(p, node->children, false, &split->rows_path);
+    return status ? status
+                  : trajd_layout_read_path(p, node->children->next, false, &split->next_path);
+}
+
 static enum trajd_status read_split(struct trajd_layout_parser *p,
                                     const struct trajd_yaml_node *node)
 {
     struct trajd_layout_split *split = &p->memory->layout.split;
     const struct trajd_yaml_node *found = NULL;
-    enum trajd_status status = trajd_yaml_check_keys(p->yaml, node, split_words, p->error);
+    enum trajd_status status = trajd_yaml_check_keys(p->yaml, node, split_keys, p->error);
 
-    for (int i = 0; split_words[i] && !status; i++) {
-        const struct trajd_yaml_node *child = trajd_yaml_get(node, split_words[i]);
+    for (int i = 0; i < SPLIT_KINDS && !status; i++) {
+        const struct trajd_yaml_node *child = trajd_yaml_get(node, split_keys[i]);
         if (!child)
             continue;
         if (found)
@@ -72,7 +91,10 @@ static enum trajd_status read_split(struct trajd_layout_parser *p,
     if (!status && !found)
         return trajd_yaml_error(p->yaml, node, p->error,
                                 "needs one of flags, lengths, ends and starts");
-    return status ? status : read_paths(p, found, split);
+    if (!status)
+        status = read_paths(p, found, split);
+    found = status ? NULL : trajd_yaml_get(node, "next");
+    return found ? read_next(p, found, split) : status;
 }
 
 /* Checks that no clock or stream contradicts the split. */

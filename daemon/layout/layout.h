@@ -127,6 +127,9 @@ struct trajd_layout_split {
     enum trajd_split_kind kind;
     uint32_t path_count;                             /* several only of flags */
     const char *paths[TRAJD_LAYOUT_SPLIT_PATHS_MAX]; /* relative to the group */
+    /* of flags: a row of next_path that is not the following row of rows_path ends its episode, too;
+     * NULL: there are none */
+    const char *rows_path, *next_path;
 };
 
 #define TRAJD_LAYOUT_CLOCKS_MAX 256

@@ -85,6 +85,10 @@ static uint64_t digest_order(const struct trajd_layout *layout)
         trajd_digest_add_u64(&digest, layout->split.kind);
         trajd_digest_add_text(&digest, layout->split.paths[i]);
     }
+    if (layout->split.next_path) {
+        trajd_digest_add_text(&digest, layout->split.rows_path);
+        trajd_digest_add_text(&digest, layout->split.next_path);
+    }
     for (uint32_t i = 0; i < layout->clock_count; i++)
         add_clock(&digest, &layout->clocks[i]);
     for (uint32_t i = 0; i < layout->stream_count; i++)

@@ -45,6 +45,25 @@ static uint32_t count_usable(const struct draft_facts *facts, bool only_optional
     return count;
 }
 
+/* Tries to cut the arrays at flags and where the recording jumps. False, without an index, where that
+ * gives one episode: there is no jump, or the next rows are none. */
+static bool try_jumps(const struct cli_files *files, const char *path, struct draft_facts *facts,
+                      struct trajd_index **index)
+{
+    struct trajd_error error;
+
+    if (!facts->split_next)
+        return false;
+    if (!try_probe(files, path, facts, index, &error) && (*index)->episode_count > 1) {
+        draft_apply_split(facts);
+        return true;
+    }
+    if (*index)
+        trajd_index_destroy(index);
+    facts->split_rows = facts->split_next = NULL;
+    return false;
+}
+
 /* Indexes the file with the probe. A few episodes are enough where there are many alike. Cuts the
  * arrays of a file that is one group into episodes where datasets give their lengths, or where flags do
  * and the arrays are not one episode. */
@@ -65,6 +84,8 @@ static enum trajd_status open_probe(const struct cli_files *files, const char *p
     }
     if (facts->episode_count == 1)
         draft_find_split(facts);
+    if (status && try_jumps(files, path, facts, index))
+        return TRAJD_OK;
     split = facts->split;
     split_count = facts->split_count;
     facts->split = NULL;

@@ -61,6 +61,8 @@ struct draft_facts {
     /* as `split:` of a layout: "flags", "lengths", "ends" or "starts"; NULL: there is none */
     const char *split;
     uint32_t split_count, split_streams[DRAFT_SPLIT_MAX];
+    /* beside flags: a stream, and another one with the next row of each of its rows; or NULL */
+    const char *split_rows, *split_next;
     bool has_stamps;
     uint32_t clock_count;
     struct draft_clock clocks[DRAFT_CLOCKS_MAX];
@@ -101,7 +103,7 @@ void draft_collect_streams(struct draft_facts *facts);
 /* Returns whether the stream's rows look like pictures, by its type and shape. */
 bool draft_is_picture(const struct draft_stream *stream);
 /* Finds the datasets that tell where episodes end in arrays that hold several of them, by their
- * names: lengths, ends or starts, else flags. */
+ * names: lengths, ends or starts, else flags, with next rows if there are such. */
 void draft_find_split(struct draft_facts *facts);
 /* Leaves out the streams that have not one row for each step of all episodes. */
 void draft_apply_split(struct draft_facts *facts);

@@ -572,7 +572,15 @@ static void write_episodes(FILE *out, const struct draft_facts *facts, const cha
         fputs(i ? ", " : "", out);
         draft_write_text(out, facts->streams[facts->split_streams[i]].path);
     }
-    fprintf(out, "%s%s}", is_list ? "]" : "", facts->split ? "}" : "");
+    fputs(is_list ? "]" : "", out);
+    if (facts->split_next) {
+        fputs(", next: [", out);
+        draft_write_text(out, facts->split_rows);
+        fputs(", ", out);
+        draft_write_text(out, facts->split_next);
+        fputc(']', out);
+    }
+    fputs(facts->split ? "}}" : "}", out);
 }
 
 /* Writes why the episodes are a guess, if they are one. */
@@ -584,7 +592,8 @@ static void write_doubt(FILE *out, const struct draft_facts *facts)
     const char *alike = draft_find_alike(facts);
 
     if (facts->split)
-        snprintf(why, sizeof why, "where episodes end, by the names");
+        snprintf(why, sizeof why, "where episodes end, by the names%s",
+                 facts->split_next ? ", and where a next row is not the next row" : "");
     else if (alike)
         snprintf(why, sizeof why,
                  "%.300s and groups beside it are alike. They are read as parts of one episode, "

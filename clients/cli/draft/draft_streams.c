@@ -122,7 +122,29 @@ bool draft_is_picture(const struct draft_stream *stream)
 
 /* ---- arrays that hold several episodes ---- */
 
-void draft_find_split(struct draft_facts *facts)
+/* Finds two streams that are named alike but for next_, like observations and next_observations. */
+static void find_next(struct draft_facts *facts, uint64_t rows)
+{
+    for (uint32_t s = 0; s < facts->stream_count && !facts->split_next; s++) {
+        const struct draft_stream *next = &facts->streams[s];
+        const char *name = draft_last_name(next->path);
+        const size_t folder = (size_t)(name - next->path);
+        if (next->left_out || next->most_rows != rows || next->example->rank > 2 ||
+            strncmp(name, "next_", 5))
+            continue;
+        for (uint32_t r = 0; r < facts->stream_count; r++) {
+            const struct draft_stream *stream = &facts->streams[r];
+            if (stream->left_out || strncmp(stream->path, next->path, folder) ||
+                strcmp(stream->path + folder, name + 5) || stream->most_rows != rows ||
+                !are_alike(stream->example, next->example))
+                continue;
+            facts->split_rows = stream->path;
+            facts->split_next = next->path;
+        }
+    }
+}
+
+static void find_flags_or_numbers(struct draft_facts *facts)
 {
     static const struct {
         const char *kind, *name;
@@ -154,6 +176,13 @@ void draft_find_split(struct draft_facts *facts)
         facts->split = kinds[k].kind;
         facts->split_streams[facts->split_count++] = s;
     }
+}
+
+void draft_find_split(struct draft_facts *facts)
+{
+    find_flags_or_numbers(facts);
+    if (facts->split && !strcmp(facts->split, "flags"))
+        find_next(facts, facts->streams[facts->split_streams[0]].most_rows);
 }
 
 /* Returns the number of rows that most streams have. */
