@@ -39,7 +39,7 @@ def write_daq(path):
         file.attrs["daq_rate"] = 1000
         file["action"] = RANDOM.normal(size=(2500, 6))
         file["joints"] = RANDOM.normal(size=(56, 10))
-        file["top"] = RANDOM.integers(0, 255, (2500, 4, 4, 3), dtype=np.uint8)
+        file.create_dataset("top", data=RANDOM.integers(0, 255, (2500, 4, 4, 3), dtype=np.uint8), chunks=(50, 4, 4, 3), compression="gzip")
     return path
 
 

@@ -2,6 +2,7 @@
 warned about where they decide values. Files that `trajctl resample` made state their rate."""
 import json
 import pathlib
+import re
 import subprocess
 
 import h5py
@@ -38,7 +39,7 @@ def write(path, rate=None, rows=120, episodes=2):
 
 
 def write_aloha(path, rows=100):
-    """Writes an episode of ALOHA: the layout declares 50 Hz."""
+    """Writes an episode of ALOHA: only the layout says 50 Hz."""
     with h5py.File(path, "w") as file:
         for name in ("action", "observations/qpos"):
             file[name] = np.cumsum(np.ones((rows, 14)), axis=0)
@@ -80,7 +81,7 @@ def test_inspect_says_where_a_rate_comes_from(tmp_path):
     line, clock = clocks(write(tmp_path / "b.hdf5", rate=50))
     assert "regular, 50 Hz, " in line and clock["rate_source"] == "declared" and clock["assumed_episodes"] == 0
     line, clock = clocks(write_aloha(tmp_path / "c.hdf5"))
-    assert "regular, 50 Hz, " in line and clock["rate_source"] == "declared"
+    assert "regular, 50 Hz (assumed), " in line and clock["rate_source"] == "assumed" and clock["assumed_episodes"] == 1
     with h5py.File(tmp_path / "d.hdf5", "w") as file:
         file["data/demo_0/states"] = np.stack([np.arange(9) / 20, np.ones(9)], 1)
     line, clock = clocks(tmp_path / "d.hdf5")
@@ -111,6 +112,8 @@ def test_validate(tmp_path):
     assert [(f["rule"], f["stream"], f["count"]) for f in found] == [("assumed-rate", "actions", 2)]
     assert trajctl("validate", "--ignore", "assumed-rate", tmp_path / "a.hdf5").stdout.endswith("no findings\n")
     trajctl("validate", write(tmp_path / "b.hdf5", rate=50))
+    done = trajctl("validate", "--layout", "aloha", write_aloha(tmp_path / "c.hdf5"), code=1)
+    assert "50 Hz (assumed): no file states the rate: it is only the layout's `rate:`" in done.stdout
 
 
 # ---- feeds ----
@@ -128,6 +131,84 @@ def test_a_feed_on_steps_of_time_warns(tmp_path, at, feed):
 def test_a_feed_on_rows_does_not_warn(tmp_path):
     text = check(tmp_path, write(tmp_path / "a.hdf5"))
     assert "actions 20 Hz (assumed)" in text and warnings(text) == []
+
+
+TWO = """\
+layout: two
+episodes: {files: '*.hdf5', groups: /data/demo_*}
+clocks: {fast: {rate: 100}, slow: {rate: 10}}
+streams: {actions: {clock: fast, kind: previous}, obs/pos: {clock: slow, kind: linear}}
+"""
+
+
+@pytest.mark.parametrize("layout", ["aloha", "mine"])
+def test_a_rate_that_only_the_layout_claims_is_assumed(tmp_path, layout):
+    """Recorders of ALOHA's format run at 15, 25, 30 and 50 Hz. So the rate of any layout is assumed."""
+    path = write_aloha(tmp_path / "episode_0.hdf5")
+    (tmp_path / "mine.yaml").write_text("layout: mine\nepisodes: {files: '*.hdf5', groups: /}\nclocks: {steps: {rate: 50}}\n"
+                                        "streams: {action: {kind: previous}, observations/qpos: {kind: linear}}\n")
+    layout = "./mine.yaml" if layout == "mine" else layout
+
+    def checked(dataset="", version=2):
+        text = check(tmp_path, path, "-200ms..0ms", layout, "steps", "observations/qpos", dataset=dataset)
+        config = tmp_path / "trajd.yaml"
+        config.write_text(config.read_text().replace("version: 2", f"version: {version}"))
+        return text if version == 2 else trajctl("check", config).stdout
+    [line] = warnings(checked())
+    assert "50 Hz (assumed)" in line and "datasets.data.rate" in line
+    assert warnings(checked(", rate: 30")) == [] and warnings(checked(", rate: {steps: 30}")) == []
+    [line] = warnings(checked(version=1))
+    assert "`version: 2` would" in line and "warn that no file states the rate of clock steps, 50 Hz (assumed)" in line
+    assert warnings(checked(", rate: 50", version=1)) == [] or layout == "aloha"  # the newest layout is a change, too
+
+
+def test_resample_and_preprocess_refuse_a_rate_that_only_the_layout_claims(tmp_path):
+    path, out = write_aloha(tmp_path / "episode_0.hdf5"), tmp_path / "out.hdf5"
+    done = resample(path, "-o", out, "--rate", 10, check=False)
+    assert done.returncode == 1 and not out.exists()
+    assert "clock steps: 50 Hz (assumed): the file does not state the rate. It is only the `rate:` of layout aloha" in done.stderr
+    resample(path, "-o", out, "--rate", 10, "--assume-rate=25")
+    with h5py.File(out) as file:
+        assert len(file["action"]) == 40 and json.loads(file.attrs["trajd_resample"])["assumed_rate"] == "25/1"
+    station = Station(tmp_path, path, layout="aloha")
+    station.drop("episode_0.hdf5")
+    assert counts(station.run())[:2] == (0, 1)
+    reason = json.loads((station.quarantine / "episode_0.hdf5.report.json").read_text())["reason"]
+    assert "50 Hz (assumed)" in reason and "assume_rate:" in reason
+    station.write(assume_rate=25)
+    station.drop("episode_0.hdf5")
+    assert counts(station.run())[:2] == (1, 0)
+
+
+def test_rates_of_single_clocks(tmp_path, daemon):
+    """A layout of several rates has them stated by the names of its clocks. The ones that are left out stay assumed."""
+    (tmp_path / "two.yaml").write_text(TWO)
+    path = tmp_path / "a.hdf5"
+    with h5py.File(path, "w") as file:
+        file["data/demo_0/actions"] = np.arange(100.)[:, None]
+        file["data/demo_0/obs/pos"] = np.arange(10.)[:, None]
+
+    def unstated(rates):
+        shown = check(tmp_path, path, "0ms", "./two.yaml", "fast", "obs/pos", dataset=rates)
+        return re.findall(r"the rate of clock (\w+) is not stated", shown)
+    assert unstated("") == ["fast", "slow"]
+    assert unstated(", rate: {slow: 5}") == ["fast"] and unstated(", rate: {fast: 50, slow: 5}") == []
+    for rates, said in (("{}", "the rates of 1 to 16 clocks"), ("{fast: quick}", "rate.fast"), ("{joint: 5}", "layout two has no clock joint")):
+        config = tmp_path / "wrong.yaml"
+        config.write_text(f"version: 2\ndatasets: {{data: {{path: a.hdf5, layout: ./two.yaml, rate: {rates}}}}}\n")
+        done = subprocess.run([TRAJCTL, "check", config], capture_output=True, text=True, timeout=60)
+        assert done.returncode != 0 and said in done.stderr, done.stderr
+    d = daemon(f"datasets: {{data: {{path: {path}, layout: {tmp_path}/two.yaml, rate: {{fast: 50, slow: 5}}}}}}\n"
+               "feeds: {train: {dataset: data, global_batch: 4, anchor: {clock: fast}, outputs: {actions: {at: 0}, obs/pos: {at: 0}}}}\n")
+    assert 'rate: {"fast": 50/1, "slow": 5/1}' in d.run("--print-config").stdout
+    assert json.loads(d.run("--print-config", "--json").stdout)["datasets"]["data"]["rate"] == {"fast": "50/1", "slow": "5/1"}
+    client = d.client()
+    client.open("train", epoch=0)
+    batch = client.next()
+    rows = batch.copy()
+    batch.release()
+    client.close()
+    assert np.allclose(rows["obs/pos"], rows["actions"] / 10)
 
 
 def test_the_daemon_logs_the_warning(tmp_path, daemon):
@@ -243,9 +324,9 @@ def test_preprocess_refuses_an_assumed_rate(tmp_path):
 # ---- the files that resample made ----
 
 def test_the_rate_of_a_resampled_file_counts(tmp_path):
-    """Layout aloha declares 50 Hz, but the file has 10 Hz now."""
+    """Layout aloha says 50 Hz, but the file has 10 Hz now."""
     path, out, again = write_aloha(tmp_path / "episode_0.hdf5"), tmp_path / "episode_1.hdf5", tmp_path / "again.hdf5"
-    resample(path, "-o", out, "--rate", 10)
+    resample(path, "-o", out, "--rate", 10, "--assume-rate")
     line, clock = clocks(out)
     assert "regular, 10 Hz, 20 rows" in line and clock["rate_source"] == "declared"
     assert "steps 10 Hz" in check(tmp_path, out, "0", "aloha", "steps", "observations/qpos")

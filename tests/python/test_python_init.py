@@ -157,6 +157,10 @@ def test_the_names_without_a_preset_are_those_of_the_readme_and_the_examples(dae
                 if name == "states":
                     file[f"{episode.format(e)}/{name}"][:, 0] = np.arange(40) * 0.05
     text = init(None, tmp_path / "lab.hdf5", tmp_path / "made.yaml")
+    for draft in tmp_path.glob("*.layout.yaml"):
+        with pytest.raises(trajd.Error, match=r"made\.layout\.yaml:\d+: clocks\.steps: this line is a guess"):
+            trajd.open(tmp_path / "made.yaml", feed="train", timeout=60)
+        draft.write_text(re.sub(r"(?m)^  - .*\n", "", draft.read_text()))
     one = daemon(text.replace("version: 2\n", "").replace('"./', f'"{tmp_path}/'), folder="daemon")
     rows_of = runpy.run_path(str(ROOT / "clients/python/examples/behaviour_cloning.py"))["rows_of"]
     with trajd.connect(one.endpoint, feed="train", timeout=60) as feed:
@@ -167,6 +171,17 @@ def test_the_names_without_a_preset_are_those_of_the_readme_and_the_examples(dae
                 "robosuite_raw": {"joint_torques"}, "robomimic": {"eef_pos", "action"}, "droid_like": {"robot_arm", "touch"}, "clashing": {"x", "q"},
                 "commands": {"q"}}[family]
             assert np.isfinite(seen).all() and seen.std() > 0
+
+
+def test_a_rate_that_only_the_layout_claims_is_warned_of(daemon, tmp_path):
+    with h5py.File(tmp_path / "episode_0.hdf5", "w") as file:
+        for name in ("action", "observations/qpos"):
+            file[name] = np.ones((100, 14))
+    config = (f"datasets: {{data: {{path: {tmp_path / 'episode_0.hdf5'}, layout: aloha}}}}\n"
+              "feeds: {train: {dataset: data, global_batch: 4, anchor: {clock: steps}, outputs: {action: {at: 0ms..200ms @ 10}}}}\n")
+    with pytest.warns(trajd.DataWarning, match=r"action: its steps are times, but .* 50 Hz \(assumed\); state it with datasets\.data\.rate"):
+        with trajd.connect(daemon(config, folder="daemon").endpoint, feed="train", timeout=60) as feed:
+            next(iter(feed.epoch(0)))
 
 
 def test_help_names_the_presets():

@@ -45,6 +45,8 @@ static enum trajd_status open_with(const struct cli_files *files, const char *la
 
     options.layout = layout;
     options.is_probe = is_probe;
+    if (is_probe) /* a layout to which the rate cannot apply is passed over like any other */
+        options.assumed_rate = (struct trajd_rate){0};
     return trajd_index_open(&options, index, error);
 }
 
