@@ -198,17 +198,17 @@ def test_rates_of_single_clocks(tmp_path, daemon):
         config.write_text(f"version: 2\ndatasets: {{data: {{path: a.hdf5, layout: ./two.yaml, rate: {rates}}}}}\n")
         done = subprocess.run([TRAJCTL, "check", config], capture_output=True, text=True, timeout=60)
         assert done.returncode != 0 and said in done.stderr, done.stderr
-    d = daemon(f"datasets: {{data: {{path: {path}, layout: {tmp_path}/two.yaml, rate: {{fast: 50, slow: 5}}}}}}\n"
+    d = daemon(f"datasets: {{data: {{path: {path}, layout: {tmp_path}/two.yaml, rate: {{fast: 50, slow: 2}}}}}}\n"
                "feeds: {train: {dataset: data, global_batch: 4, anchor: {clock: fast}, outputs: {actions: {at: 0}, obs/pos: {at: 0}}}}\n")
-    assert 'rate: {"fast": 50/1, "slow": 5/1}' in d.run("--print-config").stdout
-    assert json.loads(d.run("--print-config", "--json").stdout)["datasets"]["data"]["rate"] == {"fast": "50/1", "slow": "5/1"}
+    assert 'rate: {"fast": 50/1, "slow": 2/1}' in d.run("--print-config").stdout
+    assert json.loads(d.run("--print-config", "--json").stdout)["datasets"]["data"]["rate"] == {"fast": "50/1", "slow": "2/1"}
     client = d.client()
     client.open("train", epoch=0)
     batch = client.next()
     rows = batch.copy()
     batch.release()
     client.close()
-    assert np.allclose(rows["obs/pos"], rows["actions"] / 10)
+    assert np.array_equal(rows["obs/pos"], np.floor(rows["actions"] / 25))
 
 
 def test_the_daemon_logs_the_warning(tmp_path, daemon):
