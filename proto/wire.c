@@ -226,6 +226,11 @@ static const struct trajd_codec_field checkpointed_fields[] = {
     {"token", TRAJD_CODEC_BLOB, ONE(checkpointed, token), .high = TRAJD_WIRE_MAX_CHECKPOINT},
 };
 
+static const struct trajd_codec_field notice_fields[] = {
+    {"message", TRAJD_CODEC_PROSE, ONE(notice, message), .high = TRAJD_WIRE_MAX_REASON},
+    {"wait", TRAJD_CODEC_UINT, ONE(notice, wait_ms), .flags = OPTIONAL},
+};
+
 static const struct trajd_codec_field resample_fields[] = {
     {"request", TRAJD_CODEC_UINT, ONE(resample, request), .low = 1},
     {"size", TRAJD_CODEC_UINT, ONE(resample, size_bytes), .flags = OPTIONAL},
@@ -293,6 +298,7 @@ static const struct {
     {TRAJD_WIRE_ERROR, TABLE(ERROR, error, NULL)},
     {TRAJD_WIRE_CHECKPOINTED, TABLE(CHECKPOINTED, checkpointed, NULL)},
     {TRAJD_WIRE_RESAMPLED, TABLE(RESAMPLED, resampled, NULL)},
+    {TRAJD_WIRE_NOTICE, TABLE(NOTICE, notice, NULL)},
 };
 
 /* Returns the table of an op's struct, or NULL for a number that is no op. */

@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 #define TRAJD_WIRE_MAJOR 1
-#define TRAJD_WIRE_MINOR 6
+#define TRAJD_WIRE_MINOR 7
 #define TRAJD_WIRE_HEADER_SIZE 8u
 #define TRAJD_WIRE_MAX_FRAME (TRAJD_WIRE_HEADER_SIZE + 65536u) /* no frame of trajd is longer */
 #define TRAJD_WIRE_MAX_DEPTH 4u
@@ -66,6 +66,7 @@ enum trajd_wire_op {
     TRAJD_WIRE_ERROR = 72,
     TRAJD_WIRE_CHECKPOINTED = 73,
     TRAJD_WIRE_RESAMPLED = 74,
+    TRAJD_WIRE_NOTICE = 75,
 };
 
 /* QUEUE: each batch goes to the next free session; its word on the wire is "share", as in 0.1.0.
@@ -285,6 +286,11 @@ struct trajd_wire_error {
     uint32_t wait_ms; /* BUSY: how long the daemon holds this OPEN back; 0: it does not */
 };
 
+struct trajd_wire_notice {
+    struct trajd_wire_text message;
+    uint32_t wait_ms; /* how long the session may wait for what the message names; 0: it does not */
+};
+
 struct trajd_wire_checkpointed {
     uint64_t request;
     struct trajd_wire_bytes token;
@@ -310,6 +316,7 @@ struct trajd_wire_message {
         struct trajd_wire_state state;
         struct trajd_wire_error error;
         struct trajd_wire_checkpointed checkpointed;
+        struct trajd_wire_notice notice;
         struct trajd_wire_resample resample;
         struct trajd_wire_resampled resampled;
     };

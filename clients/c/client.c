@@ -11,6 +11,7 @@
 
 #define DEFAULT_ENDPOINT "/run/trajd/main"
 #define CONNECT_TIMEOUT_MS 10000u
+#define DEFAULT_AWAY_MS 600000u
 #define PING_NS (1000 * UINT64_C(1000000))
 #define DEFERRED_TIMEOUT_NS (1000 * UINT64_C(1000000))
 #define DEFERRED_PAUSE_NS 200000
@@ -95,6 +96,9 @@ enum trajd_status trajd_client_connect(const struct trajd_connect_options *optio
     client->wake_fd = client->io_thread_fd = client->poll_fd = client->link.fd = -1;
     client->timeout_ms = options->timeout_ms > 0 ? options->timeout_ms : CONNECT_TIMEOUT_MS;
     client->reconnect = options->reconnect;
+    client->away_ns =
+        (options->away_ms > 0 ? options->away_ms : DEFAULT_AWAY_MS) * UINT64_C(1000000);
+    client->notice.callback = options->notice;
     client->explicit_done = options->explicit_done;
     client->cancel.callback = options->interrupted;
     client->cancel.context = options->context;

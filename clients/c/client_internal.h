@@ -72,6 +72,14 @@ struct trajd_client_cancel {
     uint64_t checked_ns; /* the time of its last call */
 };
 
+/* The NOTICE that came last. */
+struct trajd_client_notice {
+    void (*callback)(void *context, const char *text, uint32_t wait_ms); /* NULL: none */
+    bool is_new; /* next() is to pass it on */
+    uint32_t wait_ms;
+    char text[TRAJD_WIRE_MAX_REASON + 1];
+};
+
 /* session/: the connection as the protocol sees it. */
 struct trajd_client_session {
     enum trajd_client_phase phase;
@@ -79,6 +87,7 @@ struct trajd_client_session {
     bool was_ready;   /* a session existed; a later daemon is accepted only with `reconnect` */
     bool is_resuming; /* a HELLO with our token is under way */
     bool is_ending;   /* GOAWAY came */
+    uint64_t lost_ns; /* when it was lost, until the feed is open again; 0: it is not */
     bool has_sent;    /* since the last receive: sending may consume the socket's readiness */
     uint64_t ping_ns; /* a PING is sent after this time without a message to the daemon */
     uint64_t retry_at_ns, hello_sent_ns, last_sent_ns, last_received_ns;
@@ -193,6 +202,7 @@ struct trajd_client {
     pid_t pid;
     char *endpoint, *name;
     uint32_t timeout_ms;
+    uint64_t away_ns; /* with `reconnect`: how long a daemon may be lost */
     bool reconnect, explicit_done;
     int wake_fd;      /* eventfd: wakes next() */
     int io_thread_fd; /* eventfd: wakes the I/O thread */
@@ -206,6 +216,7 @@ struct trajd_client {
     pthread_mutex_t io_lock;
     struct trajd_link link;
     struct trajd_client_cancel cancel;
+    struct trajd_client_notice notice;
     struct trajd_client_session session;
     struct trajd_client_open open;
     struct trajd_client_feed feed;

@@ -147,6 +147,14 @@ static bool was_interrupted(struct trajd_client *client)
                                __ATOMIC_ACQ_REL); /* acquire: pairs with trajd_client_interrupt */
 }
 
+static void pass_notice(struct trajd_client *client)
+{
+    if (!client->notice.is_new)
+        return;
+    client->notice.is_new = false;
+    client->notice.callback(client->cancel.context, client->notice.text, client->notice.wait_ms);
+}
+
 static enum trajd_status await_batch(struct trajd_client *client, int timeout_ms,
                                      struct trajd_batch **batch, struct trajd_error *error)
 {
@@ -155,6 +163,7 @@ static enum trajd_status await_batch(struct trajd_client *client, int timeout_ms
     const uint64_t busy_ns = timeout_ns < deadline_ns ? timeout_ns : deadline_ns;
     struct trajd_delivery delivery;
     for (bool turned = false;; turned = true) {
+        pass_notice(client);
         /* checked before a batch is taken, which would be lost */
         if (trajd_session_is_cancelled(client))
             return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0, "next: interrupted");

@@ -149,6 +149,7 @@ static enum trajd_status prepare_open(struct trajd_client *client, struct trajd_
     client->open.is_fresh = true;
     client->open.is_refused = false;
     client->open.wait_until_ns = 0;
+    client->notice.is_new = false;
     client->feed.is_granted = false;
     client->session.retry_at_ns = 0;
     client->session.failure = (struct trajd_error){.status = TRAJD_OK};

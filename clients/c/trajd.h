@@ -26,7 +26,8 @@
  * could not be reached for as long as it waits for silent workers (worker_timeout in its
  * configuration, 10 s by default); a shorter interruption has no effect. With `reconnect`, open,
  * status, ask and checkpoint survive the death: libtrajd sends the request again when the daemon is
- * back, and the feed is open again where the request is about it. The message of a
+ * back, and the feed is open again where the request is about it. A daemon that is away for longer
+ * than `away_ms` counts as lost: all calls return TRAJD_ERR_CLOSED from then on. The message of a
  * TRAJD_ERR_TIMEOUT says whether the daemon was gone or did not answer. Without `reconnect` these
  * calls return TRAJD_ERR_CLOSED at once.
  *
@@ -86,12 +87,19 @@ struct trajd_connect_options {
      * Returns true to end the wait with TRAJD_ERR_TIMEOUT. It must not call the client. NULL: none.
      */
     bool (*interrupted)(void *context);
-    void *context; /* passed to `interrupted` */
+    void *context; /* passed to `interrupted` and `notice` */
     /* for tcp:// endpoints only: */
     /* the key file that `trajctl keygen DIR --client NAME` made; NULL: no encryption, allowed only
      * for a daemon on this machine */
     const char *key_file;
     const char *server_key; /* the daemon's public key, 40 characters; NULL: the one in key_file */
+    /* With `reconnect`: how long a daemon may be away, or refuse to open the feed again, until the
+     * calls that wait for it return TRAJD_ERR_CLOSED; 0: 600,000 */
+    uint32_t away_ms;
+    /* next() calls it in the caller's thread when the daemon says whom it waits for: which rank of
+     * mode shard died, and that it is back. wait_ms: for how long at most; 0: it waits no more, or
+     * without a limit. It must not call the client. NULL: none. */
+    void (*notice)(void *context, const char *text, uint32_t wait_ms);
 };
 
 /* How the workers of a job divide its batches. */
@@ -248,7 +256,8 @@ const struct trajd_feed_info *trajd_client_feed_info(const struct trajd_client *
  *   TRAJD_END_OF_EPOCH   the epoch has ended; returned again until the next open
  *   TRAJD_ERR_TIMEOUT    no batch in time, or interrupted
  *   TRAJD_ERR_BUSY       the caller holds as many batches as its credit allows: release one
- *   TRAJD_ERR_CLOSED     the daemon is gone and `reconnect` is false; or it closed the feed for
+ *   TRAJD_ERR_CLOSED     the daemon is gone and `reconnect` is false, or it was away for away_ms;
+ *                        or it closed the feed for
  *                        this worker, because a rank of mode shard was away for rank_timeout (the
  *                        message names the rank): open again
  *   TRAJD_ERR_DATA       the batch could not be made; the message names file and row. The next call

@@ -206,6 +206,7 @@ static void end_session(struct trajd_core *core, struct session *session, bool s
     struct job *job = session->job;
 
     account_all(core, now_ns);
+    trajd_rank_tell_gone(session, sent_bye);
     core->stats.dead_sessions +=
         !sent_bye && (session->carried || trajd_leases_has_undone(core, session));
     core->stats.handed_again += sent_bye ? 0 : session->carried;
@@ -317,6 +318,7 @@ enum trajd_status trajd_core_open(struct trajd_core *core, uint64_t session_id,
     status = trajd_job_open(feed, session, open);
     if (status)
         return status;
+    trajd_rank_tell_back(session);
     if (previous)
         trajd_feed_drop_idle_jobs(previous);
     trajd_feed_drop_idle_jobs(feed);

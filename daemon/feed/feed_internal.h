@@ -69,6 +69,7 @@ struct rank {
     bool fresh;
     bool is_remote; /* on another node: its parts count as RELEASED, and no rank waits for it */
     uint64_t away_since_ns; /* while it has no session */
+    bool is_missed;         /* the other ranks were told that it is away */
 };
 
 enum job_phase {
@@ -466,6 +467,11 @@ enum trajd_status trajd_job_open(struct trajd_core_feed *feed, struct session *s
 
 /* Ends the waits for absent ranks and slow jobs that have lasted too long. */
 void trajd_feed_expire(struct trajd_core_feed *feed, uint64_t now_ns);
+/* Tells the other ranks that a rank is gone which they will wait for. `session` is that of the rank,
+ * and still on the feed. Does nothing in queue mode, and after the rank's last part. */
+void trajd_rank_tell_gone(const struct session *session, bool sent_bye);
+/* Tells the other ranks that the session's rank is back, if they were told that it is gone. */
+void trajd_rank_tell_back(const struct session *session);
 
 /* ---- core_feeds.c ---- */
 

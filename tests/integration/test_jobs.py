@@ -184,17 +184,55 @@ def test_a_rank_that_is_killed_and_does_not_return(daemon, demo_file):
             seen += 1
             batch.release()
     assert raised.value.status == trajd.CLOSED and seen == 6  # all slots, and no more
+    (text, wait_ms), = client.notices  # at once, and before the error
+    assert f"process {other.process.pid}) died: the other ranks wait for another 2 s (rank_timeout is 2 s)" in text and wait_ms == 2000
+    assert text in one.text() and str(raised.value).partition(": ")[2] in one.text()
     # the feed works as before: another world reads on
     client.open("train", mode=trajd.SHARD, rank=0, world=1, position=64 * seen)
     assert client.next().position == 64 * seen
     client.close()
 
 
+def test_a_rank_that_is_killed_and_returns(daemon, demo_file):
+    one = daemon(feed(demo_file))
+    other = Worker(one, "--rank", 1, "--world", 2, "--hold", 1)
+    client = one.client()
+    other.read("open")
+    client.open("train", mode=trajd.SHARD, rank=0, world=2)
+    other.read("holding")
+    other.kill()
+    waiting = threading.Thread(target=rest, args=(client,))
+    waiting.start()  # it does not see the end before rank 1 is back
+    wait_for(lambda: client.notices, what="the notice")
+    finish(Worker(one, "--rank", 1, "--world", 2))
+    waiting.join()
+    assert "rank 1 of 2" in client.notices[0][0] and client.notices[1:] == [("rank 1 of 2 of job \"\" is back", 0)]
+    client.close()
+
+
+def test_a_daemon_that_does_not_return(daemon, demo_file):
+    """A worker that reconnects waits for it no longer than away_ms, whatever its own timeout, in each mode."""
+    one = daemon(feed(demo_file))
+    for options in ({"mode": trajd.QUEUE}, {"mode": trajd.SHARD, "rank": 0, "world": 1}):
+        client = one.client(reconnect=True, away_ms=300)
+        client.open("train", **options)
+        client.next().release()
+        one.kill()
+        with pytest.raises(trajd.TrajdError, match="did not return for 0.3 s after its death: connect again when it runs") as raised:
+            while True:
+                client.next(timeout_ms=-1).release()
+        assert raised.value.status == trajd.CLOSED
+        with pytest.raises(trajd.TrajdError, match="did not return"):
+            client.status()
+        client.close()
+        one.start()
+
+
 def test_a_rank_that_never_comes(daemon, demo_file):
     one = daemon(feed(demo_file, rank_timeout="1s"))
     client = one.client()
     client.open("train", mode=trajd.SHARD, rank=1, world=3)
-    with pytest.raises(trajd.TrajdError, match="rank 0 of 3 .* and 1 others did not open the epoch for"):
+    with pytest.raises(trajd.TrajdError, match="rank 0 of 3 .* and 1 other did not open the epoch for"):
         client.next()
     client.close()
 

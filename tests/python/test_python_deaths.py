@@ -3,6 +3,7 @@ import itertools
 import os
 import pathlib
 import random
+import re
 import signal
 import tempfile
 import threading
@@ -13,6 +14,7 @@ from daemons import private_daemons
 from feeds import policy_feed
 from paths import PROGRAM
 from waiting import wait_for
+from workers import Worker, finish
 
 KILLS = 50  # of each of the four ways to read
 
@@ -254,3 +256,50 @@ def test_a_daemon_that_returns_with_another_feed(reading, name):
     one.start()
     with pytest.raises(trajd.NotFound, match="train"):
         REQUESTS[name](feed)
+
+
+# ---- what is not waited for ----
+
+def test_a_daemon_that_does_not_return(reading):
+    one, feed = reading(reconnect=0.3)
+    one.kill()
+    with pytest.raises(trajd.Closed, match="did not return for 0.3 s after its death"):
+        feed.state_dict()
+    with pytest.raises(trajd.Closed, match="did not return for 0.3 s after its death"):
+        list(feed)
+
+
+@pytest.mark.parametrize("name", ["next", "state"])
+def test_a_private_daemon_that_refuses_to_start_again(private, monkeypatch, name):
+    """Its configuration was damaged before it died. The feed gets its errors."""
+    config, folder = private
+    monkeypatch.setattr("trajd.launch.CHECK_INTERVAL_S", 0.02)
+    with trajd.open(config, feed="train") as feed:
+        epoch = feed.epoch(0)
+        next(epoch)
+        config.write_text(config.read_text().replace("train:", "train: ["))
+        for pid in private_daemons(folder):
+            os.kill(pid, signal.SIGKILL)
+        with pytest.raises(trajd.LaunchError, match="the private daemon died and does not start again: .*square.yaml"):
+            while name == "next":
+                next(epoch)
+            feed.state_dict()
+
+
+def test_a_rank_that_dies_is_named_in_the_log_of_the_others(daemon, demo_file, caplog):
+    one = daemon(policy_feed(demo_file))
+    other = Worker(one, "--rank", 1, "--world", 2, "--hold", 1)
+    feed = trajd.connect(one.endpoint, feed="train", rank=0, world_size=2, timeout=60)
+    other.read("open")
+    epoch = feed.epoch(0)
+    other.read("holding")
+    other.kill()
+    waiting = threading.Thread(target=lambda: sum(1 for _ in epoch), daemon=True)
+    waiting.start()
+    wait_for(lambda: caplog.records, what="the message")
+    assert re.search(r'feed train: rank 1 of 2 of job "" .* died: the other ranks wait for another 600 s '
+                     r"\(rank_timeout is 600 s\), until \d\d:\d\d:\d\d$", caplog.messages[0])
+    finish(Worker(one, "--rank", 1, "--world", 2))
+    waiting.join()
+    assert caplog.messages[1] == 'feed train: rank 1 of 2 of job "" is back'
+    feed.close()

@@ -19,10 +19,13 @@ class Error(c.Structure):
     _fields_ = [("status", c.c_int), ("foreign_code", c.c_int), ("message", c.c_char * 512)]
 
 
+NOTICE = c.CFUNCTYPE(None, c.c_void_p, c.c_char_p, c.c_uint32)
+
+
 class ConnectOptions(c.Structure):
     _fields_ = [("endpoint", c.c_char_p), ("client_name", c.c_char_p), ("timeout_ms", c.c_uint32),
                 ("reconnect", c.c_bool), ("explicit_done", c.c_bool), ("interrupted", c.c_void_p), ("context", c.c_void_p),
-                ("key_file", c.c_char_p), ("server_key", c.c_char_p)]
+                ("key_file", c.c_char_p), ("server_key", c.c_char_p), ("away_ms", c.c_uint32), ("notice", c.c_void_p)]
 
 
 class OpenOptions(c.Structure):
@@ -111,10 +114,13 @@ class Batch:
 
 
 class Client:
-    def __init__(self, library, endpoint, timeout_ms=10000, reconnect=False, key_file=None, name="pytest"):
+    def __init__(self, library, endpoint, timeout_ms=10000, reconnect=False, key_file=None, name="pytest", away_ms=0):
         self.library, self.handle, self.error = library, c.c_void_p(), Error()
+        self.notices = []  # (text, wait_ms) of each
+        self.notice = NOTICE(lambda context, text, wait_ms: self.notices.append((text.decode(), wait_ms)))
         options = ConnectOptions(str(endpoint).encode(), name.encode(), timeout_ms, reconnect,
-                                 key_file=key_file and str(key_file).encode())
+                                 key_file=key_file and str(key_file).encode(), away_ms=away_ms,
+                                 notice=c.cast(self.notice, c.c_void_p))
         self.check(library.trajd_client_connect(c.byref(options), c.byref(self.handle), c.byref(self.error)))
 
     def check(self, status):

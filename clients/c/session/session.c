@@ -60,6 +60,25 @@ static void advance(struct trajd_client *client, uint64_t now_ns)
     trajd_session_send_hello(client, now_ns);
 }
 
+/* Fails when the daemon is lost for too long: it is away, or it refuses to open the feed again. */
+static void check_loss(struct trajd_client *client, uint64_t now_ns)
+{
+    struct trajd_client_session *session = &client->session;
+    const bool is_refused = session->phase == TRAJD_PHASE_READY && client->feed.is_granted;
+    struct trajd_error error;
+    if (session->phase >= TRAJD_PHASE_OPEN ||
+        (session->phase == TRAJD_PHASE_READY && !client->feed.is_granted))
+        session->lost_ns = 0;
+    if (session->lost_ns == 0 || now_ns < session->lost_ns + client->away_ns)
+        return;
+    trajd_error_set(&error, TRAJD_ERR_CLOSED, 0,
+                    "the daemon at %s %s for %.1f s after its death: %s", client->endpoint,
+                    is_refused ? "did not open the feed again" : "did not return",
+                    (double)client->away_ns * 1e-9,
+                    is_refused ? session->failure.message : "connect again when it runs");
+    trajd_session_fail(client, &error);
+}
+
 static void ping(struct trajd_client *client, uint64_t now_ns)
 {
     /* A remote daemon must receive something from us. A local one only has to be in contact. */
@@ -109,6 +128,7 @@ static void turn(struct trajd_client *client, bool read_fd)
         receive_all(client, now_ns);
         advance(client, now_ns);
         ping(client, now_ns);
+        check_loss(client, now_ns);
     } while (client->session.has_sent);
 }
 

@@ -258,6 +258,9 @@ void trajd_session_end(struct trajd_client *client)
     client->query.request = 0;
     client->feed.id = 0;
     client->session.received_sequence = 0;
+    client->notice.is_new = false;
+    if (client->session.was_ready && !client->session.lost_ns)
+        client->session.lost_ns = trajd_client_now_ns();
     client->session.is_resuming = client->session.is_ending = false;
     client->open.is_fresh = client->open.is_fresh && !client->feed.is_granted;
     if (client->session.was_ready && !client->reconnect) {

@@ -168,6 +168,13 @@ static void handle_goaway(struct trajd_client *client)
     pthread_mutex_unlock(&client->state_lock);
 }
 
+static void handle_notice(struct trajd_client *client, const struct trajd_wire_notice *notice)
+{
+    trajd_wire_text_copy(notice->message, client->notice.text, sizeof client->notice.text);
+    client->notice.wait_ms = notice->wait_ms;
+    client->notice.is_new = client->notice.callback != NULL;
+}
+
 void trajd_session_handle(struct trajd_client *client, const void *frame, size_t size)
 {
     struct trajd_wire_message message;
@@ -194,6 +201,8 @@ void trajd_session_handle(struct trajd_client *client, const void *frame, size_t
     else if (message.op == TRAJD_WIRE_STATE)
         handle_answer(client, message.state.request, message.state.status.data,
                       message.state.status.size);
+    else if (message.op == TRAJD_WIRE_NOTICE)
+        handle_notice(client, &message.notice);
     else if (message.op == TRAJD_WIRE_CHECKPOINTED)
         handle_answer(client, message.checkpointed.request, message.checkpointed.token.data,
                       message.checkpointed.token.size);

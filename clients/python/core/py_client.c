@@ -6,18 +6,30 @@
 
 struct client_object {
     PyObject_HEAD struct trajd_client *client; /* NULL after close */
+    PyObject *notice; /* what is called with a notice of the daemon, or NULL */
     pid_t pid;
-    bool in_use; /* a thread is in a call; protected by the GIL */
+    bool in_use;     /* a thread is in a call; protected by the GIL */
+    bool ends_waits; /* end_waits() was called; protected by the GIL */
 };
 
 /* Runs Python's signal handlers in the waiting thread. An exception of a handler ends the wait. */
 static bool run_signal_handlers(void *context)
 {
-    (void)context;
     const PyGILState_STATE state = PyGILState_Ensure();
-    const bool stop = PyErr_CheckSignals() != 0;
+    const bool stop = PyErr_CheckSignals() != 0 || ((struct client_object *)context)->ends_waits;
     PyGILState_Release(state);
     return stop;
+}
+
+static void pass_notice(void *context, const char *text, uint32_t wait_ms)
+{
+    const PyGILState_STATE state = PyGILState_Ensure();
+    PyObject *notice = ((struct client_object *)context)->notice;
+    PyObject *result = PyObject_CallFunction(notice, "sd", text, wait_ms * 1e-3);
+    if (!result)
+        PyErr_WriteUnraisable(notice);
+    Py_XDECREF(result);
+    PyGILState_Release(state);
 }
 
 /* ---- calls ---- */
@@ -57,16 +69,17 @@ static bool leave(PyObject *object, enum trajd_status status, const struct trajd
 
 static int client_init(PyObject *object, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"endpoint",      "name",     "timeout_ms", "reconnect",
-                            "explicit_done", "key_file", "server_key", NULL};
+    static char *names[] = {"endpoint", "name",       "timeout_ms", "reconnect", "explicit_done",
+                            "key_file", "server_key", "away_ms",    "notice",    NULL};
     struct client_object *self = (struct client_object *)object;
-    struct trajd_connect_options options = {.interrupted = run_signal_handlers};
+    struct trajd_connect_options options = {.interrupted = run_signal_handlers, .context = self};
+    PyObject *notice = NULL;
     struct trajd_error error = {0};
-    unsigned timeout_ms = 0;
+    unsigned timeout_ms = 0, away_ms = 0;
     int reconnect = 0, explicit_done = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$zzIppzz", names, &options.endpoint,
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$zzIppzzIO", names, &options.endpoint,
                                      &options.client_name, &timeout_ms, &reconnect, &explicit_done,
-                                     &options.key_file, &options.server_key))
+                                     &options.key_file, &options.server_key, &away_ms, &notice))
         return -1;
     if (self->client || self->in_use) {
         PyErr_SetString(PyExc_RuntimeError, "a client can connect only once");
@@ -75,6 +88,10 @@ static int client_init(PyObject *object, PyObject *args, PyObject *keywords)
     options.timeout_ms = timeout_ms;
     options.reconnect = reconnect;
     options.explicit_done = explicit_done;
+    options.away_ms = away_ms;
+    options.notice = notice ? pass_notice : NULL;
+    Py_XINCREF(notice);
+    self->notice = notice;
     self->pid = getpid();
     self->in_use = true;
     struct trajd_client *client = NULL;
@@ -100,6 +117,7 @@ static void end(struct client_object *self)
 static void client_dealloc(PyObject *object)
 {
     end((struct client_object *)object);
+    Py_CLEAR(((struct client_object *)object)->notice);
     trajd_py_free(object);
 }
 
@@ -322,6 +340,13 @@ static PyObject *client_connected(PyObject *object, PyObject *unused)
     return leave(object, TRAJD_OK, &error) ? PyBool_FromLong(connected) : NULL;
 }
 
+static PyObject *client_end_waits(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    ((struct client_object *)object)->ends_waits = true;
+    Py_RETURN_NONE;
+}
+
 static PyObject *client_gpu_refusal(PyObject *object, void *unused)
 {
     const struct trajd_client *client = ((struct client_object *)object)->client;
@@ -348,6 +373,8 @@ static PyMethodDef methods[] = {
      "Returns a token of the DONE windows of a queue job's epoch, as bytes."},
     {"connected", client_connected, METH_NOARGS,
      "Returns True if there is a session with a daemon. Does not wait."},
+    {"end_waits", client_end_waits, METH_NOARGS,
+     "Ends the wait of this call and of all later ones with Timeout. Any thread may call it."},
     {"close", client_close, METH_NOARGS, "Ends the session. Batches that are held stay readable."},
     {NULL, NULL, 0, NULL},
 };

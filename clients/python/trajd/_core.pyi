@@ -5,7 +5,7 @@ any thread. The GIL is released while a call waits.
 Errors: an exception of trajd.errors for each status of libtrajd. A call of a Client may also raise the exception of a
 signal handler that ran while it waited.
 """
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 version: str
 
@@ -119,8 +119,9 @@ class Client:
     gpu_refusal: Optional[str]  # why the open feed is not on the requested GPU
     def __init__(self, *, endpoint: Optional[str] = ..., name: Optional[str] = ..., timeout_ms: int = ...,
                  reconnect: bool = ..., explicit_done: bool = ..., key_file: Optional[str] = ...,
-                 server_key: Optional[str] = ...) -> None:
-        """Connects. Raises Timeout if no daemon answers."""
+                 server_key: Optional[str] = ..., away_ms: int = ...,
+                 notice: Optional[Callable[[str, float], None]] = ...) -> None:
+        """Connects. `notice` gets what the daemon says of a wait, and its seconds. Raises Timeout if no daemon answers."""
     def open(self, *, feed: Optional[str] = ..., spec: Optional[str] = ..., job: Optional[str] = ..., shard: bool = ...,
              rank: int = ..., world: int = ..., credit: int = ..., epoch: int = ..., next: int = ...,
              local_ranks: Optional[Sequence[int]] = ..., resume: Optional[bytes] = ..., timeout_ms: int = ...,
@@ -139,5 +140,7 @@ class Client:
         """Returns a token of the DONE windows of a queue job's epoch."""
     def connected(self) -> bool:
         """Returns True if there is a session with a daemon. Does not wait."""
+    def end_waits(self) -> None:
+        """Ends the wait of this call and of all later ones with Timeout. Any thread may call it."""
     def close(self) -> None:
         """Ends the session. Batches that are held stay readable."""

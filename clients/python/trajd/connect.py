@@ -58,7 +58,8 @@ def connect(endpoint: Optional[str] = None, *, feed: Optional[str] = None,
 
     The connection:
 
-    reconnect    True: waits for the return of a daemon that died, and goes on. False: raises Closed
+    reconnect    True: waits for the return of a daemon that died, and goes on; raises Closed if it is away for 600 s. A
+                 number of seconds instead of these 600. False: raises Closed at once
     name         the name of this worker in `trajctl status`
     key_file     for tcp:// endpoints: the key file that `trajctl keygen DIR --client NAME` made for this machine
     server_key   for tcp:// endpoints: the daemon's public key. Default: the one in key_file

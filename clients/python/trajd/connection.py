@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import logging
 import time
@@ -10,7 +11,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 import numpy as np
 
 from . import _core
-from .errors import Timeout
+from .errors import LaunchError, Timeout
 from .progress import Share
 from .settings import Settings
 from .state import Norm, Pictures, norm_of
@@ -53,12 +54,19 @@ class Explanation(Dict[str, Any]):
         return "; ".join(sources)
 
 
+def _log_notice(title: str, text: str, wait_s: float) -> None:
+    """Logs whom the daemon waits for. libtrajd calls it while iteration waits."""
+    until = time.strftime(", until %H:%M:%S", time.localtime(time.time() + wait_s)) if wait_s else ""
+    log.warning("feed %s: %s%s", title, text, until)
+
+
 def _connect(settings: Settings) -> "_core.Client":
     """Waits for the daemon. Without a timeout the wait has no limit, and a warning is logged."""
     def attempt(seconds: float) -> "_core.Client":
         return _core.Client(endpoint=settings.endpoint, name=settings.name, timeout_ms=max(1, int(seconds * 1000)),
                             reconnect=settings.reconnect, explicit_done=settings.device != "cpu",
-                            key_file=settings.key_file, server_key=settings.server_key)
+                            key_file=settings.key_file, server_key=settings.server_key,
+                            away_ms=settings.away_ms, notice=functools.partial(_log_notice, settings.title))
 
     if settings.timeout is not None:
         return attempt(settings.timeout)
@@ -77,21 +85,39 @@ class Connection:
         self._title, self._timeout = settings.title, settings.timeout
         self.client = _connect(settings)
         self._texts: Dict[str, Dict[Place, Optional[str]]] = {}
+        self._failure: Optional[Exception] = None  # why the daemon does not return
+
+    def fail(self, error: Exception) -> None:
+        """Has all calls that wait for the daemon raise LaunchError. Any thread may call it."""
+        self._failure = error
+        self.client.end_waits()
+
+    def check_failure(self) -> None:
+        if self._failure is not None:
+            raise LaunchError(f"feed {self._title}: the private daemon died and does not start again: "
+                              f"{self._failure}") from self._failure
 
     def request(self, send: Callable[[int], _T], tries_ms: Optional[Tuple[int, int]] = None) -> _T:
         """Sends a request by send(timeout_ms) and returns the answer. libtrajd sends it again if the daemon dies.
 
         Without timeout= it waits for the daemon as long as iteration does, and logs a warning after the first try."""
+        def attempt(timeout_ms: int) -> _T:
+            try:
+                return send(timeout_ms)
+            except Timeout:
+                self.check_failure()
+                raise
+
         if self._timeout is not None:
-            return send(max(1, int(self._timeout * 1000)))
+            return attempt(max(1, int(self._timeout * 1000)))
         first_ms, later_ms = tries_ms or ANSWER_MS
         try:
-            return send(first_ms)
+            return attempt(first_ms)
         except Timeout as error:
             log.warning("feed %s: %s: waiting until it does (timeout=SECONDS limits the wait)", self._title, error)
         while True:
             with contextlib.suppress(Timeout):
-                return send(later_ms)
+                return attempt(later_ms)
 
     def ask(self, what: str, timeout_ms: Optional[int] = None, **details: Any) -> Dict[str, Any]:
         """Returns the answer to a question. With `timeout_ms` it is sent once."""

@@ -393,6 +393,7 @@ class Feed:
                 warnings.warn(message, RuntimeWarning, stacklevel=5)
                 warned = True
             except Timeout:
+                self._connection.check_failure()
                 shared = self._has_other()
                 why = ("another feed of this process is of the same job, and batches wait there: close() it, or give "
                        "one of the feeds another job=")
@@ -450,6 +451,10 @@ class Feed:
         return Batch._of(made)
 
     # ---- its end ----
+
+    def fail(self, error: Exception) -> None:
+        """Ends all waits for the daemon with LaunchError. Any thread may call it."""
+        self._connection.fail(error)
 
     @property
     def closed(self) -> bool:

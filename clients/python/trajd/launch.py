@@ -452,6 +452,7 @@ class DaemonWatcher:
         self._private, self._over = private, threading.Event()
         self._reports_copies = reports_copies
         self._feed: Optional["weakref.ref[Any]"] = None
+        self._failure: Optional[Exception] = None
 
     def __enter__(self) -> "DaemonWatcher":
         threading.Thread(target=self._run, name="trajd-watcher", daemon=True).start()
@@ -463,6 +464,8 @@ class DaemonWatcher:
 
     def watch(self, feed: Any) -> Any:
         self._feed = weakref.ref(feed)
+        if self._failure is not None:
+            feed.fail(self._failure)
         return feed
 
     def _report_copies(self, reported_at: float) -> float:
@@ -471,6 +474,13 @@ class DaemonWatcher:
             return reported_at
         self._private.report_copies()
         return time.monotonic()
+
+    def _fail(self, error: Exception) -> None:
+        """Ends the feed's waits. A feed that is just being made gets the error when it is there."""
+        self._failure = error
+        feed = self._feed() if self._feed is not None else None
+        if feed is not None:
+            feed.fail(error)
 
     def _is_over(self) -> bool:
         feed = self._feed() if self._feed is not None else None
@@ -496,4 +506,5 @@ class DaemonWatcher:
                 started_at = time.monotonic()
             except (Error, OSError) as error:
                 log.error("the private daemon died and does not start again: %s", error)
+                self._fail(error)
                 return

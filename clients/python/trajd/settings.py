@@ -31,7 +31,7 @@ class Options(TypedDict, total=False):
     framework: Optional[Literal["numpy", "torch"]]
     style: Literal["raw", "robomimic", "lerobot", "act", "diffusion_policy", "openpi"]
     zero_copy: bool
-    reconnect: bool
+    reconnect: Union[bool, float]
     name: Optional[str]
     key_file: "Union[str, os.PathLike[str], None]"
     server_key: Optional[str]
@@ -58,6 +58,7 @@ class Settings:
     zero_copy: bool
     timeout: Optional[float]  # in seconds; None: waits without limit
     reconnect: bool
+    away_ms: int  # how long a daemon that died may be away; 0: the default of libtrajd
     name: Optional[str]
     key_file: Optional[str] = None
     server_key: Optional[str] = None
@@ -114,7 +115,7 @@ def make(*, endpoint: Optional[str] = None, feed: Optional[str] = None,
          rank: Optional[int] = None, world_size: Optional[int] = None,
          local_ranks: Optional[Sequence[int]] = None, credit: Optional[int] = None, epoch: int = 0,
          resume: Optional[bytes] = None, device: Optional[str] = None, framework: Optional[str] = None,
-         style: str = "raw", zero_copy: bool = False, timeout: Optional[float] = None, reconnect: bool = True,
+         style: str = "raw", zero_copy: bool = False, timeout: Optional[float] = None, reconnect: Union[bool, float] = True,
          name: Optional[str] = None,
          key_file: "Union[str, os.PathLike[str], None]" = None, server_key: Optional[str] = None,
          gpu_ranks: Optional[Sequence[int]] = None) -> Settings:
@@ -129,6 +130,8 @@ def make(*, endpoint: Optional[str] = None, feed: Optional[str] = None,
         raise ArgumentError(f"style {style!r}: must be one of {', '.join(sorted(STYLES))}")
     if timeout is not None and not timeout > 0:
         raise ArgumentError(f"timeout {timeout}: must be seconds above 0, or None to wait without limit")
+    if not isinstance(reconnect, bool) and not reconnect > 0:
+        raise ArgumentError(f"reconnect {reconnect}: must be True, False, or seconds above 0")
     if epoch < 0:
         raise ArgumentError(f"epoch {epoch}: epochs count from 0")
     chosen_device, chosen_framework = _choose_device(device, framework)
@@ -149,6 +152,7 @@ def make(*, endpoint: Optional[str] = None, feed: Optional[str] = None,
                     spec=spec if spec is None or isinstance(spec, str) else json.dumps(spec), job=job, shard=shard,
                     topology=topology, credit=credit, epoch=epoch, resume=resume, device=chosen_device,
                     framework=chosen_framework, style=style, zero_copy=zero_copy,
-                    timeout=None if timeout is None else min(timeout, LONGEST_S), reconnect=reconnect, name=name,
+                    timeout=None if timeout is None else min(timeout, LONGEST_S), reconnect=bool(reconnect),
+                    away_ms=0 if isinstance(reconnect, bool) else max(1, int(min(reconnect, LONGEST_S) * 1000)), name=name,
                     key_file=None if key_file is None else os.fspath(key_file), server_key=server_key,
                     gpu_ranks=None if gpu_ranks is None else tuple(gpu_ranks))

@@ -15,6 +15,8 @@ static void on_send(void *context, uint64_t session, void *user,
     sent->message = *message;
     if (message->op == TRAJD_WIRE_ERROR)
         trajd_wire_text_copy(message->error.message, sent->text, sizeof sent->text);
+    if (message->op == TRAJD_WIRE_NOTICE)
+        trajd_wire_text_copy(message->notice.message, sent->text, sizeof sent->text);
     if (message->op == TRAJD_WIRE_BATCH)
         trajd_wire_text_copy(message->batch.error, sent->text, sizeof sent->text);
     if (message->op == TRAJD_WIRE_CHECKPOINTED)

@@ -17,7 +17,7 @@ struct sent {
     uint64_t session;
     struct trajd_wire_message message;
     char text[TRAJD_WIRE_MAX_REASON +
-              1]; /* of ERROR and BATCH, copied because it is gone after the call */
+              1]; /* of ERROR, NOTICE and BATCH, copied because it is gone after the call */
     uint8_t token[TRAJD_WIRE_MAX_CHECKPOINT]; /* of CHECKPOINTED, copied as well */
 };
 

@@ -476,6 +476,93 @@ static void test_rank_that_stays_away(void **state)
     destroy(world);
 }
 
+static const char *last_notice(const struct world *world, uint32_t *wait_ms)
+{
+    for (uint32_t i = world->sent_count; i-- > 0;)
+        if (world->sent[i].message.op == TRAJD_WIRE_NOTICE) {
+            *wait_ms = world->sent[i].message.notice.wait_ms;
+            return world->sent[i].text;
+        }
+    return "";
+}
+
+/* The others are told at once which rank died or left, for how long they wait, and that it is back.
+ */
+static void test_ranks_are_told_whom_they_wait_for(void **state)
+{
+    struct trajd_core_feed_options options = default_options();
+    struct trajd_wire_open open;
+    struct world *world;
+    uint64_t ranks[3];
+    uint32_t wait_ms;
+
+    (void)state;
+    options.rank_timeout_ns = 60 * SECOND;
+    world = make(&options);
+    ranks[0] = greet(world);
+    world->now_ns = 100 * SECOND;
+    open_with(world, ranks[0], make_open_rank_as(world, "run", 0, 0, 3));
+    trajd_core_tick(world->core, 109 * SECOND);
+    assert_int_equal(count_sent(world, TRAJD_WIRE_NOTICE), 0);
+    trajd_core_tick(world->core, 110 * SECOND);
+    assert_string_equal(
+        last_notice(world, &wait_ms),
+        "rank 1 of 3 of job \"run\" and 1 other did not open the epoch for 10 s: the "
+        "other ranks wait for another 50 s (rank_timeout is 60 s)");
+    assert_int_equal(wait_ms, 50000);
+    trajd_core_tick(world->core, 111 * SECOND);
+    assert_int_equal(count_sent(world, TRAJD_WIRE_NOTICE), 1); /* once */
+    for (uint32_t r = 1; r < 3; r++) {
+        ranks[r] = greet(world);
+        assert_int_equal(open_with(world, ranks[r], make_open_rank_as(world, "run", 0, r, 3)),
+                         TRAJD_OK);
+        assert_int_equal(count_sent(world, TRAJD_WIRE_NOTICE), r); /* not to itself */
+    }
+    assert_string_equal(last_notice(world, &wait_ms), "rank 2 of 3 of job \"run\" is back");
+    assert_int_equal(wait_ms, 0);
+
+    world->sent_count = 0;
+    trajd_core_end_session(world->core, ranks[1], 120 * SECOND);
+    assert_int_equal(count_sent(world, TRAJD_WIRE_NOTICE), 2);
+    assert_string_equal(last_notice(world, &wait_ms),
+                        "rank 1 of 3 of job \"run\" (c, process 99) died: the other ranks wait for "
+                        "another 60 s (rank_timeout is 60 s)");
+    assert_int_equal(wait_ms, 60000);
+    assert_non_null(strstr(world->report, "rank 1 of 3"));
+    open = make_open_rank_as(world, "run", 0, 1, 3);
+    open.fresh = false;
+    assert_int_equal(open_with(world, greet(world), open), TRAJD_OK);
+    assert_string_equal(last_notice(world, &wait_ms), "rank 1 of 3 of job \"run\" is back");
+    trajd_core_bye(world->core, ranks[2], 130 * SECOND);
+    assert_non_null(strstr(last_notice(world, &wait_ms), "closed its feed within the epoch: "));
+    destroy(world);
+}
+
+/* Nobody waits for the rank in these cases. */
+static void test_ranks_that_nobody_waits_for(void **state)
+{
+    struct trajd_core_feed_options options = default_options();
+    struct world *world = make(&options);
+    struct trajd_wire_open open = make_open_rank_as(world, "", 0, 0, 2);
+    uint64_t session = greet(world), other;
+
+    (void)state;
+    assert_int_equal(open_with(world, session, open), TRAJD_OK);
+    open = make_open_rank_as(world, "", 0, 1, 2);
+    open.next = options.epoch_length; /* it is at the end of the epoch */
+    open.fresh = false;
+    other = greet(world);
+    assert_int_equal(open_with(world, other, open), TRAJD_OK);
+    trajd_core_end_session(world->core, other, 0);
+    trajd_core_end_session(world->core, session, 0); /* the last one */
+    assert_int_equal(count_sent(world, TRAJD_WIRE_NOTICE), 0);
+    session = open_as(world, "queue", 0);
+    open_as(world, "queue", 0);
+    trajd_core_end_session(world->core, session, 0);
+    assert_int_equal(count_sent(world, TRAJD_WIRE_NOTICE), 0);
+    destroy(world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -491,6 +578,8 @@ int main(void)
         cmocka_unit_test(test_tokens_that_go_past_the_end),
         cmocka_unit_test(test_rank_that_never_comes),
         cmocka_unit_test(test_rank_that_stays_away),
+        cmocka_unit_test(test_ranks_are_told_whom_they_wait_for),
+        cmocka_unit_test(test_ranks_that_nobody_waits_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
