@@ -60,6 +60,22 @@ def test_a_checkpoint_is_stronger_than_what_came_after(daemon, demo_file):
     client.close()
 
 
+def test_the_last_of_several_checkpoints_lacks_nothing(daemon, demo_file):
+    """Each worker asks for a checkpoint: its DONEs go before its question."""
+    one = daemon(feed(demo_file))
+    workers = [one.client() for _ in range(3)]
+    for worker in workers:
+        worker.open("train", job="run")
+    done = [i for worker in workers for i in take(worker, 2)]
+    token = [worker.checkpoint() for worker in workers][-1]
+    for worker in workers:
+        worker.close()
+    client = one.client()
+    client.open("train", job="run", resume=token)
+    assert not set(rest(client)) & set(done)
+    client.close()
+
+
 def test_checkpoints_of_other_things_are_refused(daemon, demo_file):
     one = daemon(feed(demo_file), folder="one")
     client = one.client()
@@ -207,6 +223,22 @@ def test_a_rank_that_is_killed_and_returns(daemon, demo_file):
     finish(Worker(one, "--rank", 1, "--world", 2))
     waiting.join()
     assert "rank 1 of 2" in client.notices[0][0] and client.notices[1:] == [("rank 1 of 2 of job \"\" is back", 0)]
+    client.close()
+
+
+def test_a_rank_that_dies_with_the_daemon(daemon, demo_file):
+    one = daemon(feed(demo_file, rank_timeout="1s"))
+    other = Worker(one, "--rank", 1, "--world", 2, "--hold", 1)
+    client = one.client(reconnect=True)
+    other.read("open")
+    client.open("train", mode=trajd.SHARD, rank=0, world=2)
+    other.read("holding")
+    one.kill()
+    other.kill()
+    one.start()
+    with pytest.raises(trajd.TrajdError, match="rank 1 of 2 of job \"\" did not open the epoch for .* s .rank_timeout is 1 s."):
+        while True:
+            client.next().release()
     client.close()
 
 
