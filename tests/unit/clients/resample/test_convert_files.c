@@ -79,7 +79,7 @@ static const struct conversion_case cases[] = {
      NULL},
     {"beside_same", {"beside"}, NULL, {.rate = {20, 1}}, NULL},
     {"nested", {"nested"}, NULL, {.rate = {10, 1}}, NULL},
-    {"deep", {"deep"}, "deep", {.rate = {10, 1}}, NULL},
+    {"deep", {"deep"}, "deep", {.rate = {10, 1}, .accepts_assumed_rates = true}, NULL},
     {"lab", {"lab"}, "lab", {.rate = {20, 1}}, NULL},
     {"lab_ntsc", {"lab"}, "lab", {.rate = {30000, 1001}}, NULL},
     /* as decimal number it has 15 digits */
