@@ -22,12 +22,12 @@ void make_array(struct fixture *f, int episode, int stream)
 int make_fixture(void **state)
 {
     static const char *const names[STREAMS] = {"cam", "arm", "wrench"};
-    static const struct trajd_layout_clock layout_clocks[] = {{.name = "camera"}, {.name = "arm"}};
+    static const struct trajd_layout_clock clocks[] = {{.name = "camera"}, {.name = "arm"}};
     struct fixture *f = calloc(1, sizeof *f);
 
     f->layout.name = "test";
-    f->layout.clocks = layout_clocks;
     f->layout.clock_count = 2;
+    f->layout.clocks = clocks;
     f->file.relative_path = "file";
     f->clocks[0] = (struct trajd_index_clock){"camera", true};
     f->clocks[1] = (struct trajd_index_clock){"arm", false};
