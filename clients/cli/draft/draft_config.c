@@ -132,12 +132,16 @@ static void print_assumption(FILE *out, const struct config_dataset *dataset)
         struct trajd_index_rates rates = {0};
         char text[TRAJD_RATES_TEXT_SIZE];
         trajd_index_rates_add(index, c, &rates);
-        if (rates.assumed_count)
-            fprintf(out,
-                    "  # Clock %s: %s. Not all files state their rate. If you know it, add it "
-                    "above:\n  # %s: {..., rate: %.6g}\n",
-                    index->clocks[c].name, trajd_index_rates_text(&rates, text), dataset->name,
-                    rates.highest_hz);
+        if (!rates.assumed_count)
+            continue;
+        fprintf(out,
+                "  # Clock %s: %s. Not all files state their rate. If you know it, add it "
+                "above:\n  # %s: {..., rate: ",
+                index->clocks[c].name, trajd_index_rates_text(&rates, text), dataset->name);
+        if (index->clock_count > 1)
+            fprintf(out, "{%s: %.6g}}\n", index->clocks[c].name, rates.highest_hz);
+        else
+            fprintf(out, "%.6g}\n", rates.highest_hz);
     }
 }
 
