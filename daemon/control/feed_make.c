@@ -119,9 +119,8 @@ enum trajd_status trajd_control_make_producer(struct trajd_control *control,
             return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
                                    "feed %s: no dataset %s in this daemon's configuration",
                                    source->name, spec->members[p].dataset);
-        status = control->server
-                     ? trajd_layout_check_guesses(datasets[p]->index->layout, error)
-                     : TRAJD_OK;
+        status = control->server ? trajd_layout_check_guesses(datasets[p]->index->layout, error)
+                                 : TRAJD_OK;
         if (status) {
             trajd_error_prefix(error, "feed %s", source->name);
             return status;
