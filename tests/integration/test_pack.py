@@ -102,7 +102,7 @@ def test_frames_are_packed_and_the_rest_is_copied(tmp_path, layout):
 def test_a_packed_file_is_not_resampled(tmp_path, layout):
     """The message tells what to do; the streams without frames can be resampled."""
     pack(write(tmp_path / "in.h5"), "-o", tmp_path / "out.h5", "--layout", layout)
-    command = [TRAJCTL, "resample", tmp_path / "out.h5", "-o", tmp_path / "slow.h5", "--layout", layout, "--rate", "10"]
+    command = [TRAJCTL, "resample", tmp_path / "out.h5", "-o", tmp_path / "slow.h5", "--layout", layout, "--rate", "10", "--assume-rate"]
     refused = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert refused.returncode and "holds packed frames: resample the file before `trajctl pack`, or choose other streams" in refused.stderr
     done = subprocess.run([*command, "--streams", "action"], capture_output=True, text=True, timeout=60)

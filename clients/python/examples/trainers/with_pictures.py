@@ -23,7 +23,7 @@ def configuration(options):
     data = {"path": options.data, "layout": options.layout, **({"color": options.color} if options.color else {})}
     feed = {"dataset": "data", "global_batch": options.batch, "tail": "short", "anchor": {"clock": options.clock},
             "pad": {"before": "any", "after": "any", "with": "edge"}, "outputs": outputs}
-    return {"version": 1, "exit_idle": "1s", "datasets": {"data": data}, "feeds": {"train": feed}}
+    return {"version": 2, "exit_idle": "1s", "datasets": {"data": data}, "feeds": {"train": feed}}
 
 
 class Camera(torch.nn.Sequential):
