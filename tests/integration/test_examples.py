@@ -80,8 +80,9 @@ def test_a_trainer_learns(demo_file, name, module):
 def test_two_ranks_learn_as_one(demo_file):
     """Their batches are the halves of the batches of one rank, so the mean gradient is the same. Without padding the
     mean of the losses is the same, too."""
-    two = train(demo_file, "plain_torch", "torch", ranks=2, pad="")
-    assert two == pytest.approx(train(demo_file, "plain_torch", "torch", pad=""), rel=1e-3)
+    pad = "pad: {before: 0, after: 0}"
+    two = train(demo_file, "plain_torch", "torch", ranks=2, pad=pad)
+    assert two == pytest.approx(train(demo_file, "plain_torch", "torch", pad=pad), rel=1e-3)
 
 
 def test_the_mean_of_a_force(tmp_path):
