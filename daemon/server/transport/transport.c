@@ -438,6 +438,13 @@ static int more_after(struct outgoing *out, size_t size)
     return ZMQ_DONTWAIT | (out->remaining > 0 ? ZMQ_SNDMORE : 0);
 }
 
+/* Cuts a peer that would get a payload which is too short: its worker resumes. */
+static void lack_memory(struct outgoing *out, zmq_msg_t *message)
+{
+    trajd_connections_cut(out->route->descriptor);
+    zmq_msg_init(message);
+}
+
 static void flush_staging(struct outgoing *out)
 {
     const size_t size = out->transport->staged;
@@ -447,7 +454,7 @@ static void flush_staging(struct outgoing *out)
         return;
     if (!copy_message(&message, out->route, TRAJD_CONNECTIONS_COPIES, out->transport->staging,
                       size))
-        zmq_msg_init(&message); /* the payload is too short, which the receiver detects */
+        lack_memory(out, &message);
     send_message(out->router, &message, more_after(out, size));
 }
 
@@ -465,8 +472,7 @@ static void send_in_place(struct outgoing *out, unsigned char *data, size_t size
     trajd_slot_sends_acquire(out->slot_sends, out->slot);
     if (zmq_msg_init_data(&message, data, size, trajd_slot_sends_release, out->slot_sends) != 0) {
         trajd_slot_sends_return(out->slot_sends, out->slot);
-        /* no memory: the payload is too short, which the receiver detects */
-        zmq_msg_init(&message);
+        lack_memory(out, &message);
     }
     send_message(out->router, &message, more_after(out, size));
 }
