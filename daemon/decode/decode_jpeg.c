@@ -86,6 +86,21 @@ static void check_orientation(struct decoder *decoder)
             fail(decoder, "its EXIF data say that it must be turned, which recorders do not do");
 }
 
+/* Refuses a picture whose data end between two scans: the library makes up what is missing, without
+ * a warning. It has read all scans before the first row where there are several. */
+static void check_scans(struct decoder *decoder)
+{
+    const struct jpeg_decompress_struct *jpeg = &decoder->jpeg;
+
+    for (int c = 0; c < jpeg->num_components; c++) {
+        bool is_whole = jpeg->comp_info[c].quant_table != NULL; /* taken by its first scan */
+        for (int k = 0; k < DCTSIZE2 && jpeg->progressive_mode; k++)
+            is_whole &= jpeg->coef_bits[c][k] == 0; /* bits that are missing, or -1 */
+        if (!is_whole)
+            fail(decoder, "it was cut: some of its scans are missing");
+    }
+}
+
 static void read_rows(struct decoder *decoder, uint8_t *pixels)
 {
     const size_t step = (size_t)decoder->jpeg.output_width * decoder->jpeg.output_components;
@@ -117,6 +132,7 @@ static void decode(struct decoder *decoder, const uint8_t *bytes, size_t size,
         jpeg->num_components != picture->channels)
         fail(decoder, "its header changes");
     jpeg_start_decompress(jpeg);
+    check_scans(decoder);
     read_rows(decoder, pixels);
     jpeg_finish_decompress(jpeg);
 }

@@ -1,4 +1,5 @@
-/* PNG by libpng: 8 or 16 bits, grey or RGB. */
+/* PNG by libpng: 8 or 16 bits, grey or RGB. A palette becomes RGB, and transparency is dropped, as
+ * cv2.imdecode and Pillow's convert("RGB") do. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,16 +59,18 @@ static void decode(png_structp png, png_infop info, struct decoder *decoder,
     png_set_user_limits(png, TRAJD_PICTURE_SIDE_MAX, TRAJD_PICTURE_SIDE_MAX);
     png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, NULL, 0);
     png_read_info(png, info);
-    if (png_get_image_height(png, info) != picture->height ||
-        png_get_image_width(png, info) != picture->width ||
-        png_get_bit_depth(png, info) != picture->bits ||
-        png_get_color_type(png, info) !=
-            (picture->channels == 3 ? PNG_COLOR_TYPE_RGB : PNG_COLOR_TYPE_GRAY))
-        png_error(png, "its header changes");
+    if (png_get_color_type(png, info) == PNG_COLOR_TYPE_PALETTE)
+        png_set_palette_to_rgb(png);
+    png_set_strip_alpha(png);
     if (picture->bits == 16)
         png_set_swap(png);
     png_set_interlace_handling(png);
     png_read_update_info(png, info);
+    if (png_get_image_height(png, info) != picture->height ||
+        png_get_image_width(png, info) != picture->width ||
+        png_get_bit_depth(png, info) != picture->bits ||
+        png_get_channels(png, info) != picture->channels)
+        png_error(png, "its header changes");
     png_read_image(png, rows);
     png_read_end(png, NULL);
 }

@@ -7,7 +7,7 @@ import zlib
 
 import pytest
 
-from hostile_pictures import (blocks, chunk, dc_bits, entropy, exif, jpeg, jpeg_head, jpeg_of_many_scans, png, png_rows, progressive, scan,
+from hostile_pictures import (blocks, chunk, cut_between_scans, dc_bits, entropy, exif, jpeg, jpeg_head, jpeg_of_many_scans, png, png_rows, progressive, scan,
                               segment)
 from paths import BUILD, PROGRAM, ROOT
 
@@ -66,6 +66,20 @@ def test_a_picture_that_is_cut_off(tmp_path, name):
     check_good(decode(tmp_path, [data]), golden(name + ".pixels"))
 
 
+def test_a_picture_that_is_cut_between_its_scans(tmp_path):
+    """What is there is whole, and the library makes up the rest without a warning."""
+    of_components = jpeg_of_many_scans(HEIGHT, WIDTH, 3, 200)
+    for data in golden("progressive.jpg"), progressive(HEIGHT, WIDTH, 33, 200), of_components:
+        assert len(cut_between_scans(data)) > 1
+        check_bad(decode(tmp_path, cut_between_scans(data)), "some of its scans are missing")
+    check_good(decode(tmp_path, [of_components]), flat(200))
+    end = b"\xff\xd9"
+    whole = golden("420.jpg")
+    check_bad(decode(tmp_path, [whole[:len(whole) * k // 5] + end for k in (2, 3, 4)]), "Corrupt JPEG data", "Premature end")
+    rows = png_rows(HEIGHT, WIDTH, b"\xc8" * 3, interlace=1)
+    check_bad(decode(tmp_path, [png(HEIGHT, WIDTH, interlace=1, rows=rows[:len(rows) * k // 7]) for k in range(7)]), "IDAT", "data")
+
+
 def test_zero_length_and_no_picture(tmp_path):
     (empty, _), *others = decode(tmp_path, [b"", b"\xff\xd8\xff\xd9", b"\x89PNG\r\n\x1a\n", b"GIF89a" + bytes(100), b"\xff" * 500])
     assert empty == "the row is empty"
@@ -95,7 +109,7 @@ def test_forms_of_jpeg_that_are_refused(tmp_path):
     check_bad(decode(tmp_path, [jpeg(HEIGHT, WIDTH, 90, 3, precision=12)]), "with other than 8 bits")
     arithmetic = [jpeg(HEIGHT, WIDTH, 90, 3, frame=frame) for frame in (0xC3, 0xC5, 0xC9, 0xCA, 0xCB, 0xCF)]
     check_bad(decode(tmp_path, arithmetic), "neither baseline nor progressive")
-    check_bad(decode(tmp_path, [golden("cmyk.jpg"), jpeg(HEIGHT, WIDTH, 90, 4)]), "4 colours a pixel")
+    check_bad(decode(tmp_path, [golden("cmyk.jpg"), jpeg(HEIGHT, WIDTH, 90, 4)]), "a CMYK JPEG is not supported")
     check_bad(decode(tmp_path, [jpeg(HEIGHT, WIDTH, 90, 3, before=exif(turn)) for turn in (0, 2, 3, 6, 8, 9)]), "must be turned")
 
 
@@ -150,13 +164,21 @@ def test_each_way_to_write_a_png(tmp_path):
                                  png(HEIGHT, WIDTH, pixel, after=text), png(HEIGHT, WIDTH, pixel, before=chunk(b"tRNS", bytes(6)))]), flat(200))
     check_good(decode(tmp_path, [png(HEIGHT, WIDTH, b"\x07", colour=0), png(HEIGHT, WIDTH, b"\x07", colour=0, interlace=1)], colour="gray"),
                flat(7, 1))
+    colours = b"\0\0\0" + pixel
+    check_good(decode(tmp_path, [png(HEIGHT, WIDTH, b"\1", colour=3, before=chunk(b"PLTE", colours)),
+                                 png(HEIGHT, WIDTH, b"\1", colour=3, before=chunk(b"PLTE", colours) + chunk(b"tRNS", b"\xff\0"), interlace=1),
+                                 png(HEIGHT, WIDTH, pixel + b"\0", colour=6), png(HEIGHT, WIDTH, pixel + b"\x80", colour=6, interlace=1)]),
+               flat(200))
+    check_good(decode(tmp_path, [png(HEIGHT, WIDTH, b"\x07\0", colour=4)], colour="gray"), flat(7, 1))
     deep = [png(HEIGHT, WIDTH, b"\x12\x34", colour=0, bits=16, interlace=interlace) for interlace in (0, 1)]
     check_good(decode(tmp_path, deep, colour="depth", bits=16), b"\x34\x12" * (HEIGHT * WIDTH))
 
 
 def test_forms_of_png_that_are_refused(tmp_path):
-    check_bad(decode(tmp_path, [png(HEIGHT, WIDTH, b"\0", colour=3, before=chunk(b"PLTE", bytes(6))), png(HEIGHT, WIDTH, bytes(4), colour=6),
-                                png(HEIGHT, WIDTH, bytes(2), colour=4)]), "a palette or with transparency")
+    check_bad(decode(tmp_path, [png(HEIGHT, WIDTH, bytes(2), colour=4), png(HEIGHT, WIDTH, b"\0", colour=0)]), "a png in grey, the layout says rgb")
+    check_bad(decode(tmp_path, [png(HEIGHT, WIDTH, b"\0", colour=3, before=chunk(b"PLTE", bytes(6))), png(HEIGHT, WIDTH, bytes(4), colour=6)],
+                     colour="gray"), "a png in colour, the layout says gray")
+    check_bad(decode(tmp_path, [png(HEIGHT, WIDTH, b"\0", colour=3), png(HEIGHT, WIDTH, b"\0", colour=7)]), "PLTE", "Invalid")
     check_bad(decode(tmp_path, [png(HEIGHT, WIDTH, bytes(6), bits=16)]), "16 bits a value")
     check_bad(decode(tmp_path, [png(HEIGHT, WIDTH, b"\0", colour=0, bits=4)], colour="gray"), "4 bits a value")
 
@@ -195,4 +217,4 @@ def test_a_bad_frame_costs_only_itself(tmp_path):
     good = jpeg(HEIGHT, WIDTH, 200, 3)
     results = decode(tmp_path, [good, golden("cmyk.jpg"), b"", good, good[:-5], good])
     check_good([results[0], results[3], results[5]], flat(200))
-    check_bad([results[1], results[4]], "4 colours", "JPEG", "Premature")
+    check_bad([results[1], results[4]], "CMYK", "JPEG", "Premature")

@@ -46,9 +46,19 @@ def load(name):
     return (PICTURES / name).read_bytes(), np.frombuffer(pixels, np.uint8 if name != "depth.png" else np.uint16).reshape(HEIGHT, WIDTH, -1)
 
 
-@pytest.mark.parametrize("name", ["420.jpg", "progressive.jpg", "rgb.png"])
+@pytest.mark.parametrize("name, reason", [("cmyk.jpg", "a CMYK JPEG is not supported: write it as RGB"),
+                                          ("gray_transparent.png", "a png in grey, the layout says rgb"),
+                                          ("depth.png", "a png in grey, the layout says rgb")])
+def test_frames_of_another_kind_are_named(tmp_path, name, reason):
+    data = (PICTURES / name).read_bytes()
+    write_file(tmp_path, "{color: rgb}", [data, data])
+    shown = show(tmp_path, "--frame", "cam:1")
+    assert shown.returncode != 0 and f"cam: row 0: {reason}" in shown.stderr
+
+
+@pytest.mark.parametrize("name", ["420.jpg", "progressive.jpg", "rgb.png", "palette_of_11.png", "palette_transparent.png", "transparent.png"])
 def test_colours_and_flips(tmp_path, name):
-    other, _ = load("444.jpg")
+    other, _ = load("444.jpg" if name.endswith("jpg") else "palette.png")
     data, pixels = load(name)
     write_file(tmp_path, "{color: bgr, flip: v}", [other, data, other])
     shown = show(tmp_path, "--frame", "cam:1", "--episode", "demo_1")

@@ -1,4 +1,5 @@
 """Makes JPEG and PNG files byte by byte, so that each rule of the formats can be broken. Pictures are of one colour."""
+import re
 import struct
 import zlib
 
@@ -75,14 +76,20 @@ def run_bits(count):
 
 
 def progressive(height, width, bands=63, value=90):
-    """A progressive JPEG with a scan for each of `bands` coefficients of each of three components: 1 + 3 * bands scans."""
+    """A progressive JPEG whose coefficients come in `bands` scans for each of three components: 1 + 3 * bands scans."""
     count = blocks(height, width)
     first = dc_bits(value) + DC_ZERO * 2
     data = scan([0, 1, 2], entropy(first + DC_ZERO * 3 * (count - 1)), 0, 0)
     band = entropy(run_bits(count))
     for component in range(3):
-        data += b"".join(scan([component], band, k, k) for k in range(1, bands + 1))
+        data += b"".join(scan([component], band, 1 + 63 * k // bands, 63 * (k + 1) // bands) for k in range(bands))
     return jpeg_head(height, width, 3, frame=0xC2) + data + b"\xff\xd9"
+
+
+def cut_between_scans(data):
+    """Returns a JPEG cut behind each of its scans but the last, with an end marker."""
+    ends = [re.compile(rb"\xff[^\x00\xd0-\xd7]").search(data, scan.end()).start() for scan in re.finditer(rb"\xff\xda..", data)]
+    return [data[:end] + b"\xff\xd9" for end in ends[:-1]]
 
 
 def exif(orientation):

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Records encoded pictures and what Pillow decodes from them: tests/golden/pictures/NAME.{jpg,png} and NAME.pixels.
+"""Records encoded pictures and what the trainers' decoders make of them: tests/golden/pictures/NAME.{jpg,png} and NAME.pixels.
 
-    tests/tools/picture_vectors.py        # in a Python that has Pillow and numpy
+    tests/tools/picture_vectors.py        # in a Python that has Pillow, OpenCV and numpy
+
+Pixels are those of Pillow's convert("RGB"). Of PNG, cv2.imdecode must give the same.
 """
 import io
 import pathlib
 
+import cv2
 import numpy as np
 from PIL import Image
 
@@ -28,8 +31,29 @@ def encode(picture, kind, **options):
     return file.getvalue()
 
 
+def encode_transparent(picture, kind):
+    """With all degrees of transparency, over colours that stay where nothing is seen."""
+    seen = Image.fromarray((np.arange(HEIGHT * WIDTH) % 256).astype(np.uint8).reshape(HEIGHT, WIDTH))
+    picture = picture.convert(kind[:-1])
+    picture.putalpha(seen)
+    return encode(picture, "PNG")
+
+
+def decode(name, data):
+    """Returns the pixels that a trainer gets."""
+    image = Image.open(io.BytesIO(data))
+    is_gray, is_depth = name.startswith("gray"), name.startswith("depth")
+    pixels = np.asarray(image if is_depth else image.convert("L" if is_gray else "RGB"))
+    if name.endswith(".png"):
+        kind = cv2.IMREAD_ANYDEPTH if is_depth else cv2.IMREAD_GRAYSCALE if is_gray else cv2.IMREAD_COLOR
+        found = cv2.imdecode(np.frombuffer(data, np.uint8), kind)
+        np.testing.assert_array_equal(found[..., ::-1] if found.ndim == 3 else found, pixels)
+    return pixels
+
+
 def main():
     picture = make_picture()
+    few = picture.quantize(11)
     gray = picture.convert("L")
     depth = Image.fromarray((np.arange(HEIGHT * WIDTH, dtype=np.uint16) * 53).reshape(HEIGHT, WIDTH))
     FOLDER.mkdir(exist_ok=True)
@@ -43,16 +67,20 @@ def main():
         "rgb.png": encode(picture, "PNG"),
         "gray.png": encode(gray, "PNG"),
         "depth.png": encode(depth, "PNG"),
+        "palette.png": encode(picture.convert("P"), "PNG"),
+        "palette_of_11.png": encode(few, "PNG", bits=4),
+        "palette_transparent.png": encode(few, "PNG", transparency=bytes(range(0, 220, 20))),
+        "alpha.png": encode(picture.convert("RGBA"), "PNG"),
+        "transparent.png": encode_transparent(picture, "RGBA"),
+        "gray_transparent.png": encode_transparent(picture, "LA"),
     }
     for name, data in files.items():
         (FOLDER / name).write_bytes(data)
-        (FOLDER / (name + ".pixels")).write_bytes(np.asarray(Image.open(io.BytesIO(data))).tobytes())
+        (FOLDER / (name + ".pixels")).write_bytes(decode(name, data).tobytes())
     exif = Image.Exif()
     exif[0x0112] = 6
     (FOLDER / "turned.jpg").write_bytes(encode(picture, "JPEG", exif=exif))
     (FOLDER / "cmyk.jpg").write_bytes(encode(picture.convert("CMYK"), "JPEG"))
-    (FOLDER / "palette.png").write_bytes(encode(picture.convert("P"), "PNG"))
-    (FOLDER / "alpha.png").write_bytes(encode(picture.convert("RGBA"), "PNG"))
 
 
 if __name__ == "__main__":

@@ -581,10 +581,8 @@ uint64_t trajd_encoded_frame_bytes(const struct trajd_array *array,
 {
     const uint64_t room = trajd_encoded_row_room(array, row->size);
 
-    if (trajd_picture_examine(row->data, row->size, room, image, picture, NULL)) {
-        *picture = (struct trajd_picture){0};
+    if (trajd_picture_examine(row->data, row->size, room, image, picture, NULL))
         return row->size;
-    }
     return picture->encoding == TRAJD_PICTURE_RAW ? trajd_picture_raw_bytes(picture) : row->size;
 }
 

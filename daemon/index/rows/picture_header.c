@@ -46,6 +46,10 @@ static enum trajd_status read_frame_header(uint8_t marker, const uint8_t *segmen
     picture->is_progressive = marker == 0xC2;
     if (length < 8 + 3 * (uint32_t)picture->channels)
         return bad(error, "the JPEG header is damaged: its frame header is too short");
+    if (picture->channels == 4)
+        return bad(error, "a CMYK JPEG is not supported: write it as RGB");
+    if (picture->channels != 1 && picture->channels != 3)
+        return bad(error, "a JPEG with other than 1 or 3 colours a pixel is not supported");
     return TRAJD_OK;
 }
 
@@ -89,15 +93,15 @@ static bool is_png(const uint8_t *bytes, uint64_t size)
 static enum trajd_status read_png(const uint8_t *bytes, uint64_t size,
                                   struct trajd_picture *picture, struct trajd_error *error)
 {
+    enum { PALETTE = 1, COLOR = 2 }; /* bits of the colour type; 4: transparency */
+
     picture->encoding = TRAJD_PICTURE_PNG;
     if (size < PNG_HEADER_SIZE || be32(bytes + 8) != 13 || memcmp(bytes + 12, "IHDR", 4))
         return bad(error, "the PNG header is damaged");
     picture->width = be32(bytes + 16);
     picture->height = be32(bytes + 20);
-    picture->bits = bytes[24];
-    if (bytes[25] != 0 && bytes[25] != 2)
-        return bad(error, "a PNG with a palette or with transparency is not supported");
-    picture->channels = bytes[25] == 2 ? 3 : 1;
+    picture->bits = bytes[25] & PALETTE ? 8 : bytes[24];
+    picture->channels = bytes[25] & COLOR ? 3 : 1;
     return TRAJD_OK;
 }
 
@@ -152,9 +156,9 @@ static enum trajd_status check_picture(const struct trajd_picture *picture,
                                name, picture->height, picture->width, TRAJD_PICTURE_SIDE_MAX,
                                TRAJD_PICTURE_PIXELS_MAX);
     if (picture->channels != trajd_picture_channels(image->color))
-        return trajd_error_set(error, TRAJD_ERR_DATA, 0,
-                               "a %s with %u colours a pixel, the layout says %s", name,
-                               picture->channels, trajd_picture_color_name(image->color));
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "a %s in %s, the layout says %s", name,
+                               picture->channels == 3 ? "colour" : "grey",
+                               trajd_picture_color_name(image->color));
     if (image->color == TRAJD_COLOR_DEPTH ? picture->bits < 16 : picture->bits != 8)
         return trajd_error_set(error, TRAJD_ERR_DATA, 0, "a %s with %u bits a value, %s has %s",
                                name, picture->bits, trajd_picture_color_name(image->color),
@@ -180,7 +184,11 @@ enum trajd_status trajd_picture_examine(const uint8_t *bytes, uint64_t size, uin
         status = read_png(bytes, size, picture, error);
     else
         status = read_raw(size, room, image, picture, error);
-    return status ? status : check_picture(picture, image, error);
+    if (!status)
+        status = check_picture(picture, image, error);
+    if (status)
+        *picture = (struct trajd_picture){0};
+    return status;
 }
 
 bool trajd_picture_is_reason(const uint8_t *bytes, uint64_t size)

@@ -10,7 +10,9 @@
 struct trajd_picture {
     enum trajd_picture_encoding encoding; /* raw, JPEG or PNG */
     uint32_t height, width;
-    uint8_t channels;    /* of colour: 3; of grey and depth: 1 */
+    /* as it is decoded: of colour 3; of grey and depth 1. A palette is colour, and transparency is
+     * dropped */
+    uint8_t channels;
     uint8_t bits;        /* of a value: 8, 16, or 32 for float32 */
     bool is_progressive; /* JPEG */
 };
@@ -18,7 +20,8 @@ struct trajd_picture {
 /* Finds what a row is. `room`: the bytes that the row has room for, where zeros behind its content
  * were cut off; else `size`. A frame without a JPEG or PNG header is raw if its bytes are those of
  * image->height x width pixels. TRAJD_ERR_DATA with the rule that the row breaks: an empty row, a
- * damaged header, another size than the layout's, colours or bits that the layout excludes. */
+ * damaged header, another size than the layout's, colours or bits that the layout excludes; *picture
+ * is all zero then. */
 enum trajd_status trajd_picture_examine(const uint8_t *bytes, uint64_t size, uint64_t room,
                                         const struct trajd_layout_image *image,
                                         struct trajd_picture *picture, struct trajd_error *error);

@@ -81,11 +81,21 @@ static void test_pixels(void **state)
         const char *name;
         enum trajd_picture_color color;
         uint32_t bits;
-    } files[] = {{"420.jpg", TRAJD_COLOR_RGB, 8},     {"422.jpg", TRAJD_COLOR_RGB, 8},
-                 {"444.jpg", TRAJD_COLOR_RGB, 8},     {"progressive.jpg", TRAJD_COLOR_RGB, 8},
-                 {"restart.jpg", TRAJD_COLOR_RGB, 8}, {"gray.jpg", TRAJD_COLOR_GRAY, 8},
-                 {"rgb.png", TRAJD_COLOR_RGB, 8},     {"gray.png", TRAJD_COLOR_GRAY, 8},
-                 {"depth.png", TRAJD_COLOR_DEPTH, 16}};
+    } files[] = {{"420.jpg", TRAJD_COLOR_RGB, 8},
+                 {"422.jpg", TRAJD_COLOR_RGB, 8},
+                 {"444.jpg", TRAJD_COLOR_RGB, 8},
+                 {"progressive.jpg", TRAJD_COLOR_RGB, 8},
+                 {"restart.jpg", TRAJD_COLOR_RGB, 8},
+                 {"gray.jpg", TRAJD_COLOR_GRAY, 8},
+                 {"rgb.png", TRAJD_COLOR_RGB, 8},
+                 {"gray.png", TRAJD_COLOR_GRAY, 8},
+                 {"depth.png", TRAJD_COLOR_DEPTH, 16},
+                 {"palette.png", TRAJD_COLOR_RGB, 8},
+                 {"palette_of_11.png", TRAJD_COLOR_RGB, 8},
+                 {"palette_transparent.png", TRAJD_COLOR_RGB, 8},
+                 {"alpha.png", TRAJD_COLOR_RGB, 8},
+                 {"transparent.png", TRAJD_COLOR_RGB, 8},
+                 {"gray_transparent.png", TRAJD_COLOR_GRAY, 8}};
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(files); i++) {
@@ -161,8 +171,14 @@ static void test_prepared(void **state)
 
 static void test_bad_frames(void **state)
 {
-    static const char *const names[] = {"turned.jpg", "cmyk.jpg", "palette.png",
-                                        "alpha.png",  "gray.jpg", "depth.png"};
+    static const struct {
+        const char *name, *words;
+    } files[] = {{"turned.jpg", "must be turned"},
+                 {"cmyk.jpg", "a CMYK JPEG is not supported"},
+                 {"gray.jpg", "a jpeg in grey, the layout says rgb"},
+                 {"gray.png", "a png in grey, the layout says rgb"},
+                 {"gray_transparent.png", "a png in grey, the layout says rgb"},
+                 {"depth.png", "a png in grey, the layout says rgb"}};
     const struct trajd_decoder_options options = options_for(TRAJD_COLOR_RGB, 8);
     struct trajd_decoder *decoder = start(&options);
     struct bytes good = load("420.jpg");
@@ -170,10 +186,11 @@ static void test_bad_frames(void **state)
     uint32_t bad = 0;
 
     (void)state;
-    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-        struct bytes bytes = load(names[i]);
-        if (!*decode(decoder, &bytes, pixels))
-            fail_msg("%s is bad", names[i]);
+    for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+        struct bytes bytes = load(files[i].name);
+        const char *reason = decode(decoder, &bytes, pixels);
+        if (!strstr(reason, files[i].words))
+            fail_msg("%s: \"%s\" instead of \"%s\"", files[i].name, reason, files[i].words);
         free(bytes.data);
     }
     for (size_t size = 1; size < good.size; size += 7) { /* cut off anywhere */

@@ -48,6 +48,7 @@ static void bad(const uint8_t *bytes, uint64_t size, const struct trajd_layout_i
                      TRAJD_ERR_DATA);
     if (!strstr(error.message, rule))
         fail_msg("\"%s\" is not in: %s", rule, error.message);
+    assert_true(!picture.encoding && !picture.height && !picture.channels && !picture.bits);
 }
 
 /* A JPEG with one byte changed. */
@@ -119,17 +120,19 @@ static void damaged_headers_are_bad_rows(void **state)
     bad_jpeg(5, 1, "a segment goes beyond");
     bad_jpeg(LENGTH + 1, 16, "too short");
     bad_jpeg(PRECISION, 12, "8 bits");
-    bad_jpeg(COMPONENTS, 1, "1 colours");
+    bad_jpeg(COMPONENTS, 1, "a jpeg in grey, the layout says rgb");
+    bad_jpeg(COMPONENTS, 2, "other than 1 or 3 colours");
     bad_jpeg(COMPONENTS, 4, "too short");
     bad_jpeg(HEIGHT, 0x80, "a side has 1 to 8192");
     bad(png, 32, &depth, "PNG header is damaged");
     bad(png, sizeof png, &depth, "480x640, the others have 2x3");
-    bad(png, sizeof png, &rgb, "colours");
+    bad(png, sizeof png, &rgb, "a png in grey, the layout says rgb");
 }
 
 static void the_layout_excludes_frames(void **state)
 {
     struct trajd_layout_image image = rgb;
+    struct trajd_picture picture;
     uint8_t bytes[sizeof png];
 
     (void)state;
@@ -145,10 +148,19 @@ static void the_layout_excludes_frames(void **state)
     bytes[PNG_BITS] = 8;
     image = (struct trajd_layout_image){.is_present = true, .unit = TRAJD_DEPTH_MM};
     bad(bytes, sizeof bytes, &image, "8 bits a value, depth has 16 or 32");
-    bytes[PNG_COLOR] = 6;
-    bad(bytes, sizeof bytes, &rgb, "transparency");
     bytes[PNG_COLOR] = 3;
-    bad(bytes, sizeof bytes, &rgb, "palette");
+    bad(bytes, sizeof bytes, &gray, "a png in colour, the layout says gray");
+    bytes[PNG_BITS] = 4;
+    picture = good(bytes, sizeof bytes, &rgb);
+    assert_int_equal(picture.channels, 3);
+    assert_int_equal(picture.bits, 8);
+    bytes[PNG_COLOR] = 6;
+    bytes[PNG_BITS] = 16;
+    bad(bytes, sizeof bytes, &rgb, "a png with 16 bits a value, rgb has 8");
+    bytes[PNG_BITS] = 8;
+    assert_int_equal(good(bytes, sizeof bytes, &rgb).channels, 3);
+    bytes[PNG_COLOR] = 4;
+    bad(bytes, sizeof bytes, &rgb, "a png in grey, the layout says rgb");
 }
 
 int main(void)

@@ -50,6 +50,7 @@ def _read_frame_header(marker: int, segment: bytes) -> Header:
     _need(len(segment) >= 6 and len(segment) >= 6 + 3 * segment[5], "its frame header is too short")
     bits, height, width, channels = struct.unpack_from(">BHHB", segment)
     _need(bits == 8, "a JPEG with other than 8 bits a value is not supported")
+    _need(channels != 4, "a CMYK JPEG is not supported: write it as RGB")
     return Header("jpeg", (height, width, channels), bits)
 
 
@@ -82,6 +83,7 @@ def _skip_scan(data: bytes, at: int) -> int:
 def _examine_jpeg(data: bytes) -> Header:
     """Walks over all segments, up to the end marker."""
     header: Optional[Header] = None
+    lacks: Dict[int, Dict[int, int]] = {}  # bits that each coefficient of a component lacks
     at, scans = 2, 0
     while True:
         found = _MARKER.match(data, at)
@@ -97,14 +99,20 @@ def _examine_jpeg(data: bytes) -> Header:
         if marker in _FRAME_HEADERS:
             _need(header is None, "it has two frame headers")
             header = _read_frame_header(marker, segment)
+            lacks = {segment[6 + 3 * c]: dict.fromkeys(range(64), 1) for c in range(header.shape[2])}
         elif marker == _APP1:
             _need(_orientation(segment) == 1, "its EXIF data say that it must be turned, which recorders do not do")
         elif marker == _SOS:
             scans += 1
             _need(header is not None, "it has no frame header before its data")
             _need(scans <= _SCANS_MAX, f"it has more than {_SCANS_MAX} scans")
+            _need(len(segment) > 3 and len(segment) == 4 + 2 * segment[0], "the header of a scan is damaged")
+            first, last, bits = segment[-3:]
+            for component in segment[1:-3:2]:  # in a sequential JPEG 0, 63 and 0
+                lacks.setdefault(component, {}).update(dict.fromkeys(range(first, last + 1), bits % 16))
             at = _skip_scan(data, at)
     _need(header is not None and scans > 0, "it has no data")
+    _need(not any(any(bits.values()) for bits in lacks.values()), "it was cut: some of its scans are missing")
     assert header is not None
     return header
 
@@ -123,18 +131,22 @@ def _examine_png(data: bytes) -> Header:
         at += 12 + length
     length, kind, width, height, bits, colour = struct.unpack_from(">I4sIIBB", data.ljust(64, b"\0"), len(_PNG))
     _need(kind == b"IHDR" and length == 13, "the PNG header is damaged")
-    _need(colour in (0, 2), "a PNG with a palette or with transparency is not supported")
-    return Header("png", (height, width, 3 if colour == 2 else 1), bits)
+    return Header("png", (height, width, 3 if colour & 2 else 1), 8 if colour & 1 else bits)  # 1: a palette
 
 
 # ---- all ----
 
-def _find_decoder() -> Optional[Callable[[bytes], Any]]:
-    """Returns what decodes a frame to pixels as they are stored, with red first. None: there is neither library."""
+def _find_decoder() -> Optional[Callable[[bytes, Header], Any]]:
+    """Returns what decodes a frame to pixels with red first and without transparency. None: there is neither library."""
     try:
         from PIL import Image, features
         if features.check("libjpeg_turbo"):
-            return lambda data: np.asarray(Image.open(io.BytesIO(data), formats=("JPEG", "PNG")))
+            def open_image(data: bytes, header: Header) -> Any:
+                image = Image.open(io.BytesIO(data), formats=("JPEG", "PNG"))
+                image.info.pop("transparency", None)  # Pillow warns of it
+                return np.asarray(image if header.bits > 8 else image.convert("RGB" if header.shape[2] == 3 else "L"))
+
+            return open_image
     except ImportError:
         pass
     try:
@@ -142,8 +154,9 @@ def _find_decoder() -> Optional[Callable[[bytes], Any]]:
     except ImportError:
         return None
 
-    def decode(data: bytes) -> Any:
-        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
+    def decode(data: bytes, header: Header) -> Any:
+        kind = (cv2.IMREAD_UNCHANGED if header.bits > 8 else cv2.IMREAD_COLOR if header.shape[2] == 3 else cv2.IMREAD_GRAYSCALE)
+        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), kind)
         _need(pixels is not None, "OpenCV cannot decode it")
         return pixels[..., ::-1] if pixels.ndim == 3 else pixels
 
@@ -182,7 +195,7 @@ def decode(name: str, data: bytes, rules: Rules, shape: Tuple[int, ...], dtype: 
         raise ImportError(f"{name}: a frame in {header.encoding.upper()} needs Pillow with libjpeg-turbo (pip install pillow) or OpenCV "
                           f"(pip install opencv-python-headless); without them push pixels, as an array of {dtype} {list(shape)}")
     try:
-        pixels = np.asarray(library(data)).astype(dtype, copy=False).reshape(shape)
+        pixels = np.asarray(library(data, header)).astype(dtype, copy=False).reshape(shape)
     except Exception as error:  # each library has exceptions of its own
         raise DataError(f"{name}: the frame cannot be decoded: {error}") from None
     return _TURNS[rules.flip](pixels[..., ::-1] if rules.color == "bgr" else pixels)
