@@ -98,7 +98,7 @@ def test_a_first_frame_that_is_bad_quarantines_its_episode(tmp_path, layout):
     assert found["kept_count"] == 1 and reasons["good.hdf5"] is None
     assert "images/front: row 0: 100 bytes that begin neither like a JPEG nor like a PNG" in reasons["not_a_picture.hdf5"]
     assert "images/front: the first 12 rows are empty" in reasons["empty.hdf5"]
-    assert "images/front: row 0: a jpeg with 1 colours a pixel, the layout says rgb" in reasons["gray.hdf5"]
+    assert "images/front: row 0: a jpeg in grey, the layout says rgb" in reasons["gray.hdf5"]
 
 
 def write_packed(path, spoil=None, **attributes):
