@@ -8,7 +8,7 @@ from net_build import write_config
 from net_layout_files import LAYOUTS
 
 LAB = "data/lab.hdf5 --layout data/lab.yaml"
-CAMERAS = "data/cameras.hdf5 --layout data/cameras.yaml"
+CAMERAS = "data/cameras.hdf5 --layout data/cameras.yaml --assume-rate"
 NOT_PACKED = (
     "--streams actions,qpos,raw,raw_bgr,raw_gray,png,png_180,jpeg,jpeg_text,jpeg_gray,mixed,zeros,"
     "bad,depth16,depth32,depth_png,plain"
