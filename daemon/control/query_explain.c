@@ -228,10 +228,7 @@ static void find_targets(const struct trajd_window_plan *plan, uint32_t output, 
                          uint32_t *end)
 {
     *first = trajd_rules_first_target(&plan->rules, output);
-    for (*end = *first;
-         *end < plan->rules.target_count && plan->rules.targets[*end].output_index == output;
-         ++*end)
-        continue;
+    *end = trajd_rules_end_target(&plan->rules, *first);
 }
 
 static const char *edge_name(enum trajd_edge edge)

@@ -307,13 +307,16 @@ static void find_too_old(const struct trajd_binding *batch, uint32_t b, uint32_t
     bool any = false;
 
     for (uint32_t w = 0; w < count; w++) {
-        const struct trajd_episode_clock *clocks = view_of(batch, first + w)->clocks,
+        const struct trajd_view *view = view_of(batch, first + w);
+        const struct trajd_episode_clock *clocks = view->clocks,
                                          *anchors = &clocks[rules->anchor_clock];
+        arrays->too_old_begin[w] = arrays->too_old_end[w] = 0;
+        if (!view->ends_early)
+            continue;
         const int64_t too_old_ns = trajd_clock_too_old_ns(&clocks[bracket->clock_index],
                                                           bracket->too_old_intervals),
                       end_ns = trajd_clock_row_ns(anchors, anchors->row_count - 1),
                       anchor_ns = trajd_binding_anchor_ns(batch, grid, first + w);
-        arrays->too_old_begin[w] = arrays->too_old_end[w] = 0;
         if (too_old_ns >= end_ns)
             continue;
         arrays->too_old_begin[w] = steps_until(batch, b, w, anchor_ns, too_old_ns);
@@ -491,13 +494,11 @@ static void mask_by_others(const struct trajd_binding *batch, uint32_t first, ui
 
 static void mask_filled(const struct trajd_binding *batch, uint32_t o, uint32_t begin, uint32_t end)
 {
-    const uint32_t first = trajd_rules_first_target(batch->rules, o);
-    uint32_t last = first;
+    const uint32_t first = trajd_rules_first_target(batch->rules, o),
+                   last = trajd_rules_end_target(batch->rules, first);
 
     if (!batch->rules->targets[first].is_filled)
         return;
-    while (last < batch->rules->target_count && batch->rules->targets[last].output_index == o)
-        last++;
     for (uint32_t w = begin; w < end; w++)
         if (lacks_some(batch, first, last, w))
             mask_by_others(batch, first, last, w);

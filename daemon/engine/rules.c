@@ -119,6 +119,16 @@ uint32_t trajd_rules_first_target(const struct trajd_plan_rules *rules, uint32_t
     return t;
 }
 
+uint32_t trajd_rules_end_target(const struct trajd_plan_rules *rules, uint32_t first)
+{
+    uint32_t end = first + 1;
+
+    while (end < rules->target_count &&
+           rules->targets[end].output_index == rules->targets[first].output_index)
+        end++;
+    return end;
+}
+
 const struct trajd_plan_grid *trajd_rules_grid(const struct trajd_plan_rules *rules,
                                                uint32_t target)
 {

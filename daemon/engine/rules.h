@@ -169,6 +169,8 @@ void trajd_rules_clear_grids(struct trajd_plan_rules *rules);
 
 /* Returns the first target of an output. Those of one output stand together. */
 uint32_t trajd_rules_first_target(const struct trajd_plan_rules *rules, uint32_t output_index);
+/* Returns the target after the last one of the output whose first target is `first`. */
+uint32_t trajd_rules_end_target(const struct trajd_plan_rules *rules, uint32_t first);
 /* Returns the grid of a target. */
 const struct trajd_plan_grid *trajd_rules_grid(const struct trajd_plan_rules *rules,
                                                uint32_t target);

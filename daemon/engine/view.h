@@ -43,6 +43,7 @@ struct trajd_view {
      * observation more than the clock has rows; -1: as many as the clock has. NULL: all of them */
     const int64_t *row_counts;
     const bool *has_frames; /* [pictures of the rules]; NULL: none */
+    bool ends_early;        /* the clock of a bracket grows too old before the last anchor */
 };
 
 /* A window: an anchor of an episode, as the order of a feed gives it. */

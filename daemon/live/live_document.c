@@ -238,9 +238,7 @@ static void make_output(struct making *m, uint32_t number)
     }
     made->from = grid->from;
     made->rate_text = trajd_document_rate_text(m->arena, grid->rate);
-    while (first + made->source_count < rules->target_count &&
-           rules->targets[first + made->source_count].output_index == o)
-        made->source_count++;
+    made->source_count = trajd_rules_end_target(rules, first) - first;
     made->sources = alloc(m, made->source_count, sizeof *made->sources);
     for (uint32_t s = 0; made->sources && s < made->source_count; s++)
         make_source(m, first + s, &made->sources[s]);

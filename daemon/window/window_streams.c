@@ -160,6 +160,23 @@ static bool is_gathered(const struct trajd_dataset *dataset)
     return false;
 }
 
+/* Returns whether the clock of a bracket grows too old before the last anchor of an episode. */
+static bool ends_early(const struct trajd_plan_rules *rules,
+                       const struct trajd_episode_clock *clocks)
+{
+    for (uint32_t b = 0; b < rules->bracket_count; b++) {
+        const struct trajd_plan_bracket *bracket = &rules->brackets[b];
+        const struct trajd_episode_clock *anchors;
+        if (!bracket->too_old_intervals)
+            continue;
+        anchors = &clocks[rules->anchor_clock];
+        if (trajd_clock_too_old_ns(&clocks[bracket->clock_index], bracket->too_old_intervals) <
+            trajd_clock_row_ns(anchors, anchors->row_count - 1))
+            return true;
+    }
+    return false;
+}
+
 /* Fills the view of an episode. Lists that all episodes would leave empty are NULL. */
 static bool make_view(struct trajd_window_plan *plan, uint32_t e, bool gathered, bool own_rows)
 {
@@ -174,6 +191,7 @@ static bool make_view(struct trajd_window_plan *plan, uint32_t e, bool gathered,
     view->clocks = episode->clocks;
     if (episode->quarantine)
         return true;
+    view->ends_early = ends_early(rules, episode->clocks);
     if (gathered) {
         row_begin = trajd_arena_alloc(arena, rules->clock_count * sizeof *row_begin);
         for (uint32_t c = 0; row_begin && c < rules->clock_count; c++)
