@@ -38,6 +38,8 @@ struct trajd_scan {
     const char **file_rates;
     bool has_failed;            /* libhdf5 reported an error since this was set to false */
     const char *resampled_rate; /* of the attribute trajd_resample */
+    const char *groups;         /* the pattern of the groups that are searched for */
+    bool cuts;                  /* the layout's split applies to this file */
     uint32_t episode_capacity;  /* of the record */
 };
 
@@ -93,6 +95,10 @@ const char *trajd_scan_rate(struct trajd_scan *scan, hid_t group,
 /* Returns the rate in the root's attribute trajd_resample, which `trajctl resample` writes: ""
  * where there is no such attribute, "none" where it states no rate. */
 const char *trajd_scan_resampled_rate(struct trajd_scan *scan);
+/* Returns whether `trajctl resample` wrote the file from one whose arrays held several episodes
+ * (the layout's key split). Each episode then has a group of its own, below the group whose arrays
+ * they were. */
+bool trajd_scan_is_separated(hid_t file);
 /* Reads a text of the episode whose group is at `episode_path`, into the scan's arena; of a text in
  * a JSON file its key, which an attribute has. NULL where there is none. A value that cannot be
  * taken is noted. */

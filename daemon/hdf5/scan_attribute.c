@@ -8,6 +8,7 @@
 #include "daemon/hdf5/helper_socket.h"
 #include "daemon/hdf5/scan.h"
 #include "daemon/hdf5/scan_value.h"
+#include "daemon/index/writer_protocol.h"
 
 enum { RATE_TEXT_SIZE = 64, KEY_COUNT_MAX = 4096 };
 static const uint64_t list_bytes_max = 64u << 20;
@@ -76,6 +77,14 @@ const char *trajd_scan_resampled_rate(struct trajd_scan *scan)
     if (read_rate(scan->file, "/", "trajd_resample", "rate", text) && !*text)
         strcpy(text, "none");
     return keep_text(scan, text);
+}
+
+bool trajd_scan_is_separated(hid_t file)
+{
+    char text[RATE_TEXT_SIZE];
+
+    read_rate(file, "/", "trajd_resample", "split", text);
+    return !strcmp(text, TRAJD_SEPARATED);
 }
 
 const char *trajd_scan_rate(struct trajd_scan *scan, hid_t group,

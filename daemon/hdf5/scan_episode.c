@@ -223,7 +223,7 @@ static bool scan_datasets(struct trajd_scan *scan, hid_t group,
     root = trajd_scan_folder(scan, group, "", 0, &wanted.folders, episode);
     if (root && !episode->problem)
         episode->problem = trajd_scan_form(scan, group, &root->links, episode);
-    if (!root || episode->problem || !layout->split.kind)
+    if (!root || episode->problem || !scan->cuts)
         return false;
     episode->problem = trajd_scan_split(scan, group, &root->links, episode);
     return !episode->problem;

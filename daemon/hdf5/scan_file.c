@@ -32,7 +32,7 @@ static const char *episode_id(const char *path, const char *pattern)
  * where there are too many objects. */
 static bool add_group(struct trajd_scan *scan, const char *path)
 {
-    struct trajd_record_episode whole = {.id = episode_id(path, scan->layout->groups)}, *added;
+    struct trajd_record_episode whole = {.id = episode_id(path, scan->groups)}, *added;
 
     if (trajd_scan_episode(scan, *path ? path : "/", &whole))
         return true;
@@ -58,7 +58,7 @@ static void add_lost_group(struct trajd_scan *scan, hid_t group, const char *nam
 {
     const char *failure = trajd_scan_error(scan), *lost;
 
-    if (*episode_id(path, scan->layout->groups)) {
+    if (*episode_id(path, scan->groups)) {
         trajd_scan_names_add(scan, found, path, strlen(path));
         return;
     }
@@ -129,19 +129,36 @@ static void take_slice(struct trajd_scan *scan, struct trajd_scan_names *groups)
         scan->record->note_count = 0;
 }
 
+/* Sets the pattern of the groups: that of the layout; or the groups that `trajctl resample` made of
+ * the episodes of longer arrays. */
+static bool choose_groups(struct trajd_scan *scan)
+{
+    const char *groups = scan->layout->groups;
+
+    scan->cuts = scan->layout->split.kind && !trajd_scan_is_separated(scan->file);
+    scan->groups = groups;
+    if (scan->layout->split.kind && !scan->cuts)
+        scan->groups = trajd_arena_format(scan->arena, "%s/episode_*", groups[1] ? groups : "");
+    return scan->groups != NULL;
+}
+
 static void scan_groups(struct trajd_scan *scan)
 {
     struct trajd_record *record = scan->record;
     struct trajd_scan_names groups = {0};
 
-    find_groups(scan, "", scan->layout->groups + 1, &groups);
+    if (!choose_groups(scan)) {
+        record->refusal = "no memory for its groups";
+        return;
+    }
+    find_groups(scan, "", scan->groups + 1, &groups);
     if (record->refusal)
         return;
     if (groups.count > 1)
         qsort(groups.names, groups.count, sizeof *groups.names, compare_natural);
     if (!groups.count) {
-        record->refusal = trajd_arena_format(scan->arena, "no group matches %s%s%s",
-                                             scan->layout->groups, record->note_count ? "; " : "",
+        record->refusal = trajd_arena_format(scan->arena, "no group matches %s%s%s", scan->groups,
+                                             record->note_count ? "; " : "",
                                              record->note_count ? record->notes[0] : "");
         record->is_misfit = !record->note_count;
         return;

@@ -372,6 +372,8 @@ static const char *start_episode(struct trajd_scan *scan, uint32_t number,
                                      *whole->id ? "/" : "", number);
     episode->arrays =
         trajd_arena_alloc(scan->arena, (whole->array_count + 1) * sizeof *episode->arrays);
+    episode->first_row = begin;
+    episode->all_rows = parts->begins[parts->count];
     if (begin == end)
         episode->problem =
             trajd_arena_format(scan->arena, "%s: the episode has 0 rows at row %" PRIu64,

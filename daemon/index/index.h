@@ -129,6 +129,9 @@ struct trajd_episode {
     /* the group holds only these arrays, and subgroups on the way to them that have no
      * attributes */
     bool is_plain;
+    /* of arrays that hold several episodes: where this one begins, and the rows of all. 0: the
+     * arrays hold one episode */
+    uint64_t first_row, all_rows;
 };
 
 struct trajd_index {

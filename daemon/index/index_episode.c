@@ -266,6 +266,8 @@ enum trajd_status trajd_index_validate(struct trajd_validation *validation,
     copy_keys(&c, episode);
     episode->content_digest = record->content_digest;
     episode->is_plain = record->is_plain;
+    episode->first_row = record->first_row;
+    episode->all_rows = record->all_rows;
     episode->quarantine = c.reason;
     episode->is_misfit = c.is_misfit;
     episode->has_uneven_rows = c.has_uneven_rows;

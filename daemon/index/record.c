@@ -320,6 +320,8 @@ static const struct trajd_codec_field episode_fields[] = {
      TRAJD_CODEC_LIST(EPISODE, metas, meta_count, TRAJD_LAYOUT_METAS_MAX),
      .flags = TRAJD_CODEC_SPARSE | TRAJD_CODEC_LINES, .high = TRAJD_RECORD_META_MAX},
     {"is_plain", TRAJD_CODEC_BOOL, TRAJD_CODEC_ONE(EPISODE, is_plain)},
+    {"first_row", TRAJD_CODEC_UINT, TRAJD_CODEC_ONE(EPISODE, first_row)},
+    {"all_rows", TRAJD_CODEC_UINT, TRAJD_CODEC_ONE(EPISODE, all_rows)},
     {"arrays", TRAJD_CODEC_STRUCT, TRAJD_CODEC_LIST(EPISODE, arrays, array_count, ARRAY_COUNT_MAX),
      .table = &array_table},
     {"content_digest", TRAJD_CODEC_UINT, TRAJD_CODEC_ONE(EPISODE, content_digest), EVALUATED},

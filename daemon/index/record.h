@@ -15,7 +15,7 @@
 #include "proto/codec.h"
 
 #define TRAJD_RECORD_MAGIC 0x52544A54u /* "TJTR" */
-#define TRAJD_RECORD_VERSION 12
+#define TRAJD_RECORD_VERSION 13
 #define TRAJD_RECORD_SIZE_MAX (256u << 20)
 #define TRAJD_RECORD_META_MAX 4096 /* bytes of one text */
 /* the refusal of a required array whose path leads to a group or a named type */
@@ -62,6 +62,9 @@ struct trajd_record_episode {
     /* the group holds only these arrays, and subgroups on the way to them that have no
      * attributes */
     bool is_plain;
+    /* of arrays that hold several episodes (the layout's key split): where this one begins, and the
+     * rows of all. 0: the arrays hold one episode */
+    uint64_t first_row, all_rows;
     uint32_t array_count;
     struct trajd_record_array *arrays; /* ascending by strcmp of their paths */
     /* the parent has read the stamps and compared the first rows; the members below are valid */

@@ -20,11 +20,14 @@
  *              from the first input
  *     EPISODES u32 n, episode[n], of that input. Episodes are counted from 0 in the order in which
  *              they are sent
- *              episode := text source, target, label, part; u64 steps; u8 has_more;
+ *              episode := text source, target, label, part; u64 steps, first_row, all_rows; u8 has_more;
  *                         u32 n, u64 row_counts[n]; u32 n, pick[n]; u32 n, array[n];
  *                         u32 n, start[n]
  *                         has_more: the source may hold more than these arrays and the episode's
  *                         own attributes
+ *                         first_row, all_rows: where the episode begins in arrays that hold
+ *                         several, and the rows of all; 0: they hold one. The rows of picks count
+ *                         from first_row
  *              pick    := u64 rows (in the file), u64 row[steps]: the row that each step takes
  *              array   := u32 number of the dataset, u8 has_attributes (of the source), and for
  *                         rank 0: u32 number of the pick that has its rows
@@ -51,7 +54,8 @@
  * has as many elements along one axis as a pick has rows is copied by the rows of that pick. Where
  * two axes or two picks are possible, FAILED names the dataset. A dataset that matches a pattern of
  * `tables` is copied unchanged. Of the others, those whose row count is one of row_counts, or one
- * more, are left out, and all others are copied unchanged. A NOTE reports each such path once. */
+ * more, are left out, and all others are copied unchanged, where arrays hold several episodes once
+ * for all of them. A NOTE reports each such path once. */
 #ifndef TRAJD_INDEX_WRITER_PROTOCOL_H
 #define TRAJD_INDEX_WRITER_PROTOCOL_H
 
@@ -73,6 +77,9 @@ enum trajd_writer_kind {
     TRAJD_WRITER_DONE,
     TRAJD_WRITER_FAILED,
 };
+
+/* In the provenance, the value of "split" where the inputs' arrays held several episodes. */
+#define TRAJD_SEPARATED "groups"
 
 #define TRAJD_WRITER_SMALL_BYTES (UINT64_C(16) << 20) /* inputs up to this size are small */
 #define TRAJD_WRITER_FRAME_BYTES_MAX (1u << 30)

@@ -308,13 +308,6 @@ def test_mistakes_in_split(tmp_path, key, message):
     assert "does not go with rows: first" in inspect(layout, path)
 
 
-def test_resample_refuses_split(tmp_path):
-    layout, path = write_several(tmp_path, *SPLITS[0])
-    done = subprocess.run([TRAJCTL, "resample", path, "-o", tmp_path / "out.hdf5", "--layout", layout, "--rate", "5"],
-                          capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1 and "cuts episodes out of longer arrays" in done.stderr, done.stderr
-
-
 def test_windows_do_not_cross_episodes(tmp_path, daemon):
     layout, path = write_several(tmp_path, *SPLITS[1])
     client = daemon(f"""

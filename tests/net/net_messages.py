@@ -52,7 +52,6 @@ COMMANDS = {
     "assumed": "resample data/layouts/isaaclab/dataset.hdf5 --rate 10 -o x.hdf5",
     "packed": "resample data/cameras.hdf5 --layout data/cameras.yaml --rate 10 -o x.hdf5",
     "several": "resample data/layouts/aloha --rate 10 -o x.hdf5",
-    "split": "resample data/odd/joined.hdf5 --layout data/odd/ends.yaml --rate 10 -o x.hdf5",
     "types_differ": "resample data/policy.hdf5 data/other.hdf5 --rate 10 -o x.hdf5",
     "resume_nothing": f"resample {POLICY} --rate 10 -o y.hdf5 --resume --streams rewards",
     "exists": f"resample {POLICY} --rate 10 -o y.hdf5 --streams rewards",

@@ -81,6 +81,7 @@ CASES = {
         for layout, place in LAYOUTS.items()
         for rate in (7, 30)
     },
+    "odd/split": "data/odd/joined.hdf5 --layout data/odd/ends.yaml --rate 10",
     "layouts/assumed_rate": "data/layouts/isaaclab --rate 30 --assume-rate=25",
     "layouts/parts": "data/layouts/droid_raw/ep2/trajectory.h5 --rate 30 --max-gap 75ms",
 }

@@ -111,10 +111,11 @@ static bool is_as_planned(const struct convert_dataset *dataset, const struct co
 
 /* Finds an episode of the plan in the finished file. Both are in natural order, unless the plan has
  * several inputs. */
-static const struct trajd_episode *find_episode(const struct trajd_index *index,
+static const struct trajd_episode *find_episode(const struct conversion *r,
+                                                const struct trajd_index *index,
                                                 const struct convert_episode *made, uint32_t e)
 {
-    const bool is_whole_file = !strpbrk(index->layout->groups, "*?[");
+    const bool is_whole_file = convert_plan_is_of_files(&r->plan);
 
     for (uint32_t i = 0; i < index->episode_count; i++) {
         const struct trajd_episode *episode = &index->episodes[(e + i) % index->episode_count];
@@ -129,7 +130,7 @@ static enum trajd_status compare_episode(const struct conversion *r,
                                          uint32_t e)
 {
     const struct convert_episode *made = &r->plan.episodes[e];
-    const struct trajd_episode *episode = find_episode(index, made, e);
+    const struct trajd_episode *episode = find_episode(r, index, made, e);
 
     if (!episode)
         return trajd_error_set(r->error, TRAJD_ERR_DATA, 0, "%s is missing", made->id);

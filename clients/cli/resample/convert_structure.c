@@ -26,6 +26,10 @@ void convert_episode_path(const struct trajd_index *index, const char *id, char 
     const char *groups = index->layout->groups;
     size_t length = strcspn(groups, "*?[");
 
+    if (!groups[length] && index->layout->split.kind) {
+        snprintf(path, size, "%s/%s", groups[1] ? groups : "", id);
+        return;
+    }
     if (!groups[length]) {
         snprintf(path, size, "%s", groups);
         return;
@@ -71,13 +75,19 @@ static bool is_known(const struct trajd_index *index, uint32_t dataset)
     return false;
 }
 
+/* Adds the paths that are neither copied nor reported. Numbers that cut longer arrays count the
+ * rows of the source, so the output does not have them. */
 static void put_known(struct convert_structure *s, const struct trajd_index *index)
 {
-    uint32_t known = 0;
+    const struct trajd_layout_split *split = &index->layout->split;
+    const bool has_numbers = split->kind && split->kind != TRAJD_SPLIT_FLAGS;
+    uint32_t known = has_numbers;
 
     for (uint32_t d = 0; d < index->array_count; d++)
         known += is_known(index, d);
     trajd_bytes_add_u32(&s->writer->frame, known);
+    if (has_numbers)
+        trajd_bytes_add_text(&s->writer->frame, split->paths[0]);
     for (uint32_t d = 0; d < index->array_count; d++)
         if (is_known(index, d))
             trajd_bytes_add_text(&s->writer->frame, index->arrays[d].path);
@@ -181,12 +191,16 @@ static void put_episode(struct convert_structure *s, const struct convert_episod
     char path[PATH_SIZE];
 
     convert_episode_path(index, episode->id, path, sizeof path);
+    if (episode->all_rows) /* the group above has the arrays */
+        path[strrchr(path, '/') == path ? 1 : strrchr(path, '/') - path] = '\0';
     trajd_bytes_add_text(&s->writer->frame, path);
     convert_episode_path(index, made->id, path, sizeof path);
     trajd_bytes_add_text(&s->writer->frame, path);
     put_label(s, index, episode);
     put_part(s, made);
     trajd_bytes_add_u64(&s->writer->frame, made->step_count);
+    trajd_bytes_add_u64(&s->writer->frame, episode->first_row);
+    trajd_bytes_add_u64(&s->writer->frame, episode->all_rows);
     convert_writer_put_u8(s->writer, is_searched);
     put_row_counts(s, index, episode);
     if (is_searched || has_encoded(s->plan, made))
@@ -496,6 +510,8 @@ static void write_provenance(struct trajd_json *json, const struct convert_plan 
     trajd_json_string(json, "layout", options->indexes[0]->layout->name);
     trajd_json_format(json, "rate", "%" PRId64 "/%" PRId64, options->rate.num, options->rate.den);
     write_assumption(json, plan);
+    if (options->indexes[0]->layout->split.kind)
+        trajd_json_string(json, "split", TRAJD_SEPARATED);
     if (plan->is_on_gpu)
         trajd_json_string(json, "arithmetic", "gpu");
     trajd_json_open_array(json, "sources");

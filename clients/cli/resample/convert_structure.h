@@ -7,7 +7,7 @@
 #include "clients/cli/resample/plan/convert_plan.h"
 
 /* Writes the path of an episode's group in the output. It is "/" if the layout has one episode a
- * file. */
+ * file. An episode that is cut out of longer arrays has a group of its own below theirs. */
 void convert_episode_path(const struct trajd_index *index, const char *id, char *path, size_t size);
 
 struct convert_structure {

@@ -106,6 +106,7 @@ static bool open_input(struct trajd_writer *writer, struct trajd_writer_frame *f
     trajd_writer_text(frame, writer->groups, sizeof writer->groups);
     trajd_writer_text(frame, writer->filter_folder, sizeof writer->filter_folder);
     writer->is_first = trajd_writer_u8(frame);
+    *writer->shared_source = '\0';
     writer->known = trajd_writer_texts(frame, &writer->known_count);
     writer->tables = trajd_writer_texts(frame, &writer->table_count);
     return frame->failed ? trajd_writer_fail("an input of the recipe cannot be read")

@@ -69,6 +69,9 @@ struct trajd_writer {
     char groups[TRAJD_WRITER_PATH_SIZE]; /* the pattern of the episodes' groups */
     char filter_folder[TRAJD_WRITER_PATH_SIZE];
     bool is_first;
+    /* a group whose arrays hold several episodes, and the group of the output with what these share;
+     * "": none yet */
+    char shared_source[TRAJD_WRITER_PATH_SIZE], shared_path[TRAJD_WRITER_PATH_SIZE];
     uint32_t known_count;
     char **known; /* paths that the parent handles itself */
     uint32_t table_count;
@@ -153,6 +156,8 @@ struct trajd_writer_beside {
     struct trajd_writer_frame row_counts;
     uint32_t row_count_count;
     uint64_t steps;
+    uint64_t first_row, all_rows; /* of arrays that hold several episodes; 0: they hold one */
+    hid_t shared;                 /* the group of the output with what episodes share; -1: none */
     uint32_t pick_count;
     const uint8_t *picks; /* as they stand in the frame */
     /* groups created so far; links that lead back up would create them without end */

@@ -87,6 +87,27 @@ static void copy_object(const struct trajd_writer_beside *beside, hid_t from, hi
         trajd_writer_note(beside->writer, "%s: %s cannot be carried over", beside->label, path);
 }
 
+/* Gives an episode that is cut out of longer arrays an object that it shares with the other ones:
+ * the object is copied once, and each episode has a hard link to it. */
+static void link_object(const struct trajd_writer_beside *beside, hid_t from, hid_t to,
+                        const char *name, const char *path)
+{
+    char folder_path[TRAJD_WRITER_PATH_SIZE];
+    hid_t folder, shared = H5Oopen(beside->shared, path, H5P_DEFAULT);
+
+    if (shared < 0) {
+        snprintf(folder_path, sizeof folder_path, "%.*s", (int)(strlen(path) - strlen(name)), path);
+        folder = *folder_path ? trajd_writer_make_group(beside->shared, folder_path)
+                              : H5Oopen(beside->shared, ".", H5P_DEFAULT);
+        copy_object(beside, from, folder, name, path);
+        trajd_writer_close(folder);
+    }
+    trajd_writer_close(shared);
+    if (H5Lexists(to, name, H5P_DEFAULT) <= 0)
+        H5Lcreate_hard(beside->shared, path, to, name, H5P_DEFAULT, H5P_DEFAULT);
+    H5Eclear2(H5E_DEFAULT);
+}
+
 /* Notes a dataset that is not in the output. Returns true. */
 static bool leave_out(const struct trajd_writer_beside *beside, const char *path, const char *why)
 {
@@ -128,7 +149,10 @@ static bool copy_dataset(const struct trajd_writer_beside *beside, hid_t from, h
             beside->writer,
             "%s: no stream of the layout, and of another length: copied as it is, not resampled",
             path);
-    copy_object(beside, from, to, name, path);
+    if (beside->shared >= 0)
+        link_object(beside, from, to, name, path);
+    else
+        copy_object(beside, from, to, name, path);
     return true;
 }
 
@@ -360,7 +384,7 @@ static bool copy_level(struct trajd_writer_beside *beside, hid_t from, const cha
 /* Where a file is one episode, the root belongs to the episode, and writer_episode.c copies it. */
 bool trajd_writer_copy_surroundings(struct trajd_writer *writer)
 {
-    struct trajd_writer_beside beside = {.writer = writer, .label = writer->label};
+    struct trajd_writer_beside beside = {.writer = writer, .label = writer->label, .shared = -1};
     hid_t root;
     bool ok;
 

@@ -342,9 +342,26 @@ static void read_picks(struct episode *episode, struct trajd_writer_frame *frame
     }
 }
 
+/* Opens the group of the output with what the episodes of one group share: of the first input that
+ * group itself, of a further one the group of the first episode. */
+static hid_t open_shared(struct episode *episode)
+{
+    struct trajd_writer *writer = episode->writer;
+    hid_t shared;
+
+    if (!strcmp(writer->shared_source, episode->source))
+        return trajd_writer_make_group(writer->output, writer->shared_path);
+    strcpy(writer->shared_source, episode->source);
+    strcpy(writer->shared_path, writer->is_first ? episode->source : episode->target);
+    shared = trajd_writer_make_group(writer->output, writer->shared_path);
+    if (shared >= 0)
+        trajd_writer_copy_attributes(writer, episode->from, shared, episode->source);
+    return shared;
+}
+
 static bool make_episode(struct trajd_writer *writer, struct trajd_writer_frame *frame)
 {
-    struct episode episode = {.writer = writer, .folder = -1};
+    struct episode episode = {.writer = writer, .folder = -1, .beside.shared = -1};
     bool ok;
 
     trajd_writer_text(frame, episode.source, sizeof episode.source);
@@ -352,6 +369,8 @@ static bool make_episode(struct trajd_writer *writer, struct trajd_writer_frame 
     trajd_writer_text(frame, episode.label, sizeof episode.label);
     trajd_writer_text(frame, episode.part, sizeof episode.part);
     episode.steps = trajd_writer_u64(frame);
+    episode.beside.first_row = trajd_writer_u64(frame);
+    episode.beside.all_rows = trajd_writer_u64(frame);
     episode.has_more = trajd_writer_u8(frame);
     episode.beside.writer = writer;
     episode.beside.label = episode.label;
@@ -365,8 +384,13 @@ static bool make_episode(struct trajd_writer *writer, struct trajd_writer_frame 
         return trajd_writer_fail("an episode of the recipe cannot be read");
     episode.from = H5Gopen2(writer->input, episode.source, H5P_DEFAULT);
     episode.to = episode.from < 0 ? -1 : trajd_writer_make_group(writer->output, episode.target);
-    ok = episode.from >= 0 && episode.to >= 0 ? fill_episode(&episode, frame)
-                                              : trajd_writer_fail("%s", episode.label);
+    if (episode.beside.all_rows && episode.from >= 0 && episode.to >= 0)
+        episode.beside.shared = open_shared(&episode);
+    ok = episode.from >= 0 && episode.to >= 0 &&
+                 (!episode.beside.all_rows || episode.beside.shared >= 0)
+             ? fill_episode(&episode, frame)
+             : trajd_writer_fail("%s", episode.label);
+    trajd_writer_close(episode.beside.shared);
     trajd_writer_close(episode.folder);
     trajd_writer_close(episode.from);
     trajd_writer_close(episode.to);

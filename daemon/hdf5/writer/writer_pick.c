@@ -26,7 +26,7 @@ static bool is_identity(const struct trajd_writer_beside *beside, const uint8_t 
                         uint64_t count)
 {
     for (uint64_t step = 0; step < beside->steps && count == beside->steps; step++)
-        if (row_of(rows, step) != step)
+        if (beside->first_row + row_of(rows, step) != step)
             return false;
     return count == beside->steps;
 }
@@ -72,7 +72,8 @@ static enum trajd_writer_length length_of(const struct trajd_writer_beside *besi
     enum trajd_writer_length length = TRAJD_LENGTH_TABLE;
 
     for (uint32_t i = 0; i < beside->row_count_count && rank > 0; i++) {
-        const uint64_t rows = trajd_writer_u64(&list);
+        const uint64_t own = trajd_writer_u64(&list),
+                       rows = beside->all_rows ? beside->all_rows : own;
         if (shape[0] == rows || shape[0] == rows + 1)
             return TRAJD_LENGTH_OTHER_ROWS;
         if (rows > 1 && shape[0] > rows / 2)
@@ -96,7 +97,7 @@ bool trajd_writer_find_length(const struct trajd_writer_beside *beside, hid_t da
         const uint8_t *count = beside->picks + i * (sizeof(uint64_t) + bytes),
                       *rows = count + sizeof(uint64_t);
         for (int axis = 0; axis < rank; axis++) {
-            if (shape[axis] != row_of(count, 0))
+            if (shape[axis] != (beside->all_rows ? beside->all_rows : row_of(count, 0)))
                 continue;
             if (is_identity(beside, rows, shape[axis])) {
                 is_same = true;
@@ -149,7 +150,7 @@ static hid_t creation_of(hid_t source_creation, int rank, const hsize_t *shape)
 /* A copy in progress. */
 struct gathering {
     const uint8_t *rows;
-    uint64_t steps;
+    uint64_t steps, first_row; /* first_row: what rows count from */
     int axis, rank;
     hid_t source, made, type, source_space, made_space;
     hsize_t shape[H5S_MAX_RANK]; /* of the source */
@@ -180,9 +181,10 @@ static void reclaim(hid_t type, hid_t space, void *values)
  * `most`. Returns the number of those steps; 0: failed. */
 static uint64_t gather_block(const struct gathering *g, uint64_t step, uint64_t most)
 {
-    const uint64_t first = row_of(g->rows, step), remaining = g->shape[g->axis] - first,
+    const uint64_t first = row_of(g->rows, step),
+                   remaining = g->shape[g->axis] - g->first_row - first,
                    rows = remaining < most ? remaining : most;
-    const hid_t in_space = select_rows(g, g->source_space, first, rows);
+    const hid_t in_space = select_rows(g, g->source_space, g->first_row + first, rows);
     uint64_t count = 0;
     hid_t out_space;
     bool ok;
@@ -230,7 +232,10 @@ static bool gather(struct gathering *g)
 static bool copy_rows(const struct trajd_writer_beside *beside, hid_t source, hid_t to,
                       const char *name, const char *path, const struct trajd_writer_pick *pick)
 {
-    struct gathering g = {.rows = pick->rows, .steps = beside->steps, .axis = pick->axis};
+    struct gathering g = {.rows = pick->rows,
+                          .steps = beside->steps,
+                          .first_row = beside->first_row,
+                          .axis = pick->axis};
     const hid_t source_creation = H5Dget_create_plist(source);
     hsize_t shape[H5S_MAX_RANK];
     hid_t creation;

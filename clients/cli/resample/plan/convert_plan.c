@@ -114,7 +114,9 @@ enum trajd_status convert_plan_make(const struct trajd_convert_options *options,
 
 bool convert_plan_is_of_files(const struct convert_plan *plan)
 {
-    return !strpbrk(plan->options->indexes[0]->layout->groups, "*?[");
+    const struct trajd_layout *layout = plan->options->indexes[0]->layout;
+
+    return !strpbrk(layout->groups, "*?[") && !layout->split.kind;
 }
 
 void convert_plan_select(struct convert_plan *plan, uint32_t episode)

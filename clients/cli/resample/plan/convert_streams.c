@@ -301,11 +301,6 @@ static void note_texts(const struct trajd_convert_options *options, const struct
 /* Checks that each array has one name, which the output gets, and a dataset of its own. */
 static enum trajd_status check_names(const struct trajd_index *index, struct trajd_error *error)
 {
-    if (index->layout->split.kind)
-        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                               "layout %s cuts episodes out of longer arrays (split:), and the "
-                               "output needs a group or a file for each: feeds can resample them",
-                               index->layout->name);
     for (uint32_t i = 0; i < index->array_count; i++)
         if (trajd_layout_is_pattern(index->layout, index->arrays[i].path))
             return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
