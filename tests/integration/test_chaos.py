@@ -1,4 +1,4 @@
-"""Random kills, floods, full disks and reloads, with a ledger of all windows. tests/tools/chaos.py runs this for minutes."""
+"""Random kills, floods, full disks and reloads, with a ledger of all windows and their values. tests/tools/chaos.py runs this for minutes."""
 import contextlib
 
 import pytest
@@ -8,7 +8,7 @@ import chaos_trial as chaos
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed, events", [(5, chaos.KILLS), (13, chaos.EVENTS)])
-def test_no_window_is_lost_or_repeated_without_need(tmp_path, demo_file, seed, events):
+def test_no_window_is_lost_or_wrong_or_repeated_without_need(tmp_path, demo_file, seed, events):
     with contextlib.closing(chaos.Trial(tmp_path / "daemon", demo_file, seed, events)) as trial:
         book = trial.run()
     assert book.is_good(), (chaos.report(f"seed {seed}", trial.counts, book), book.errors)

@@ -106,12 +106,12 @@ class Reloader:
 
     def __init__(self, daemon, path):
         self.daemon, self.base = daemon, daemon.config.read_text()
-        assert "datasets: {demo: {" in self.base and "store: 64MiB" in self.base
+        assert "datasets: {demo: {" in self.base and "store: 8MiB" in self.base
         dataset = self.base.replace("datasets: {demo: {", f"datasets: {{more: {{path: {path}, layout: demo}}, demo: {{")
         self.variants = {
             "base": self.base,
             "feed": self.base + self.EXTRA.format(dataset="demo"),
-            "dataset": dataset.replace("store: 64MiB", "store: 96MiB") + self.EXTRA.format(dataset="more"),
+            "dataset": dataset.replace("store: 8MiB", "store: 12MiB") + self.EXTRA.format(dataset="more"),
             "keys": self.base.replace("version: 2\n", "version: 2\njournal_idle: 30d\nindex: {file_timeout: 50s}\n"),
         }
 
@@ -166,6 +166,16 @@ class Holdings:
         if self.files != before.files:
             found.append(f"files in the run folder: {self.files ^ before.files}")
         return found
+
+
+def decoders_of(daemon):
+    """Returns the helper programs of the daemon that decode frames."""
+    found = []
+    for path in pathlib.Path(f"/proc/{daemon.process.pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # the thread or the child has ended
+            found += [int(pid) for pid in path.read_text().split()
+                      if pathlib.Path(f"/proc/{pid}/comm").read_text() == "trajd-decoder\n"]
+    return found
 
 
 def count_zombies(parent):

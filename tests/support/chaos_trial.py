@@ -1,9 +1,10 @@
-"""Kills workers, daemons and both at random moments, attacks and reloads the daemon, fills its disk, cuts off its journals, and
-keeps a ledger of the windows that were worked on.
+"""Kills workers, daemons, both and decoders at random moments, attacks and reloads the daemon, fills its disk, cuts off its
+journals, and keeps a ledger of the windows that were worked on.
 
 One trial is one epoch of two jobs. The ledger of a job says for each window how often it was worked on. No window may be lost. A
 window may be worked on again only if the process that worked on it before was killed between its work and its DONE, or if the
-daemon was killed while the job had no journal: then all comes again that workers had finished or held. Afterwards the daemon's
+daemon was killed while the job had no journal: then all comes again that workers had finished or held. Workers compare each
+window, images included, with the file; the memory for frames is small, so that decoders work all the time. Afterwards the daemon's
 memory, descriptors, children and files have to be as before.
 
 Floods end when the daemon dies: a worker that a flood keeps from returning within rejoin_wait counts as dead, so its windows would
@@ -12,6 +13,7 @@ import collections
 import contextlib
 import dataclasses
 import json
+import os
 import random
 import signal
 import subprocess
@@ -20,6 +22,7 @@ import threading
 import time
 
 import chaos_events
+import chaos_images
 from daemons import Daemon
 from feeds import feed
 from paths import BUILD, SUPPORT
@@ -30,7 +33,7 @@ WORK_MS = 12      # the time that a worker works on a batch
 JOBS = ("a", "b")
 CREDIT = 4        # the most batches that a worker holds, or that are on their way to it
 LAST_FAULT = 0.6  # no fault after this share of the epoch, so that no worker returns after its end
-KILLS = ("worker", "daemon", "both", "stop")
+KILLS = ("worker", "daemon", "both", "stop", "decoder")
 EVENTS = (*KILLS, "flood", "full_disk", "journal", "reload")
 SETTLE_S = 30     # the daemon has this time to return what it took
 
@@ -38,8 +41,8 @@ SETTLE_S = 30     # the daemon has this time to return what it took
 class Process:
     """A worker process. `lines` holds what it reported so far; a thread of this process reads it."""
 
-    def __init__(self, endpoint, job, *arguments):
-        command = [sys.executable, SUPPORT / "chaos_worker.py", BUILD, endpoint, "--job", job, "--work-ms", WORK_MS, *arguments]
+    def __init__(self, endpoint, path, job):
+        command = [sys.executable, SUPPORT / "chaos_worker.py", BUILD, endpoint, path, "--job", job, "--work-ms", WORK_MS]
         self.process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, text=True)
         self.lines, self.killed = [], False
         self.reader = threading.Thread(target=self.read, daemon=True)
@@ -76,6 +79,7 @@ class Ledger:
     repeated: int = 0  # windows that a killed worker had not DONE, worked on again
     unrecorded: int = 0  # windows finished or held when the daemon was killed without a journal, worked on again
     wrong: int = 0       # windows worked on again although their worker lived on, or had DONE them
+    faults: int = 0      # outputs with other values than the file
     errors: list = dataclasses.field(default_factory=list)
 
     def add(self, other):
@@ -83,7 +87,7 @@ class Ledger:
             setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
 
     def is_good(self):
-        return self.windows > 0 and not self.lost and not self.wrong and not self.errors
+        return self.windows > 0 and not self.lost and not self.wrong and not self.faults and not self.errors
 
 
 def ledger_of(processes, unrecorded):
@@ -99,6 +103,8 @@ def ledger_of(processes, unrecorded):
                 forgotten.update(batch["ids"])
         for number, batch in enumerate(batches):
             counts.update(batch["ids"])
+            book.faults += len(batch["faults"])
+            book.errors += batch["faults"][:1]
             # The process was killed between the work and DONE, or the DONE did not reach the daemon, which was killed too. That
             # can be true for as many batches as the worker may hold.
             if process.killed and number >= len(batches) - CREDIT:
@@ -118,6 +124,16 @@ def ledger_of(processes, unrecorded):
     return book
 
 
+def find_moved(processes):
+    """Returns a line for each window that was at two places of the dataset, and for each place that two windows had."""
+    places, windows, moved = {}, {}, []
+    for batch in (batch for process in processes for batch in process.events("batch")):
+        for window, place in zip(batch["ids"], map(tuple, batch["places"])):
+            if places.setdefault(window, place) != place or windows.setdefault(place, window) != window:
+                moved.append(f"window {window} was at {place}, and at {places[window]} before, where window {windows.get(place)} was")
+    return moved
+
+
 def history(processes, window):
     """Returns who worked on a window when."""
     return ", ".join(f"{batch['time']:.3f} process {number}{' (killed later)' * process.killed}" for number, process in enumerate(processes)
@@ -128,10 +144,11 @@ class Trial:
     """One epoch of two jobs with faults. Call run() once, and close() at the end."""
 
     def __init__(self, folder, path, seed, events=EVENTS):
-        self.random, self.events, self.path = random.Random(seed), list(events), path
+        self.random, self.events = random.Random(seed), list(events)
         self.counts, self.skipped, self.story = collections.Counter(), {}, []
         self.disk = chaos_events.SmallDisk(folder)
-        self.daemon = Daemon(folder, configuration(path), prefix=chaos_events.LIMIT_DESCRIPTORS)
+        self.path, layout = chaos_images.make_image_files(path, folder)
+        self.daemon = Daemon(folder, configuration(self.path, layout), store="8MiB", prefix=chaos_events.LIMIT_DESCRIPTORS)
         self.flood, self.flood_end, self.disk_end = None, 0, 0
         self.unrecorded = {job: [] for job in JOBS}
         self.jobs = {}
@@ -139,7 +156,7 @@ class Trial:
             self.events.remove("full_disk")
             self.skipped["full_disk"] = self.disk.refusal
         self.daemon.start()
-        self.reloader = chaos_events.Reloader(self.daemon, path)
+        self.reloader = chaos_events.Reloader(self.daemon, self.path)
 
     def close(self):
         for process in (process for processes in self.jobs.values() for process in processes):
@@ -151,7 +168,7 @@ class Trial:
             self.disk.close()
 
     def start(self, job):
-        return Process(self.daemon.endpoint, job)
+        return Process(self.daemon.endpoint, self.path, job)
 
     def living(self, job):
         return [process for process in self.jobs[job] if not process.killed]
@@ -225,12 +242,22 @@ class Trial:
         process.process.send_signal(signal.SIGCONT)
         return True
 
+    def kill_decoders(self):
+        """Kills one decoder of the daemon, or all. Returns how many."""
+        decoders = chaos_events.decoders_of(self.daemon)
+        if decoders and self.random.random() < 0.5:
+            decoders = [self.random.choice(decoders)]
+        for pid in decoders:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return len(decoders)
+
     def fault(self, event):
-        """Makes one fault and returns True if it could be made. Floods and full disks go on for some time."""
+        """Makes one fault and returns how many could be made. Floods and full disks go on for some time."""
         if event == "journal":
             return self.disk.cut_journal(self.daemon, self.random)
         return {"stop": self.stop_worker, "flood": self.begin_flood, "full_disk": self.fill_disk,
-                "reload": self.reload}.get(event, lambda: self.kill_and_repair(event))()
+                "reload": self.reload, "decoder": self.kill_decoders}.get(event, lambda: self.kill_and_repair(event))()
 
     def kill_and_repair(self, event):
         """Workers that die start again as new processes, without a checkpoint."""
@@ -304,6 +331,7 @@ class Trial:
                 if process.finish(90)["event"] != "end":
                     book.errors.append(f"job {job}: a worker ended with {process.lines[-1:]}")
             book.add(ledger_of(processes, self.unrecorded[job]))
+        book.errors += find_moved([process for processes in self.jobs.values() for process in processes])
         if book.unrecorded and not any(text in self.daemon.text() for text in ("goes on without a journal", "no journal of that")):
             book.errors.append("windows came again without a journal, and the log does not say so")
         book.errors += self.settle()
@@ -318,14 +346,15 @@ class Trial:
         return self.after.excess(self.before)
 
 
-def configuration(path):
+def configuration(path, layout):
     """Workers that died with the daemon never return, so each such trial waits for rejoin_wait."""
-    text = "feed_idle: 1s\nlisten: {tcp: '127.0.0.1:0', insecure_loopback: true}\n" + feed(path, batch=4)
+    text = "feed_idle: 1s\nlisten: {tcp: '127.0.0.1:0', insecure_loopback: true}\n" + feed(path, batch=4).replace("layout: demo", f"layout: {layout}")
+    text += chaos_images.OUTPUTS
     return text.replace("credit: 8", f"credit: {CREDIT}").replace("slots: 6", "slots: 12\n    rejoin_wait: 5s")
 
 
 def report(title, counts, book):
     faults = ", ".join(f"{count} {event}" for event, count in sorted(counts.items()) if count)
     return (f"{title}: {book.windows} windows, {book.delivered} deliveries; lost {book.lost}, repeated between work and DONE "
-            f"{book.repeated}, repeated without a journal {book.unrecorded}, repeated otherwise {book.wrong}, errors "
-            f"{len(book.errors)} ({faults})")
+            f"{book.repeated}, repeated without a journal {book.unrecorded}, repeated otherwise {book.wrong}, wrong values "
+            f"{book.faults}, errors {len(book.errors)} ({faults})")

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Kills workers and daemons, attacks and reloads the daemon, fills its disk and cuts off its journals for some minutes. Prints a
-ledger of all windows.
+"""Kills workers, daemons and decoders, attacks and reloads the daemon, fills its disk and cuts off its journals for some minutes.
+Workers compare each window, with frames of two cameras, with the file. Prints a ledger of all windows.
 
 Each trial is one epoch of two jobs with three workers each. Its seed is printed, so that a trial can be repeated; the moments of
-the kills differ between two runs of one seed. Exit status 1: a window was lost, or worked on again without need, or a daemon had
-more memory, descriptors, children or files than before the trial. A full disk needs root, which mounts it."""
+the kills differ between two runs of one seed. Exit status 1: a window was lost or wrong, or worked on again without need, or a
+daemon had more memory, descriptors, children or files than before the trial. A full disk needs root, which mounts it."""
 import argparse
 import collections
 import pathlib
