@@ -339,6 +339,11 @@ static const char *check_episode(void *value, void *context)
         return "not as many rates as the layout has clocks";
     if (episode->evaluated && episode->clock_count != file->clock_count)
         return "not as many clocks as the layout has";
+    if (episode->first_row > episode->all_rows)
+        return "an episode begins after the last row";
+    for (uint32_t i = 0; i < episode->array_count && episode->all_rows; i++)
+        if (episode->arrays[i].extent.shape[0] > episode->all_rows - episode->first_row)
+            return "an episode ends after the last row";
     for (uint32_t i = 1; i < episode->array_count; i++)
         if (strcmp(episode->arrays[i - 1].path, episode->arrays[i].path) >= 0)
             return "arrays are not in order";
