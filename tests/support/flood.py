@@ -115,6 +115,15 @@ def frames(options):
                 attached.close()
 
 
+def elsewhere(options):
+    """Attacks nobody: sends to a socket of its own, and reads it."""
+    sender, receiver = socket.socketpair()
+    print("begun", flush=True)
+    while True:
+        sender.sendall(bytes(4096))
+        receive(receiver, 4096)
+
+
 def leave(options):
     """Connections that send messages up to their limit, and end before the server has received them."""
     data = frame(bytes(options.size)) * (16000 // (options.size + 512))
@@ -202,7 +211,7 @@ def is_open(peer):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("attack", choices=("frames", "leave", "identity", "status", "hello", "descriptors"))
+    parser.add_argument("attack", choices=("frames", "elsewhere", "leave", "identity", "status", "hello", "descriptors"))
     parser.add_argument("endpoint")
     parser.add_argument("--count", type=int, default=1)
     parser.add_argument("--size", type=int, default=0, help="bytes of a frame")

@@ -45,6 +45,8 @@ enum { LOCAL, REMOTE, LISTENERS };
 #define TURN_NS UINT64_C(100000000)
 #define TURN_CONNECTIONS 4u
 #define MAX_BLAMES 16u
+/* Refused connections that are closed later: see refuse. */
+#define MAX_HELD 32u
 #define WAIT_NS 20000000 /* when no descriptor is free */
 
 /* The fields with the note "atomic" are accessed with relaxed order: each is a number of its own,
@@ -73,6 +75,8 @@ static struct {
     uint64_t turn_ends_ns;
     uint32_t turn_count;
     uint64_t refused, cut, last_cut_ns; /* atomic */
+    int held[MAX_HELD];                 /* descriptors of refused connections */
+    uint32_t held_count;
 } table = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 #define LOAD(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
@@ -89,7 +93,14 @@ static uint32_t count_limit(uint32_t max_sessions)
 /* The connections of both listeners, those of fd.sock, and as many descriptors for all else. */
 uint64_t trajd_connections_descriptors(uint32_t max_sessions)
 {
-    return LISTENERS * (uint64_t)count_limit(max_sessions) + 2 * (uint64_t)max_sessions + 64;
+    return LISTENERS * (uint64_t)count_limit(max_sessions) + 2 * (uint64_t)max_sessions + 64 +
+           MAX_HELD;
+}
+
+static void close_held(void)
+{
+    while (table.held_count > 0)
+        close(table.held[--table.held_count]);
 }
 
 bool trajd_connections_start(const struct trajd_connections_options *options)
@@ -105,6 +116,7 @@ bool trajd_connections_start(const struct trajd_connections_options *options)
     for (uint32_t i = 0; table.list && i < table.highest; i++)
         STORE(table.list[i].inode, 0);
     table.highest = 0;
+    close_held();
     STORE(table.count[LOCAL], 0);
     STORE(table.count[REMOTE], 0);
     STORE(table.waiting, 0);
@@ -327,6 +339,7 @@ void trajd_connections_cut(int descriptor)
 void trajd_connections_watch(uint64_t now_ns)
 {
     pthread_mutex_lock(&table.lock);
+    close_held();
     if (table.count[LOCAL] > table.max_count / 2 || table.count[REMOTE] > table.max_count / 2 ||
         LOAD(table.waiting) > ALL_BYTES / 2)
         remove_closed();
@@ -405,10 +418,27 @@ static bool add(int descriptor, uint32_t listener)
     return fits;
 }
 
+/* Refuses a connection. It is closed with the next tick: a peer that connects again as soon as it is
+ * refused would wake libzmq's thread thousands of times a second. Beyond MAX_HELD of them it is closed
+ * at once. */
+static void refuse(int fd)
+{
+    bool is_held;
+
+    ADD(table.refused, 1);
+    pthread_mutex_lock(&table.lock);
+    is_held = table.held_count < MAX_HELD;
+    if (is_held)
+        table.held[table.held_count++] = fd;
+    pthread_mutex_unlock(&table.lock);
+    if (!is_held)
+        close(fd);
+}
+
 /* Accepts a connection as that of libc does, with two differences for libzmq's listeners.
  *
- * A connection that is too many is closed at once. If it stayed in the queue, libzmq's thread would
- * be woken for it again and again.
+ * A connection that is too many is refused. If it stayed in the queue, libzmq's thread would be woken
+ * for it again and again.
  *
  * libzmq's ipc listener aborts the process when accept4 fails with EMFILE, ENOBUFS or ENOMEM, but
  * not with ENFILE, so this returns ENFILE for all of them. They are rare, because the number of
@@ -427,8 +457,7 @@ __attribute__((visibility("default"))) int accept4(int listener, struct sockaddr
         return fd;
     errno = code;
     if (fd >= 0) {
-        ADD(table.refused, 1);
-        close(fd);
+        refuse(fd);
         errno = EAGAIN; /* libzmq's thread calls again if more connections wait */
     } else if (trajd_unix_lacks_descriptors(code)) {
         nanosleep(&(struct timespec){.tv_nsec = WAIT_NS}, NULL);

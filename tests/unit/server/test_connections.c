@@ -418,6 +418,36 @@ static void test_blames_end_a_connection(void **state)
     close(listener);
 }
 
+/* Otherwise a peer that connects again as soon as it is refused would wake libzmq's thread again and
+ * again. */
+static void test_a_refused_connection_is_closed_later(void **state)
+{
+    enum { HELD = 32, REFUSED = HELD + 8 };
+    struct sockaddr_un address;
+    int peers[REFUSED], fds[64], peer, held = 0;
+    uint32_t count = 0;
+
+    (void)state;
+    start(1);
+    const int listener = make_listener(SOCK_STREAM, &address);
+    while ((fds[count] = join(listener, &address, SOCK_STREAM, &peer)) >= 0)
+        close(peer), count++;
+    close(peer);
+    for (int i = 0; i < REFUSED; i++) {
+        assert_int_equal(join(listener, &address, SOCK_STREAM, &peers[i]), -1);
+        held += recv(peers[i], bytes, 1, MSG_DONTWAIT) < 0;
+    }
+    assert_int_equal(held, HELD - 1); /* one of them is the first that was refused */
+    trajd_connections_watch(1);
+    for (int i = 0; i < REFUSED; i++) {
+        assert_int_equal(recv(peers[i], bytes, 1, MSG_DONTWAIT), 0);
+        close(peers[i]);
+    }
+    while (count > 0)
+        close(fds[--count]);
+    close(listener);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -433,6 +463,7 @@ int main(void)
         cmocka_unit_test(test_other_sockets_are_not_limited),
         cmocka_unit_test(test_few_are_accepted_while_others_are_cut),
         cmocka_unit_test(test_blames_end_a_connection),
+        cmocka_unit_test(test_a_refused_connection_is_closed_later),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
