@@ -44,9 +44,16 @@ void trajd_heartbeat_reads(const char *storage)
 
 void trajd_heartbeat_wait(void)
 {
+    trajd_heartbeat_wait_on(0);
+}
+
+void trajd_heartbeat_wait_on(int64_t waited_ns)
+{
     trajd_heartbeat_turn();
-    if (own)
-        __atomic_fetch_add(&own->waits, 1, __ATOMIC_RELAXED);
+    if (!own)
+        return;
+    __atomic_store_n(&own->waited_ns, waited_ns, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&own->waits, 1, __ATOMIC_RELAXED);
 }
 
 /* Reports the turn before the end of the wait. In the other order, a check between the two would
@@ -101,8 +108,9 @@ const char *trajd_heartbeat_hung_storage(const struct trajd_heartbeat *heartbeat
 {
     const bool waits = __atomic_load_n(&heartbeat->waits, __ATOMIC_RELAXED) != 0;
     const int64_t last_ns = __atomic_load_n(&heartbeat->last_turn_ns, __ATOMIC_RELAXED);
+    const int64_t waited_ns = __atomic_load_n(&heartbeat->waited_ns, __ATOMIC_RELAXED);
 
-    return waits && now_ns - last_ns > limit_ns
+    return waits && now_ns - last_ns > limit_ns - waited_ns
                ? __atomic_load_n(&heartbeat->storage, __ATOMIC_RELAXED)
                : NULL;
 }

@@ -23,6 +23,7 @@
 struct trajd_heartbeat {
     int64_t last_turn_ns; /* CLOCK_MONOTONIC; 0: the thread has not begun */
     uint32_t waits;       /* depth of nested waits */
+    int64_t waited_ns;    /* before the last wait began, for the same */
     const char *storage;  /* what the thread opens; NULL: none */
     bool cancel;
 };
@@ -43,6 +44,8 @@ void trajd_heartbeat_reads(const char *storage);
 /* Begins and ends a wait. Waits may be nested. Turns are reported in a wait, too, where it consists
  * of many calls. */
 void trajd_heartbeat_wait(void);
+/* Begins a wait of a thread that has waited for the same before. */
+void trajd_heartbeat_wait_on(int64_t waited_ns);
 void trajd_heartbeat_resume(void);
 bool trajd_heartbeat_is_cancelled(void);
 /* Returns TRAJD_ERR_CLOSED where the thread is cancelled. */
@@ -57,8 +60,8 @@ void trajd_heartbeat_init_condition(pthread_cond_t *condition);
 /* ---- called by other threads ---- */
 
 void trajd_heartbeat_cancel(struct trajd_heartbeat *heartbeat);
-/* Returns the storage that the thread waits for if its last turn is more than limit_ns ago, else
- * NULL. */
+/* Returns the storage that the thread has waited for since its last turn, if that is more than
+ * limit_ns, else NULL. */
 const char *trajd_heartbeat_hung_storage(const struct trajd_heartbeat *heartbeat, int64_t now_ns,
                                          int64_t limit_ns);
 /* True where the last turn is more than limit_ns ago and the thread is not waiting. */

@@ -186,7 +186,7 @@ int trajd_index_child_end(struct trajd_index_child *child)
         return 0;
     close(child->socket);
     kill(child->pid, SIGKILL);
-    trajd_heartbeat_wait(); /* the child may be in a read that does not end */
+    trajd_heartbeat_wait_on(child->waited_ns); /* the child may be in a read that does not end */
     while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR)
         ;
     trajd_heartbeat_resume();

@@ -25,6 +25,8 @@ struct trajd_index_child {
     /* when it must be ready; with an entry: when its progress is checked next */
     int64_t deadline_ns;
     struct trajd_index_progress progress;
+    int64_t
+        waited_ns; /* for its end, before it is killed: the storage has not answered for so long */
     struct trajd_helper_header header;
     size_t header_length; /* bytes received of the header */
     uint8_t *data;        /* of the frame; owned */

@@ -27,6 +27,7 @@
 enum { ATTEMPTS_MAX = 3, CHILD_COUNT_MAX = 256, TEXT_SIZE = 256 };
 /* a loaded machine takes long to start a process */
 static const int64_t start_timeout_ns = INT64_C(30000000000);
+static const int64_t kill_timeout_ns = INT64_C(2000000000);
 /* the longest wait before the heartbeat is checked */
 static const int64_t turn_ns = 100000000;
 static const long retry_pause_ns = 100000000;
@@ -344,6 +345,8 @@ static enum trajd_status check_progress(struct pool *pool, struct trajd_index_ch
     }
     snprintf(text, sizeof text, "the indexing child took longer than %" PRIu64 " ms",
              (uint64_t)pool->options->file_timeout_ms * child->progress.looks / 2);
+    /* one that cannot be killed is in a read: then the start ends after file_timeout and this time */
+    child->waited_ns = 2 * half_timeout_ns(pool) - kill_timeout_ns;
     return lose_child(pool, child, text);
 }
 

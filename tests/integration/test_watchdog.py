@@ -171,12 +171,13 @@ def test_a_gpu_that_hangs_is_found_while_a_worker_holds_batches(tmp_path, demo_f
 
 
 @ROOT_ALONE
-@pytest.mark.parametrize("name", ["file", "folder", "folder/*.hdf5"])
+@pytest.mark.parametrize("name, answers", [("file", False), ("folder", False), ("folder/*.hdf5", False), ("file", True)])
 @pytest.mark.parametrize("command", [[], ["--check"]])
-def test_a_start_on_storage_that_does_not_answer(tmp_path, name, command):
-    """A filesystem in user space whose process is stopped, as a network filesystem without its server. Without an answer the start ends."""
+def test_a_start_on_storage_that_does_not_answer(tmp_path, name, answers, command):
+    """A filesystem in user space whose process is stopped, as a network filesystem without its server. Without an answer the start ends.
+    If it answers all but reads, a helper program waits in one and cannot be killed."""
     (tmp_path / "silent").mkdir()
-    with silent_filesystem(tmp_path / "silent", answers=False) as path:
+    with silent_filesystem(tmp_path / "silent", "reads", answers=answers) as path:
         if path is None:
             pytest.skip("no FUSE filesystem can be mounted here")
         data = path.parent / name

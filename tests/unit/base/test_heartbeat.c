@@ -52,6 +52,28 @@ static void test_waits_are_not_stuck(void **state)
     trajd_heartbeat_begin(NULL);
 }
 
+/* The watcher of the start gives up storage after a limit, also where a thread waited in two ways. */
+static void test_a_wait_goes_on(void **state)
+{
+    struct trajd_heartbeat heartbeat = {0};
+    int64_t half_ns;
+
+    (void)state;
+    trajd_heartbeat_begin(&heartbeat);
+    trajd_heartbeat_reads("disk");
+    trajd_heartbeat_wait_on(3 * LIMIT_NS / 4);
+    half_ns = heartbeat.last_turn_ns + LIMIT_NS / 2;
+    assert_string_equal(trajd_heartbeat_hung_storage(&heartbeat, half_ns, LIMIT_NS), "disk");
+    assert_null(trajd_heartbeat_hung_storage(&heartbeat, half_ns - LIMIT_NS / 3, LIMIT_NS));
+    trajd_heartbeat_resume();
+    trajd_heartbeat_wait();
+    half_ns = heartbeat.last_turn_ns + LIMIT_NS / 2;
+    assert_null(trajd_heartbeat_hung_storage(&heartbeat, half_ns, LIMIT_NS));
+    assert_non_null(trajd_heartbeat_hung_storage(&heartbeat, later(&heartbeat), LIMIT_NS));
+    trajd_heartbeat_resume();
+    trajd_heartbeat_begin(NULL);
+}
+
 static void test_cancel(void **state)
 {
     struct trajd_heartbeat heartbeat = {0};
@@ -94,6 +116,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_turns),
         cmocka_unit_test(test_waits_are_not_stuck),
+        cmocka_unit_test(test_a_wait_goes_on),
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_a_wait_for_a_condition_turns),
     };
