@@ -6,7 +6,21 @@
 #include "proto/msgpack.h"
 #include "proto/visible.h"
 
-static void write_text(FILE *out, const char *text, size_t length)
+enum syntax { JSON, YAML };
+
+/* Writes the escape of a hidden character. Above U+FFFF JSON has only a pair of escapes, of which YAML
+ * makes two characters that are none. */
+static void write_escape(FILE *out, uint32_t code, enum syntax syntax)
+{
+    if (code <= 0xffff)
+        fprintf(out, "\\u%04x", code);
+    else if (syntax == YAML)
+        fprintf(out, "\\U%08x", code);
+    else
+        fprintf(out, "\\u%04x\\u%04x", 0xd800 | (code - 0x10000) >> 10, 0xdc00 | (code & 0x3ff));
+}
+
+static void write_text(FILE *out, const char *text, size_t length, enum syntax syntax)
 {
     fputc('"', out);
     for (size_t i = 0, step; i < length; i += step ? step : 1) {
@@ -18,20 +32,25 @@ static void write_text(FILE *out, const char *text, size_t length)
             fputs(c ? "\\ufffd" : "\\u0000", out);
         else if (c == '"' || c == '\\')
             fprintf(out, "\\%c", c);
-        else if (code && code <= 0xffff) /* yaml.h reads no surrogates */
-            fprintf(out, "\\u%04x", code);
+        else if (code)
+            write_escape(out, code, syntax);
         else
             fwrite(text + i, 1, step, out);
     }
     fputc('"', out);
 }
 
-void trajd_json_text(FILE *out, const char *text)
+static void write_text_or_null(FILE *out, const char *text, enum syntax syntax)
 {
     if (text)
-        write_text(out, text, strlen(text));
+        write_text(out, text, strlen(text), syntax);
     else
         fputs("null", out);
+}
+
+void trajd_json_text(FILE *out, const char *text)
+{
+    write_text_or_null(out, text, YAML);
 }
 
 /* Writes what stands before a value: a comma, and the key with its colon. */
@@ -40,7 +59,7 @@ static void begin_value(struct trajd_json *json, const char *key)
     if (json->needs_comma)
         fputc(',', json->out);
     if (key) {
-        trajd_json_text(json->out, key);
+        write_text_or_null(json->out, key, JSON);
         fputc(':', json->out);
     }
     json->needs_comma = true;
@@ -82,14 +101,14 @@ void trajd_json_close_array(struct trajd_json *json)
 void trajd_json_string(struct trajd_json *json, const char *key, const char *text)
 {
     begin_value(json, key);
-    trajd_json_text(json->out, text);
+    write_text_or_null(json->out, text, JSON);
 }
 
 void trajd_json_characters(struct trajd_json *json, const char *key, const char *text,
                            size_t length)
 {
     begin_value(json, key);
-    write_text(json->out, text, length);
+    write_text(json->out, text, length, JSON);
 }
 
 void trajd_json_u64(struct trajd_json *json, const char *key, uint64_t value)

@@ -28,7 +28,8 @@ void trajd_json_close_object(struct trajd_json *json);
 void trajd_json_open_array(struct trajd_json *json, const char *key);
 void trajd_json_close_array(struct trajd_json *json);
 
-/* A string; null where `text` is NULL. Bytes that are not UTF-8 become U+FFFD. */
+/* A string; null where `text` is NULL. Bytes that are not UTF-8 become U+FFFD, and hidden characters
+ * (proto/visible.h) become escapes. */
 void trajd_json_string(struct trajd_json *json, const char *key, const char *text);
 /* The same of `length` characters. */
 void trajd_json_characters(struct trajd_json *json, const char *key, const char *text,
@@ -48,8 +49,8 @@ void trajd_json_format(struct trajd_json *json, const char *key, const char *for
 /* A value that is JSON already; with key NULL also several members or elements with commas. */
 void trajd_json_raw(struct trajd_json *json, const char *key, const char *value);
 
-/* Writes one string in quotes, without a comma: for YAML, whose quoted strings are the same. null
- * where `text` is NULL. */
+/* Writes one string in quotes, without a comma, for YAML. It is the same as in JSON, but for hidden
+ * characters above U+FFFF. null where `text` is NULL. */
 void trajd_json_text(FILE *out, const char *text);
 
 /* A place in a document on a seekable stream. Going back to it removes what was written since: for

@@ -16,6 +16,7 @@ enum {
     MAX_DEPTH = 16,
     MAX_NODES = 65536,
     MAX_KEY_BYTES = 255,
+    PAIR_BYTES = 12,           /* of "\ud83e\udd16" */
     MAX_TREE_BYTES = 32 << 20, /* 65,536 nodes with long paths would be 256 MiB */
 };
 
@@ -343,6 +344,60 @@ static enum trajd_status build(struct builder *builder, const char *text, size_t
     return status;
 }
 
+/* Reads the pair of escapes with which JSON writes a character above U+FFFF. Returns 0 for others. */
+static uint32_t read_pair(const char *text, size_t length)
+{
+    char pair[PAIR_BYTES + 1] = "";
+    unsigned high, low;
+    int used = 0;
+
+    memcpy(pair, text, length < PAIR_BYTES ? length : PAIR_BYTES);
+    if (sscanf(pair, "\\ud%3x\\ud%3x%n", &high, &low, &used) != 2 || used != PAIR_BYTES ||
+        high < 0x800 || high > 0xbff || low < 0xc00)
+        return 0;
+    return 0x10000 + ((high - 0x800) << 10) + (low - 0xc00);
+}
+
+/* Writes "\ud83e\udd16" of JSON as the "\U0001f916" of YAML, because libyaml refuses the former. */
+static size_t write_as_yaml(char *text, size_t length)
+{
+    bool quoted = false;
+    size_t used = 0;
+
+    for (size_t i = 0; i < length;) {
+        const uint32_t code = quoted && text[i] == '\\' ? read_pair(text + i, length - i) : 0;
+        if (code) {
+            char escape[16];
+            used += (size_t)sprintf(escape, "\\U%08x", code);
+            memcpy(text + used - strlen(escape), escape, strlen(escape));
+            i += PAIR_BYTES;
+            continue;
+        }
+        quoted ^= text[i] == '"';
+        if (quoted && text[i] == '\\' && i + 1 < length)
+            text[used++] = text[i++];
+        text[used++] = text[i++];
+    }
+    return used;
+}
+
+/* Builds the tree. A text that is JSON may have pairs of escapes. */
+static enum trajd_status build_of_any(struct builder *builder, const char *text, size_t length)
+{
+    const bool is_json = length && strchr("{[", *text) && memmem(text, length, "\\ud", 3);
+    char *copy = is_json ? malloc(length) : NULL;
+    enum trajd_status status;
+
+    if (!is_json)
+        return build(builder, text, length);
+    if (!copy)
+        return no_memory(builder->yaml->name, builder->error);
+    memcpy(copy, text, length);
+    status = build(builder, copy, write_as_yaml(copy, length));
+    free(copy);
+    return status;
+}
+
 enum trajd_status trajd_yaml_parse(const char *name, const char *text, size_t length,
                                    struct trajd_yaml **yaml, struct trajd_error *error)
 {
@@ -357,7 +412,7 @@ enum trajd_status trajd_yaml_parse(const char *name, const char *text, size_t le
         return no_memory(name, error);
     builder.yaml->arena.limit_bytes = MAX_TREE_BYTES;
     builder.yaml->name = trajd_arena_copy(&builder.yaml->arena, name, strlen(name));
-    status = builder.yaml->name ? build(&builder, text, length) : no_memory(name, error);
+    status = builder.yaml->name ? build_of_any(&builder, text, length) : no_memory(name, error);
     if (status)
         trajd_yaml_destroy(&builder.yaml);
     else

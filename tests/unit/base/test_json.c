@@ -60,11 +60,23 @@ static void test_strings_are_escaped(void **state)
     (void)state;
     trajd_json_open_object(json, NULL);
     trajd_json_string(json, "a\"b", "back\\slash \"quoted\"\n\x01 \xc3\xa4 \xff");
+    trajd_json_string(json, "hidden\xf3\xa0\x80\x81",
+                      "\xe2\x80\xae\xf0\x9d\x85\xb3\xf0\x9f\xa4\x96");
     trajd_json_string(json, "missing", NULL);
     trajd_json_format(json, "id", "%04x", 0xabu);
     trajd_json_close_object(json);
     end(&document, "{\"a\\\"b\":\"back\\\\slash \\\"quoted\\\"\\u000a\\u0001 \xc3\xa4 \\ufffd\","
+                   "\"hidden\\udb40\\udc01\":\"\\u202e\\ud834\\udd73\xf0\x9f\xa4\x96\","
                    "\"missing\":null,\"id\":\"00ab\"}");
+}
+
+static void test_a_string_of_yaml(void **state)
+{
+    struct document document = {0};
+
+    (void)state;
+    trajd_json_text(begin(&document)->out, "\xe2\x80\xae\xf3\xa0\x80\x81");
+    end(&document, "\"\\u202e\\U000e0001\"");
 }
 
 static void test_numbers_that_json_lacks_are_null(void **state)
@@ -137,6 +149,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values_are_separated),
         cmocka_unit_test(test_strings_are_escaped),
+        cmocka_unit_test(test_a_string_of_yaml),
         cmocka_unit_test(test_numbers_that_json_lacks_are_null),
         cmocka_unit_test(test_a_mark_takes_back_what_came_after),
         cmocka_unit_test(test_lists_end_where_they_are_full),

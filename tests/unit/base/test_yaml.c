@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "daemon/base/yaml.h"
+#include "proto/array_len.h"
 
 static struct trajd_yaml *parse(const char *text)
 {
@@ -220,6 +221,33 @@ static void test_sizes(void **state)
     free(long_key);
 }
 
+/* JSON has two escapes for a character above U+FFFF, which libyaml refuses. */
+static void test_pairs_of_escapes(void **state)
+{
+    static const struct {
+        const char *text, *value;
+    } cases[] = {
+        {"[\"a\\ud83e\\udd16b\\udb40\\udc01\"]", "a\xf0\x9f\xa4\x96"
+                                                 "b\xf3\xa0\x80\x81"},
+        {"[\"\\\\ud83e\\\\udd16\"]", "\\ud83e\\udd16"},
+        {"[\"\\\"\", \"\\ud83e\\udd16\"]", "\""},
+        {"['\\ud83e\\udd16']", "\\ud83e\\udd16"},
+    };
+    struct trajd_yaml *yaml = NULL;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        assert_int_equal(trajd_yaml_parse("t", cases[i].text, strlen(cases[i].text), &yaml, NULL),
+                         TRAJD_OK);
+        assert_string_equal(trajd_yaml_root(yaml)->children->value, cases[i].value);
+        trajd_yaml_destroy(&yaml);
+    }
+    expect_refused("[\"\\ud83e\"]", "t.yaml:1: found invalid Unicode character escape code while "
+                                    "parsing a quoted scalar (line 1)");
+    expect_refused("[\"\\ud83e\\u0041\"]", "t.yaml:1: found invalid Unicode character escape code "
+                                           "while parsing a quoted scalar (line 1)");
+}
+
 /* Fifteen keys of 250 bytes around 60,000 items: 4 KB of path each would be 240 MB. */
 static void test_long_paths_are_bounded(void **state)
 {
@@ -282,6 +310,7 @@ int main(void)
         cmocka_unit_test(test_depth),
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_long_paths_are_bounded),
+        cmocka_unit_test(test_pairs_of_escapes),
         cmocka_unit_test(test_many_keys),
         cmocka_unit_test(test_load),
     };
