@@ -1,8 +1,11 @@
 #include "clients/cli/cli.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "daemon/base/progress/progress.h"
 #include "daemon/base/yaml.h"
@@ -83,6 +86,20 @@ int cli_fail_at(const char *path, const struct trajd_error *error)
     const bool is_named = strstr(error->message, path);
 
     return cli_fail("%s%s%s", is_named ? "" : path, is_named ? "" : ": ", error->message);
+}
+
+int cli_create(const char *path)
+{
+    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666);
+    const int code = errno;
+    struct stat about;
+
+    if (fd < 0 && code == ENXIO && !stat(path, &about) && S_ISFIFO(about.st_mode))
+        cli_die("%s: a pipe that no process reads: start its reader first", path);
+    errno = code;
+    if (fd < 0 || fcntl(fd, F_SETFL, O_WRONLY))
+        cli_die("%s: %m", path);
+    return fd;
 }
 
 void cli_end(int status)

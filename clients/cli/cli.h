@@ -102,6 +102,9 @@ struct trajd_error;
 int cli_fail_at(const char *path, const struct trajd_error *error);
 /* The same, and ends the program with CLI_FAILED. */
 void cli_die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+/* Opens a file for writing, and makes or empties it. Ends the program where that fails, also for a
+ * pipe that no process reads: open would wait for one. */
+int cli_create(const char *path);
 /* Prints the message and the usage of the command that runs, and ends with CLI_USAGE. */
 void cli_refuse(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 /* Prints the usage of the command that runs. */

@@ -12,6 +12,7 @@
 #include "clients/cli/frames/frame_show.h"
 #include "clients/cli/plot/plot.h"
 #include "clients/cli/resample/convert_series.h"
+#include "daemon/base/memory.h"
 #include "daemon/base/yaml.h"
 #include "daemon/cache/dataset.h"
 #include "proto/plural.h"
@@ -63,9 +64,7 @@ static int draw(const struct plotting *plotting, const struct convert_series *se
         plot_terminal(stdout, series, title, columns);
         return CLI_OK;
     }
-    file = fopen(plotting->output, "w");
-    if (!file)
-        return cli_fail("%s: %m", plotting->output);
+    file = trajd_memory_or_exit(fdopen(cli_create(plotting->output), "w"));
     plot_svg(file, series, title);
     ok = !ferror(file);
     return fclose(file) || !ok ? cli_fail("%s: %m", plotting->output) : CLI_OK;

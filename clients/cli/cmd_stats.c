@@ -286,12 +286,12 @@ static void write_document(FILE *out, const char *feed, const struct statistics 
     putc('\n', out);
 }
 
-/* Writes to a pipe, a terminal or a device, which cannot be replaced by a rename. */
-static bool write_through(const char *path, const char *text, size_t length)
+/* Opens a pipe, a terminal or a device, which cannot be replaced by a rename. Returns -1 for others. */
+static int open_special(const char *name)
 {
-    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    struct stat there;
 
-    return fd >= 0 && trajd_file_write_all(fd, text, length) == 0 && close(fd) == 0;
+    return stat(name, &there) == 0 && !S_ISREG(there.st_mode) ? cli_create(name) : -1;
 }
 
 /* Replaces the file, so that it is always complete. */
@@ -311,22 +311,26 @@ static bool replace(const char *path, const char *text, size_t length)
     return false;
 }
 
-/* Writes the document into the file. If its name is a link, its target is replaced. */
-static void write_file(const char *name, const char *feed, const struct statistics *all,
-                       enum format format)
+/* Writes the document into the file, or to `special` where that is not -1. If the name is a link, its
+ * target is replaced. */
+static void write_file(const char *name, int special, const char *feed,
+                       const struct statistics *all, enum format format)
 {
     char *text = NULL, path[PATH_MAX];
     size_t length = 0;
-    struct stat there;
     FILE *out = trajd_memory_or_exit(open_memstream(&text, &length));
-    const bool is_special = stat(name, &there) == 0 && !S_ISREG(there.st_mode);
+    bool good;
 
     write_document(out, feed, all, format);
     trajd_memory_close_or_exit(out, &text);
     if (!realpath(name, path) && (size_t)snprintf(path, sizeof path, "%s", name) >= sizeof path)
         cli_die("%s: the path is too long", name);
-    if (!(is_special ? write_through(name, text, length) : replace(path, text, length)))
-        cli_die("%s: %m", is_special ? name : path);
+    if (special >= 0)
+        good = trajd_file_write_all(special, text, length) == 0 && close(special) == 0;
+    else
+        good = replace(path, text, length);
+    if (!good)
+        cli_die("%s: %m", special >= 0 ? name : path);
     free(text);
 }
 
@@ -406,15 +410,17 @@ int cli_stats(int argc, char **argv)
     static struct statistics all; /* to the end of the program */
     struct asking asking = {0};
     struct trajd_client *client;
+    int special;
 
     cli_parse(argc, argv, &asking);
+    special = asking.file ? open_special(asking.file) : -1; /* before the work */
     client = cli_connect(&asking.connection);
     add_outputs(client, cli_find_feed(client, argv[1]), asking.output, &all);
     if (asking.format != FORMAT_TRAJD)
         name_for_others(&all, argv[1], asking.format);
     check_format(&all, asking.format);
     if (asking.file)
-        write_file(asking.file, argv[1], &all, asking.format);
+        write_file(asking.file, special, argv[1], &all, asking.format);
     if (asking.json || (!asking.file && asking.format != FORMAT_TRAJD))
         write_document(stdout, argv[1], &all, asking.format);
     for (uint32_t s = 0;

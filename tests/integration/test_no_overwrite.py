@@ -129,6 +129,18 @@ def test_a_partial_file_of_someone_else(tmp_path, small_file, frames_file, kind,
     assert sorted(os.listdir(tmp_path)) == sorted({partial.name} | ({"theirs"} if kind == "a link" else set()))
 
 
+COMMANDS = {"init": [], "resample": ["--rate", "10"], "pack": [], "plot": ["actions", "--layout", "demo"], "inspect": ["--frame", "actions:0"]}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_output_that_is_a_pipe_is_refused_at_once(tmp_path, small_file, command):
+    """No process reads it, so open would wait. `trajctl stats` is in tests/python/test_stats.py."""
+    pipe = tmp_path / "out"
+    os.mkfifo(pipe)
+    done = subprocess.run([TRAJCTL, command, small_file, *COMMANDS[command], "-o", pipe], capture_output=True, text=True, env=ENVIRONMENT, timeout=60)
+    assert done.returncode == 1 and pipe.name in done.stderr and pipe.is_fifo(), done
+
+
 NOT_OURS = "is not a folder of this user that no other user may write to: remove it"
 
 

@@ -101,10 +101,16 @@ def test_files_of_others(daemon, demo_file, tmp_path):
     whole.save(tmp_path / "link")
     assert (tmp_path / "link").is_symlink() and Stats.load(tmp_path / "trajd")["actions"]["mean"].shape == (7,)
     os.mkfifo(tmp_path / "pipe")
-    reader = subprocess.Popen(["cat", tmp_path / "pipe"], stdout=subprocess.PIPE, text=True)
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     with pytest.warns(UserWarning, match="LeRobot will not normalise it"):
         whole.save(tmp_path / "pipe", format="lerobot")
-    assert "action" in json.loads(reader.communicate(timeout=60)[0]) and (tmp_path / "pipe").is_fifo()
+    assert "action" in json.loads(os.read(reader, 1 << 16)) and (tmp_path / "pipe").is_fifo()
+    trajctl(one, "train", "-o", tmp_path / "pipe")
+    assert json.loads(os.read(reader, 1 << 16))["trajd_statistics"] == 1
+    os.close(reader)
+    assert "pipe: a pipe that no process reads: start its reader first" in trajctl(one, "train", "-o", tmp_path / "pipe", status=1)
+    with pytest.raises(OSError, match="a pipe that no process reads: start its reader first.*pipe"):
+        whole.save(tmp_path / "pipe")
     said = trajctl(one, "train", "--output", "stream:actions")
     assert f"stream:actions: {len(rows)} of {len(rows)} rows" in said and len(said.splitlines()) == 9
     assert "no output actins (did you mean actions" in trajctl(one, "train", "--output", "actins", status=1)

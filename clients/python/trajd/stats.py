@@ -17,6 +17,7 @@ float32, as in the daemon.
 """
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pathlib
@@ -142,7 +143,15 @@ def write_file(path: str | os.PathLike[str], text: str) -> None:
     """Writes a file under another name and renames it, so that a reader never sees half of it."""
     path = pathlib.Path(path)
     if path.exists() and not path.is_file():  # a pipe or a terminal is written to, and not replaced
-        path.write_text(text, encoding="utf-8")
+        try:
+            special = os.open(path, os.O_WRONLY | os.O_NONBLOCK)  # without O_NONBLOCK, it would wait for a reader
+        except OSError as error:
+            if error.errno == errno.ENXIO and path.is_fifo():
+                raise OSError(errno.ENXIO, "a pipe that no process reads: start its reader first", str(path)) from None
+            raise
+        os.set_blocking(special, True)
+        with os.fdopen(special, "w", encoding="utf-8") as file:
+            file.write(text)
         return
     path = pathlib.Path(os.path.realpath(path))  # a symbolic link stays, and its target is replaced
     handle, temporary = tempfile.mkstemp(prefix=path.name, dir=path.parent)
