@@ -328,6 +328,9 @@ def test_a_saved_description_needs_no_daemon(daemon, lab, tmp_path):
     live.save(tmp_path / "rows.live")
     one.stop()
     again = trajd.Live(tmp_path / "rows.live")
+    stamp, name, row = next(iter(rows_of(lab[1][1])))
+    with pytest.raises(ValueError, match=f"{name}: the row has masked numbers.*fill them first"):
+        again.push(name, stamp, np.ma.masked_array(row, mask=True))
     assert again.streams == live.streams and again.fingerprint == live.fingerprint and again.left_out == live.left_out
     assert replay(again, rows_of(lab[1][1]), windows[1]) > 100
     with pytest.raises(trajd.ArgumentError, match="has one feed and takes no options"):

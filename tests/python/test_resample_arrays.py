@@ -338,6 +338,8 @@ class Copied:
     ({"dtype": "bf16"}, "dtype is bfloat16, which numpy does not have"),
     ({"max_gap": 5, "times": GOOD["times"] * 1e-9, "targets": np.zeros((B, T))}, "max_gap is an int, which means ns, but times are sec"),
     ({"dtype": "float64"}, r"float64 needs values of float64, and these are f32: pass values.astype\('float64'\)"),
+    ({"values": np.ma.masked_equal(GOOD["values"], 0)}, "values has masked numbers.*fill them first"),
+    ({"times": np.ma.masked_equal(GOOD["times"], GOOD["times"].max())}, "times has masked numbers"),
     ({"dtype": "int32"}, "dtype i32 needs values of that type"),
     ({"dtype": "float31"}, "dtype 'float31' is no element type"),
     ({"dtype": "bfloat16"}, "dtype is bfloat16, which numpy does not have"),

@@ -268,3 +268,25 @@ def test_states_of_other_shapes_are_said():
         for call in (stats.to_robot, stats.to_policy):
             with pytest.raises(ValueError, match=r"their state is \[B, D\] at the anchor: take state\[:, -1\] of one \[B, T, D\], and chunk"):
                 call("actions", steps, state)
+
+
+def test_masked_arrays():
+    """Numbers stay masked where each makes one number. A chain needs all numbers of a row."""
+    figures = {"x": {"mean": np.array([1.0, 2]), "std": np.array([2.0, 4])}}
+    norms = {"x": {"scale": [0.5, 0.25], "offset": [-0.5, -0.5]}}
+    stats = Stats(figures, norms)
+    x = np.ma.masked_array([[3.0, 6], [1, 2]], mask=[[True, False], [False, False]])
+    for made in (stats.normalize("x", x), stats.normalize("x", x, by="mean_std"), stats.to_policy("x", x)):
+        assert made.mask.tolist() == x.mask.tolist() and made.compressed().tolist() == [1, 0, 0]
+    for made in (stats.unnormalize("x", x), stats.to_robot("x", x)):
+        assert made.mask.tolist() == x.mask.tolist() and made.compressed().tolist() == [26, 3, 10]
+    assert isinstance(stats.normalize("x", x.data.tolist()), np.ndarray) and stats.normalize("x", x.astype("f4")).dtype == np.float32
+    part = {"kind": "plain", "first": 0, "count": 2, "output_first": 0, "output_count": 2, "relative": True, "reference_first": 0}
+    chain = {"columns": 2, "output_columns": 2, "reference_columns": 2, "frame": "base", "step": "anchor", "id": "0", "parts": [part]}
+    stats = trajd.Stats(figures, norms, {"x": chain})
+    assert stats.to_policy("x", x.data, x.data[0]).tolist() == [[-0.5, -0.5], [-1.5, -1.5]]
+    for made in (stats.to_policy, stats.to_robot):
+        with pytest.raises(ValueError, match="has masked numbers.*fill them first"):
+            made("x", x, x.data[0])
+        with pytest.raises(ValueError, match="the state has masked numbers"):
+            made("x", x.data, x[0])

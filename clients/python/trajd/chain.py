@@ -219,6 +219,9 @@ class Chain:
         return rows
 
     def _check(self, what: str, x: Any, columns: int) -> np.ndarray:
+        if np.ma.is_masked(x):
+            raise ValueError(f"{what} has masked numbers, and a rotation or a difference needs all of them: fill them first, for "
+                             "example with x.filled(np.nan)")
         array: np.ndarray = np.asarray(x, dtype=np.float64)
         if array.ndim == 0 or array.shape[-1] != columns:
             raise ValueError(f"{what} needs {columns} columns, and has {array.shape[-1] if array.ndim else 'none'}")

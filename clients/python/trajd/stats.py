@@ -61,6 +61,11 @@ def _numbers(value: Any) -> np.ndarray:
     return np.array(flat, dtype=np.float64)
 
 
+def _array(x: Any) -> np.ndarray:
+    """Returns x as an array. A masked one stays masked."""
+    return x if isinstance(x, np.ma.MaskedArray) else np.asarray(x)
+
+
 def _plain(values: np.ndarray) -> list[float | None]:
     return [float(value) if np.isfinite(value) else None for value in values.ravel()]
 
@@ -325,7 +330,7 @@ class Stats(Mapping[str, Mapping[str, np.ndarray]]):
 
     @staticmethod
     def _check(name: str, given: Any, scale: np.ndarray) -> np.ndarray:
-        x: np.ndarray = np.asarray(given)
+        x = _array(given)
         if x.shape[-1:] != scale.shape[-1:] and scale.shape != (1,):
             raise ValueError(f"{name} has {scale.shape[-1]} features, and the last axis of x is "
                              f"{x.shape[-1] if x.ndim else 'missing'}")
@@ -336,14 +341,14 @@ class Stats(Mapping[str, Mapping[str, np.ndarray]]):
 
     @staticmethod
     def _typed_as(x: Any, result: np.ndarray) -> np.ndarray:
-        typed: np.ndarray = result.astype(np.float64 if np.asarray(x).dtype == np.float64 else np.float32)
+        typed: np.ndarray = result.astype(np.float64 if _array(x).dtype == np.float64 else np.float32)
         return typed
 
     def normalize(self, name: str, x: Any, by: str | None = None, mask: Sequence[bool] | None = None,
                   min_std: float = 0) -> np.ndarray:
         """Normalises x [..., features] as the daemon does. `by`, `mask` and `min_std` as in scale_and_offset.
 
-        Computes in float64. Returns float64 for float64, and float32 for all other types."""
+        A masked array of numpy stays masked. Computes in float64. Returns float64 for float64, and float32 for all other types."""
         scale, offset = self.scale_and_offset(name, by, mask, min_std)
         return self._typed_as(x, self._check(name, x, scale).astype(np.float64) * scale + offset)
 
@@ -375,7 +380,7 @@ class Stats(Mapping[str, Mapping[str, np.ndarray]]):
         Computes in float64. Returns
         float64 for float64, and float32 for all other types. Raises ValueError for other widths."""
         chain = self._chains.get(name)
-        made = chain.forward(rows, state) if chain else np.asarray(rows, dtype=np.float64)
+        made = chain.forward(rows, state) if chain else _array(rows).astype(np.float64)
         return self._typed_as(rows, made if self._is_recorded(name) else self.normalize(name, made))
 
     def to_robot(self, name: str, chunk: Any, state: Any = None) -> np.ndarray:
@@ -385,6 +390,6 @@ class Stats(Mapping[str, Mapping[str, np.ndarray]]):
         states [B, T, D] take state[:, -1], and of a single step chunk[..., None, :]. Raises ValueError for other
         shapes. Quaternions have w >= 0."""
         chain = self._chains.get(name)
-        made = np.asarray(chunk, dtype=np.float64)
+        made = _array(chunk).astype(np.float64)
         made = made if self._is_recorded(name) else self.unnormalize(name, made)
         return self._typed_as(chunk, chain.inverse(made, state) if chain else made)

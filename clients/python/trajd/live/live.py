@@ -49,7 +49,10 @@ def _latency_ns(clock: Mapping[str, Any]) -> int:
 
 
 def _numbers(name: str, row: Any) -> "np.ndarray[Any, Any]":
-    """Returns a row as an array. Raises ValueError for lists of different lengths, and TypeError for what has no numbers."""
+    """Returns a row as an array. Raises ValueError for lists of different lengths and for masked numbers, and TypeError
+    for what has no numbers."""
+    if np.ma.is_masked(row):
+        raise ValueError(f"{name}: the row has masked numbers, and Live takes all numbers of a row: fill them first")
     try:
         array = np.asarray(row)
     except ValueError as error:
