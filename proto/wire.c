@@ -174,7 +174,7 @@ static const struct trajd_codec_field opened_fields[] = {
     {"quarantined", TRAJD_CODEC_PROSE, ARRAY(opened, quarantined.list, quarantined.count),
      .high = TRAJD_WIRE_MAX_TEXT, .flags = OPTIONAL},
     {"warnings", TRAJD_CODEC_PROSE, ARRAY(opened, warnings.list, warnings.count),
-     .high = TRAJD_WIRE_MAX_TEXT, .flags = OPTIONAL},
+     .high = TRAJD_WIRE_MAX_WARNING, .flags = OPTIONAL},
     {"pass", TRAJD_CODEC_UINT, ONE(opened, pass), .flags = OPTIONAL},
     {"held", TRAJD_CODEC_UINT, ARRAY(opened, held.list, held.count), .flags = OPTIONAL},
 };

@@ -38,6 +38,7 @@ extern "C" {
 #define TRAJD_WIRE_MAX_REASON 512u   /* bytes of a message or reason */
 #define TRAJD_WIRE_MAX_TEXTS 8u      /* texts in one list */
 #define TRAJD_WIRE_MAX_TEXT 384u     /* bytes of one of them */
+#define TRAJD_WIRE_MAX_WARNING 2048u /* of a warning */
 #define TRAJD_WIRE_TOKEN_SIZE 16u
 #define TRAJD_WIRE_MAX_LOCAL 512u            /* ranks of one node */
 #define TRAJD_WIRE_MAX_CHECKPOINT 8192u      /* bytes of a checkpoint token */

@@ -126,7 +126,7 @@ struct trajd_client_open {
 struct trajd_client_texts {
     uint32_t count;
     const char *list[TRAJD_WIRE_MAX_TEXTS];
-    char room[TRAJD_WIRE_MAX_TEXTS][TRAJD_WIRE_MAX_TEXT + 1];
+    char room[TRAJD_WIRE_MAX_TEXTS][TRAJD_WIRE_MAX_WARNING + 1];
 };
 
 /* session/session_opened.c: the open feed, as OPENED described it. */

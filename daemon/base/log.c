@@ -14,7 +14,7 @@
 #include "proto/visible.h"
 
 /* of a line of text; of one in JSON, where a byte takes up to six */
-enum { LINE_BYTES = 1024, JSON_BYTES = 6 * LINE_BYTES + 128 };
+enum { LINE_BYTES = 2048, JSON_BYTES = 6 * LINE_BYTES + 128 };
 
 const char *const trajd_log_levels[] = {"error", "warning", "info", "debug", NULL};
 

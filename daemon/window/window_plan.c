@@ -279,6 +279,7 @@ void trajd_window_plan_destroy(struct trajd_window_plan **out)
     free(plan->episodes);
     trajd_plan_texts_clear(&plan->quarantined);
     trajd_plan_texts_clear(&plan->warnings);
+    free(plan->version_changes);
     free(plan->models);
     free(plan->clocks);
     free(plan->views);

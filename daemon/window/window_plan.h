@@ -66,7 +66,7 @@ struct trajd_window_plan {
     uint32_t listed_count;               /* of them, those that `episodes:` lists */
     struct trajd_plan_texts quarantined; /* the reasons, in the order of the index */
     struct trajd_plan_texts warnings;    /* trajd_window_plan_warn */
-    char version_changes[400];           /* trajd_window_plan_keeps */
+    char *version_changes;               /* trajd_window_plan_keeps; owned; NULL: none */
     struct trajd_clock *clocks;          /* [clocks of the index], as the kernels take them */
     struct trajd_view *views;            /* [episodes of the index] */
     struct trajd_arena view_arena;       /* owns what they point to */

@@ -218,7 +218,7 @@ bool trajd_plan_reaches_out(const struct trajd_window_plan *plan,
 void trajd_plan_texts_add(const struct trajd_window_plan *plan, struct trajd_plan_texts *texts,
                           const char *line)
 {
-    if (texts->count < TRAJD_PLAN_TEXTS_MAX &&
+    if (line && texts->count < TRAJD_PLAN_TEXTS_MAX &&
         asprintf(&texts->list[texts->count], "%s%s%s%s", plan->is_member ? "dataset " : "",
                  plan->is_member ? plan->dataset->name : "", plan->is_member ? ": " : "", line) < 0)
         texts->list[texts->count] = NULL;
@@ -243,24 +243,30 @@ void trajd_plan_texts_print(const struct trajd_plan_texts *texts, const char *be
 
 void trajd_window_plan_warn(struct trajd_window_plan *plan, const char *format, ...)
 {
+    char *line = NULL;
     va_list arguments;
-    char line[512];
 
     va_start(arguments, format);
-    vsnprintf(line, sizeof line, format, arguments);
+    if (vasprintf(&line, format, arguments) < 0)
+        line = NULL;
     va_end(arguments);
     trajd_plan_texts_add(plan, &plan->warnings, line);
+    free(line);
 }
 
 void trajd_window_plan_keeps(struct trajd_window_plan *plan, const char *format, ...)
 {
-    const size_t used = strlen(plan->version_changes);
-    struct trajd_text text = {plan->version_changes, sizeof plan->version_changes, used};
+    char *change = NULL, *all = NULL;
     va_list arguments;
-    char change[256];
 
     va_start(arguments, format);
-    vsnprintf(change, sizeof change, format, arguments);
+    if (vasprintf(&change, format, arguments) < 0)
+        change = NULL;
     va_end(arguments);
-    trajd_text_add(&text, "%s%s", used ? "; " : "", change);
+    if (change && asprintf(&all, "%s%s%s", plan->version_changes ? plan->version_changes : "",
+                           plan->version_changes ? "; " : "", change) >= 0) {
+        free(plan->version_changes);
+        plan->version_changes = all;
+    }
+    free(change);
 }

@@ -325,7 +325,7 @@ static void warn_of_version(struct trajd_window_plan *plan)
     if (layout->is_version_1)
         trajd_window_plan_keeps(plan, "read the dataset by the layout %s as it is now",
                                 layout->name);
-    if (plan->version_changes[0])
+    if (plan->version_changes)
         trajd_window_plan_warn(plan,
                                "`version: 1` of the configuration keeps what trajd 0.1.0 did; "
                                "`version: 2` would %s",

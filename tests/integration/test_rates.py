@@ -9,6 +9,7 @@ import h5py
 import numpy as np
 import pytest
 
+from daemons import Daemon
 from paths import TRAJCTL
 from preprocess_station import Station, counts
 from resample_runs import resample
@@ -160,6 +161,38 @@ def test_a_rate_that_only_the_layout_claims_is_assumed(tmp_path, layout):
     [line] = warnings(checked(version=1))
     assert "`version: 2` would" in line and "warn that no file states the rate of clock steps, 50 Hz (assumed)" in line
     assert warnings(checked(", rate: 50", version=1)) == [] or layout == "aloha"  # the newest layout is a change, too
+
+
+def test_the_warning_about_the_version_is_whole(tmp_path, started):
+    """Where `check` prints it, in the log and in a worker."""
+    names = [f"sensor_{i}" for i in range(12)]
+    with h5py.File(tmp_path / "episode_0.hdf5", "w") as file:
+        for name in names:
+            file[name] = np.cumsum(np.ones((100, 2)), axis=0)
+    (tmp_path / "mine.yaml").write_text(f"""\
+layout: mine
+episodes: {{files: '*.hdf5', groups: /}}
+clocks: {{{', '.join(f'clock_of_{name}: {{rate: 50}}' for name in names)}}}
+streams: {{{', '.join(f'{name}: {{kind: linear, clock: clock_of_{name}}}' for name in names)}}}
+""")
+    one = Daemon(tmp_path / "daemon", f"""\
+datasets: {{data: {{path: {tmp_path}/episode_0.hdf5, layout: {tmp_path}/mine.yaml}}}}
+feeds:
+  train:
+    dataset: data
+    global_batch: 8
+    anchor: {{clock: clock_of_sensor_0}}
+    outputs: {{{', '.join(f'{name}: {{at: -100ms..0ms}}' for name in names)}}}
+""")
+    one.config.write_text(one.config.read_text().replace("version: 2", "version: 1"))
+    client = started(one).client()
+    info = client.open("train")
+    told = "\n".join(info.warnings[i].decode() for i in range(info.warning_count))
+    client.close()
+    for text in (trajctl("check", one.config).stdout, one.text(), told):
+        lines = [line for line in text.splitlines() if "`version: 2` would" in line]
+        assert lines and all(re.findall(r"clock_of_(\w+), 50 Hz \(assumed\), until datasets.data.rate does", line) == names for line in lines)
+        assert min(map(len, lines)) > 1024
 
 
 def test_resample_and_preprocess_refuse_a_rate_that_only_the_layout_claims(tmp_path):

@@ -71,7 +71,7 @@ static void test_golden_frames(void **state)
 
 static void test_fields_arrive(void **state)
 {
-    uint8_t golden[2048];
+    uint8_t golden[4096];
     size_t size;
 
     (void)state;
@@ -93,13 +93,13 @@ static void test_fields_arrive(void **state)
     assert_true(trajd_wire_text_equals(message.opened.quarantined.list[1], "Zürich.hdf5: 0 rows"));
     assert_int_equal(message.opened.warnings.count, 1);
     /* a text that is too long is cut, and bytes that are not UTF-8 are replaced */
-    memset(frame, 'x', TRAJD_WIRE_MAX_TEXT + 10);
+    memset(frame, 'x', TRAJD_WIRE_MAX_WARNING + 10);
     frame[7] = 0xff;
     message.opened.warnings.list[0] = (struct trajd_wire_text){
-        memcpy(golden + 1024, frame, TRAJD_WIRE_MAX_TEXT + 10), TRAJD_WIRE_MAX_TEXT + 10};
+        memcpy(golden + 1024, frame, TRAJD_WIRE_MAX_WARNING + 10), TRAJD_WIRE_MAX_WARNING + 10};
     assert_int_equal(trajd_wire_encode(&message, frame, sizeof frame, &size, NULL), TRAJD_OK);
     assert_int_equal(decode(frame, size), TRAJD_OK);
-    assert_int_equal(message.opened.warnings.list[0].size, TRAJD_WIRE_MAX_TEXT);
+    assert_int_equal(message.opened.warnings.list[0].size, TRAJD_WIRE_MAX_WARNING);
     assert_int_equal(message.opened.warnings.list[0].data[7], '?');
     message.opened.warnings.count = TRAJD_WIRE_MAX_TEXTS + 1;
     assert_int_equal(trajd_wire_encode(&message, golden, sizeof golden, &size, NULL),
