@@ -199,8 +199,8 @@ def test_the_folder_of_private_daemons(doctor, runtime, tmp_path):
 def test_an_interrupt_leaves_nothing(runtime):
     process = subprocess.Popen([TRAJCTL, "doctor", "--seconds", "60"], stdout=subprocess.PIPE, text=True,
                                env=clean_environment(TRAJD_RUNTIME_DIR=str(runtime)))
-    wait_for(lambda: list(runtime.glob("trajd-doctor-*/run/lock")), what="the daemon of the self test")
-    pid = int(next(runtime.glob("trajd-doctor-*/run/lock")).read_text())
+    # the daemon creates its lock, and then writes its number there
+    pid = int(wait_for(lambda: "".join(lock.read_text() for lock in runtime.glob("trajd-doctor-*/run/lock")), what="the daemon of the self test"))
     process.terminate()
     assert "interrupted" in process.communicate(timeout=30)[0] and process.returncode == 1
     assert not list(runtime.iterdir()) and not pathlib.Path(f"/proc/{pid}").exists()
