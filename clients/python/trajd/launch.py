@@ -386,7 +386,7 @@ def _locked(place: pathlib.Path, end: Optional[float], progress: Optional[str] =
 def _few_descriptors() -> Dict[str, str]:
     """Returns the preset for a hard limit of descriptors that is too low for the default of limits.sessions."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    sessions = (hard - 128) // 5  # trajd_connections_descriptors: each worker needs 5, all else 128
+    sessions = (hard - 160) // 5  # trajd_connections_descriptors: each worker needs 5, all else 160
     if hard == resource.RLIM_INFINITY or not 1 <= sessions < DEFAULT_SESSIONS:
         return {}
     print(f"trajd: the hard limit of open files is {hard} (ulimit -Hn), so the private daemon serves at most {sessions} "

@@ -1,6 +1,7 @@
 /* Messages that wait while their peers end, and peers that libzmq would not be. So the peers speak
  * ZMTP themselves. */
 #include <errno.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -88,13 +89,18 @@ static int greet(char revision)
     return fd;
 }
 
-/* Exchanges greetings. While other connections are cut some are refused, and peers come again. */
+/* Exchanges greetings. While other connections are cut some are refused, which the next watch ends,
+ * and peers come again. */
 static int greet_until_accepted(void)
 {
     char bytes[GREETING_BYTES];
 
     for (;;) {
         const int fd = greet(3);
+        struct pollfd answer = {.fd = fd, .events = POLLIN};
+
+        while (poll(&answer, 1, 20) == 0)
+            trajd_connections_watch((uint64_t)trajd_now_ns());
         if (recv(fd, bytes, sizeof bytes, MSG_WAITALL) == GREETING_BYTES)
             return fd;
         close(fd);
