@@ -72,7 +72,7 @@ enum trajd_kind {
 enum trajd_total {
     TRAJD_TOTAL_NONE = 0,
     /* v[i] + total_gamma v[i+1] + total_gamma^2 v[i+2] + ... up to the last row that the window may
-     * see; only on a ROWS grid. The mask is NAN if the sum is NaN. */
+     * see; only on a ROWS grid. */
     TRAJD_TOTAL_REST = 1,
     /* The sum of the rows in [x, end), 0 if there are none; only on an NS grid, for rows that hold
      * differences. A row at the border of two steps belongs to the later one: `end` is the next
@@ -80,7 +80,7 @@ enum trajd_total {
      * over a part of a step is wrong: BEFORE_START if x is before the first row; AFTER_END if x is
      * after the last row, or if at least half a row is missing between the last row and `end` (the
      * last interval counts as a row); GAP if a hole of more than max_gap_ns lies in or reaches into
-     * the step; NAN if the sum is NaN. If x is outside the rows, the value is 0, and NaN with edge
+     * the step. If x is outside the rows, the value is 0, and NaN with edge
      * NaN. max_age_ns is unused. */
     TRAJD_TOTAL_STEP = 2,
     TRAJD_TOTAL_COUNT = 3,
@@ -100,8 +100,8 @@ enum trajd_edge {
 /* The mask: one byte a step, which gives the reason why the step is not valid. If several codes
  * apply to a step, or several streams share a mask, the largest code wins. Two codes do not depend
  * on the clock: a missing stream is always MISSING, and an offset without a target is always
- * BAD_STAMP. The mask describes the value only: a NaN that only the derivative reads does not
- * appear in it. The numbers are part of the wire format: append only. */
+ * BAD_STAMP. The mask describes the value only: a derivative that is not finite does not appear in
+ * it. The numbers are part of the wire format: append only. */
 enum trajd_mask {
     TRAJD_MASK_VALID = 0,
     TRAJD_MASK_BEFORE_START = 1, /* x is before the first row, or the window may see no row */
@@ -110,8 +110,10 @@ enum trajd_mask {
     TRAJD_MASK_GAP = 3, /* x is strictly inside a hole with t[i+1] - t[i] > max_gap_ns */
     /* the offset is TRAJD_NO_TARGET, or t[i+1] <= t[i] where a is needed */
     TRAJD_MASK_BAD_STAMP = 4,
-    /* A source element that was used is NaN. For mean: all elements of a feature are NaN. For
-     * slerp: also if the quaternion has no direction. */
+    /* An element of the result, as it is stored, is NaN or infinite, and the step is formed from
+     * rows. So a NaN or an infinity was used, a quaternion has no direction, or a number is too large
+     * for the output's type. For mean a NaN counts only if all elements of a feature are NaN. A GPU
+     * may also overflow in between, where it works in float32. */
     TRAJD_MASK_NAN = 5,
     TRAJD_MASK_MISSING = 6, /* the episode has no such stream (bases[w] is NULL) */
     /* the last row is held, but at x it is older than max_age_ns; or the bracket says so */

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "kernels/element_convert.h"
+#include "kernels/finite.h"
 #include "kernels/quaternion.h"
 #include "kernels/resample.h"
 #include "kernels/resample_resolve.h"
@@ -29,12 +30,6 @@ static double element(const struct trajd_view *view, int64_t row, uint32_t d)
     return trajd_element_load(stream->source_type,
                               view->rows + row * (int64_t)stream->row_stride_bytes +
                                   (uint64_t)d * trajd_dtype_size(stream->source_type));
-}
-
-static void see_nan(double value, uint8_t *mask)
-{
-    if (isnan(value) && *mask < TRAJD_MASK_NAN)
-        *mask = TRAJD_MASK_NAN;
 }
 
 /* Wraps the difference into [-period/2, period/2). */
@@ -80,17 +75,15 @@ static double total(const struct trajd_view *view, const struct trajd_target *ta
 
 /* Forms one value of the kinds that work feature by feature. */
 static double scalar_value(const struct trajd_view *view, const struct trajd_target *target,
-                           uint32_t d, uint8_t *mask)
+                           uint32_t d)
 {
     const struct trajd_stream *stream = view->stream;
     double value = stream->total                     ? total(view, target, d)
                    : stream->kind == TRAJD_KIND_MEAN ? mean(view, target, d)
                                                      : element(view, target->row, d);
 
-    see_nan(value, mask);
     if (target->blends) {
         double next = element(view, target->row + 1, d);
-        see_nan(next, mask);
         if (stream->kind == TRAJD_KIND_ANGLE)
             value += target->a * wrapped(next - value, stream->angle_period);
         else
@@ -110,7 +103,7 @@ static void load_unit(const struct trajd_view *view, int64_t row, uint32_t d, do
 }
 
 static void quaternion_value(const struct trajd_view *view, const struct trajd_target *target,
-                             uint32_t d, double out[4], uint8_t *mask)
+                             uint32_t d, double out[4])
 {
     double stored[4], p[4], q[4];
     double square;
@@ -124,7 +117,6 @@ static void quaternion_value(const struct trajd_view *view, const struct trajd_t
     } else {
         memcpy(out, fabs(square - 1) <= TRAJD_QUATERNION_UNIT_SLACK ? stored : p, sizeof p);
     }
-    see_nan(out[0], mask);
 }
 
 static void write_derivative(const struct trajd_view *view, const struct trajd_target *target,
@@ -158,12 +150,22 @@ static void write_derivative(const struct trajd_view *view, const struct trajd_t
     }
 }
 
-static void write_value(const struct trajd_stream *stream, char *out, uint32_t d, double value)
+static double normalised(const struct trajd_stream *stream, uint32_t d, double value)
 {
-    if (stream->scale)
-        value = value * (double)stream->scale[d] + (double)stream->offset[d];
+    return stream->scale ? value * (double)stream->scale[d] + (double)stream->offset[d] : value;
+}
+
+static void store_value(const struct trajd_stream *stream, char *out, uint32_t d, double value)
+{
     trajd_element_store(stream->output_type,
                         out + (uint64_t)d * trajd_dtype_size(stream->output_type), value);
+}
+
+/* Raises the mask if a value is not finite as an element of the output. */
+static void see_lost(const struct trajd_stream *stream, double value, uint8_t *mask)
+{
+    if (!(fabs(value) < trajd_finite_limit(stream->output_type)) && *mask < TRAJD_MASK_NAN)
+        *mask = TRAJD_MASK_NAN;
 }
 
 /* Copies a row for previous and nearest into the source's own type. It copies bytes, so that 64-bit
@@ -177,7 +179,7 @@ static void copy_row(const struct trajd_view *view, const struct trajd_target *t
     memcpy(out, view->rows + target->row * (int64_t)stream->row_stride_bytes,
            (uint64_t)stream->feature_count * size);
     for (uint32_t d = 0; d < stream->feature_count; d++)
-        see_nan(element(view, target->row, d), mask);
+        see_lost(stream, element(view, target->row, d), mask);
 }
 
 static void write_edge(const struct trajd_stream *stream, char *out)
@@ -189,7 +191,18 @@ static void write_edge(const struct trajd_stream *stream, char *out)
         return;
     }
     for (uint32_t d = 0; d < stream->feature_count; d++)
-        write_value(stream, out, d, constant);
+        store_value(stream, out, d, normalised(stream, d, constant));
+}
+
+/* Forms feature d of a step. A quaternion is formed at its first feature, and kept in q. */
+static double value_of(const struct trajd_view *view, const struct trajd_target *target, uint32_t d,
+                       double q[4])
+{
+    if (!trajd_kind_is_slerp(view->stream->kind))
+        return scalar_value(view, target, d);
+    if (d % 4 == 0)
+        quaternion_value(view, target, d, q);
+    return q[d % 4];
 }
 
 static void write_row(const struct trajd_view *view, const struct trajd_target *target, char *out,
@@ -204,13 +217,9 @@ static void write_row(const struct trajd_view *view, const struct trajd_target *
         return;
     }
     for (uint32_t d = 0; d < stream->feature_count; d++) {
-        if (trajd_kind_is_slerp(stream->kind)) {
-            if (d % 4 == 0)
-                quaternion_value(view, target, d, q, mask);
-            write_value(stream, out, d, q[d % 4]);
-        } else {
-            write_value(stream, out, d, scalar_value(view, target, d, mask));
-        }
+        const double value = normalised(stream, d, value_of(view, target, d, q));
+        see_lost(stream, value, mask);
+        store_value(stream, out, d, value);
     }
 }
 
@@ -259,18 +268,13 @@ int64_t trajd_resample_find_nan(const struct trajd_resample_request *request, ui
         .mean_first = step->mean_first,
         .total_end = step->row + step->added,
         .a = step->blends ? (double)step->past_ns / (double)step->width_ns : 0};
-    const uint32_t width = trajd_kind_is_slerp(view.stream->kind) ? 4 : 1;
+    uint8_t mask = TRAJD_MASK_VALID;
+    double q[4];
 
-    if (!step->has_row || !view.rows ||
-        (width == 1 && !trajd_dtype_is_float(view.stream->source_type)))
+    if (!step->has_row || !view.rows)
         return -1;
-    for (uint32_t d = 0; d < view.stream->feature_count; d += width) {
-        uint8_t mask = TRAJD_MASK_VALID;
-        double quaternion[4];
-        if (width == 4)
-            quaternion_value(&view, &target, d, quaternion, &mask);
-        else
-            scalar_value(&view, &target, d, &mask);
+    for (uint32_t d = 0; d < view.stream->feature_count; d++) {
+        see_lost(view.stream, normalised(view.stream, d, value_of(&view, &target, d, q)), &mask);
         if (mask == TRAJD_MASK_NAN)
             return d;
     }

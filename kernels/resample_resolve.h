@@ -13,7 +13,7 @@ extern "C" {
 
 /* How trajd_resample_reference resolves one target of a stream, for explanations to users. */
 struct trajd_resample_step {
-    enum trajd_mask mask; /* of this stream alone; never NAN, which depends on the rows */
+    enum trajd_mask mask; /* of this stream alone; never NAN, which depends on the values */
     int64_t x;            /* the target: ns from the clock's zero, or a local row on a ROWS grid */
     int64_t before;       /* the last row at or before x that the window may see; < 0: none */
     /* false: no row is used: the value is the constant of the edge rule, or the stream is missing
@@ -35,7 +35,7 @@ struct trajd_resample_step {
  * base that is not NULL may point anywhere. */
 void trajd_resample_resolve(const struct trajd_resample_request *request, uint32_t stream_index,
                             uint32_t window, uint32_t step_index, struct trajd_resample_step *step);
-/* Reads the rows that the step uses. Returns the first feature whose value is NaN because of them,
+/* Reads the rows that the step uses. Returns the first feature of their result that is not finite,
  * or -1. */
 int64_t trajd_resample_find_nan(const struct trajd_resample_request *request, uint32_t stream_index,
                                 uint32_t window, const struct trajd_resample_step *step);

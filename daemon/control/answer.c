@@ -80,7 +80,7 @@ static void write_after(const struct trajd_reason_facts *facts, char *text)
                  facts->clipped ? ", the last up to the anchor" : "");
 }
 
-static void write_nan(const struct trajd_reason_facts *facts, char *text)
+static void write_lost(const struct trajd_reason_facts *facts, char *text)
 {
     const struct trajd_resample_step *step = facts->step;
     const bool slerp = facts->stream->kind == TRAJD_KIND_SLERP_XYZW ||
@@ -93,10 +93,11 @@ static void write_nan(const struct trajd_reason_facts *facts, char *text)
     if (slerp)
         used = snprintf(text, TRAJD_REASON_SIZE,
                         "quaternion %" PRId64 " is NaN or has no direction in ",
-                        facts->nan_feature / 4);
+                        facts->lost_feature / 4);
     else
-        used = snprintf(text, TRAJD_REASON_SIZE, "feature %" PRId64 " is NaN in %s",
-                        facts->nan_feature, averages ? "all of " : "");
+        used =
+            snprintf(text, TRAJD_REASON_SIZE,
+                     "feature %" PRId64 " is NaN, infinite or too large in ", facts->lost_feature);
     if (averages)
         snprintf(text + used, TRAJD_REASON_SIZE - (size_t)used, "rows %" PRId64 " to %" PRId64,
                  first, last);
@@ -164,7 +165,7 @@ void trajd_reason_write(const struct trajd_reason_facts *facts, enum trajd_mask 
                  before);
         return;
     case TRAJD_MASK_NAN:
-        write_nan(facts, text);
+        write_lost(facts, text);
         return;
     case TRAJD_MASK_MISSING:
         if (facts->unreadable)

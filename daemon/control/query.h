@@ -53,7 +53,7 @@ struct trajd_reason_facts {
     const uint32_t *kept_rows; /* the file's number of each row; NULL: the same number */
     const char *unreadable;    /* why the episode's rows cannot be read; NULL: they can */
     int64_t median_ns;         /* of the clock's intervals */
-    int64_t nan_feature;       /* index of a feature that is NaN; < 0: none */
+    int64_t lost_feature;      /* index of a feature that is not finite; < 0: none */
 };
 
 /* Writes the reason of `mask`, which is not VALID, to `text`, which has TRAJD_REASON_SIZE bytes. */

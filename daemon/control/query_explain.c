@@ -150,13 +150,13 @@ static void resolve_source(const struct explanation *e, uint32_t t, uint32_t ste
                                         .kept_rows = source->clock->kept_rows,
                                         .median_ns = source->clock->median_ns,
                                         .unreadable = e->masked_missing ? e->unreadable : NULL,
-                                        .nan_feature = -1};
+                                        .lost_feature = -1};
     if (facts.row_count > 0 && !source->in_rows)
         facts.first_ns = trajd_clock_row_ns(source->clock, 0) -
                          (source->clock->stamps_ns ? 0 : source->clock->start_ns);
     if (e->pinned && !is_picture(plan, t))
-        facts.nan_feature = trajd_resample_find_nan(&e->batch->request, t, 0, &source->step);
-    if (facts.nan_feature >= 0 && source->mask < TRAJD_MASK_NAN)
+        facts.lost_feature = trajd_resample_find_nan(&e->batch->request, t, 0, &source->step);
+    if (facts.lost_feature >= 0 && source->mask < TRAJD_MASK_NAN)
         source->mask = TRAJD_MASK_NAN;
     if (source->mask != TRAJD_MASK_VALID)
         trajd_reason_write(&facts, source->mask, source->reason);

@@ -13,7 +13,7 @@
  *                  left out one by one.
  *
  * The first two are not normalised, and count steps whose mask is 0: steps that are padding, in a
- * gap or missing, or have a NaN in one of their features, do not count. Normalisation uses them.
+ * gap or missing, or have a number that is not finite, do not count. Normalisation uses them.
  *
  * All leave out infinite elements, and count what they leave out. Figures describe values as the
  * feed delivers them without normalisation, in float32 where it delivers float32, float16 or

@@ -9,21 +9,16 @@
 #define BLOCK 1024 /* anchors, and steps, whose numbers of one column are taken from the rows */
 #define NO_TARGET UINT32_MAX
 
-enum difference_flag {
-    DIFFERENCE_GOOD = 0,
-    DIFFERENCE_DROPPED = 1, /* a NaN: the steps that use it are masked */
-    DIFFERENCE_INFINITE = 2 /* a difference of infinite numbers may be NaN */
-};
-
 /* Windows with adjacent anchors in one episode. */
 struct difference_run {
     int64_t first_anchor, anchor_count;
     int64_t row_count, state_count; /* of the episode */
     int64_t first_row;              /* the first row that is a step of one of the windows */
     const void *const *rows;        /* [entries of the plan] */
-    uint8_t *row_flags;             /* [rows from first_row on]: enum difference_flag */
-    uint8_t *state_flags;           /* [anchor_count] */
-    bool is_clean;                  /* all flags are 0 */
+    /* 1: a number is not finite, so the steps that use it are masked */
+    uint8_t *row_flags;   /* [rows from first_row on] */
+    uint8_t *state_flags; /* [anchor_count] */
+    bool is_clean;        /* all flags are 0 */
 };
 
 /* Where a column of an output comes from. */
@@ -174,41 +169,21 @@ static bool flag_rows(const struct windows_walk *walk, const void *const *rows,
     const struct trajd_window_plan *plan = walk->plan;
     bool is_clean = true;
 
-    memset(flags, DIFFERENCE_GOOD, (size_t)count);
+    memset(flags, 0, (size_t)count);
     for (uint32_t t = 0; t < plan->rules.target_count; t++)
         for (int64_t r = 0; r < count && plan->rules.targets[t].output_index == output_index; r++)
-            for (uint32_t d = 0; d < plan->rules.targets[t].stream.feature_count; d++) {
-                const double value = number_of(walk, rows, t, d, first + r);
-                if (isfinite(value))
-                    continue;
-                is_clean = false;
-                if (isnan(value) || flags[r] == DIFFERENCE_GOOD)
-                    flags[r] = isnan(value) ? DIFFERENCE_DROPPED : DIFFERENCE_INFINITE;
-            }
+            for (uint32_t d = 0; d < plan->rules.targets[t].stream.feature_count; d++)
+                if (!isfinite(number_of(walk, rows, t, d, first + r))) {
+                    is_clean = false;
+                    flags[r] = 1;
+                }
     return is_clean;
 }
 
-/* Returns whether step k of the window at an anchor counts. */
-static bool counts(const struct windows_walk *walk, uint32_t item, const struct difference_run *run,
-                   int64_t anchor, int64_t row)
+/* Returns whether the step at a row, of the window at an anchor, counts. */
+static bool counts(const struct difference_run *run, int64_t anchor, int64_t row)
 {
-    const struct item_view *view = &walk->views[item];
-    const struct trajd_plan_output *output =
-        &walk->plan->rules.outputs[walk->sweep->items[item].index];
-    const uint8_t own = run->row_flags[row - run->first_row],
-                  state = run->state_flags[anchor - run->first_anchor];
-
-    if (own == DIFFERENCE_DROPPED || state == DIFFERENCE_DROPPED)
-        return false;
-    for (uint64_t d = 0; d < output->feature_count && own && state; d++) {
-        const struct difference_column *column = &view->columns[d];
-        if (column->state_target != NO_TARGET &&
-            isnan(number_of(walk, run->rows, column->target, column->column, row) -
-                  number_of(walk, run->rows, column->state_target, column->state_column,
-                            least(anchor, run->state_count - 1))))
-            return false;
-    }
-    return true;
+    return !run->row_flags[row - run->first_row] && !run->state_flags[anchor - run->first_anchor];
 }
 
 static uint64_t count_valid(const struct windows_walk *walk, uint32_t item,
@@ -223,7 +198,7 @@ static uint64_t count_valid(const struct windows_walk *walk, uint32_t item,
         if (run->is_clean)
             found += (uint64_t)greatest(0, end - begin);
         for (int64_t j = begin; j < end && !run->is_clean; j++)
-            found += counts(walk, item, run, j, j + k);
+            found += counts(run, j, j + k);
     }
     return found;
 }
@@ -299,7 +274,7 @@ void statistics_differences_add_run(struct windows_walk *walk, uint32_t item, ui
     if (row_end <= run->first_row || (is_relative && run->state_count <= 0))
         return;
     run->state_flags = run->row_flags + (row_end - run->first_row);
-    memset(run->state_flags, DIFFERENCE_GOOD, (size_t)run->anchor_count);
+    memset(run->state_flags, 0, (size_t)run->anchor_count);
     run->is_clean =
         flag_rows(walk, rows, o, run->first_row, row_end - run->first_row, run->row_flags);
     if (is_relative)
@@ -357,8 +332,7 @@ TRAJD_CLONES static void subtract_single(const double *restrict rows, const doub
 }
 
 /* Counts step k of the block's windows. */
-static void count_step(const struct windows_walk *walk, uint32_t item,
-                       const struct difference_run *run, const struct block *block, int64_t k,
+static void count_step(const struct difference_run *run, const struct block *block, int64_t k,
                        struct trajd_histogram *histogram)
 {
     const int64_t begin = greatest(block->anchor, -k),
@@ -376,7 +350,7 @@ static void count_step(const struct windows_walk *walk, uint32_t item,
             subtract(rows, states, count, values);
         for (uint32_t i = 0; i < count && !run->is_clean; i++) {
             values[kept] = values[i];
-            kept += counts(walk, item, run, j + i, j + i + k);
+            kept += counts(run, j + i, j + i + k);
         }
         trajd_histogram_add_tile(histogram, values, run->is_clean ? count : kept);
     }
@@ -426,7 +400,7 @@ static void count_block(const struct share *share, const struct difference_run *
         for (uint32_t step = first; step < first + steps; step++) {
             struct trajd_histogram *histogram = histogram_of(share, step, d);
             if (histogram)
-                count_step(walk, share->item, run, &block, grid->from + step, histogram);
+                count_step(run, &block, grid->from + step, histogram);
         }
     }
 }

@@ -168,7 +168,7 @@ static void make_runs(struct windows_walk *walk, uint32_t i, uint32_t count)
     }
 }
 
-static bool row_has_nan(enum trajd_dtype dtype, const char *row, uint32_t count)
+static bool row_is_lost(enum trajd_dtype dtype, const char *row, uint32_t count)
 {
     bool found = false;
 
@@ -176,18 +176,18 @@ static bool row_has_nan(enum trajd_dtype dtype, const char *row, uint32_t count)
         for (uint32_t d = 0; d < count; d++) {
             float value;
             memcpy(&value, row + 4 * (size_t)d, sizeof value);
-            found |= isnan(value);
+            found |= !isfinite(value);
         }
         return found;
     }
     for (uint32_t d = 0; d < count; d++)
-        found |= isnan(trajd_element_load(dtype, row + (size_t)d * trajd_dtype_size(dtype)));
+        found |= !isfinite(trajd_element_load(dtype, row + (size_t)d * trajd_dtype_size(dtype)));
     return found;
 }
 
-/* Drops rows with a NaN: such a step is masked, so the row counts for none of the features. Each
+/* Drops rows that are not finite: such a step is masked, so the row counts for none of the features. Each
  * slice does its share of every run's rows. */
-static void drop_nan_rows(void *context, uint32_t slice)
+static void drop_lost_rows(void *context, uint32_t slice)
 {
     const struct windows_walk *walk = context;
     const struct statistics_sweep *sweep = walk->sweep;
@@ -204,7 +204,7 @@ static void drop_nan_rows(void *context, uint32_t slice)
             const uint64_t begin = run->row_count * slice / slices,
                            end = run->row_count * (slice + 1) / slices;
             for (uint64_t row = begin; row < end && run->base; row++)
-                if (row_has_nan(lane->dtype, (const char *)run->base + row * lane->row_stride_bytes,
+                if (row_is_lost(lane->dtype, (const char *)run->base + row * lane->row_stride_bytes,
                                 lane->column_count))
                     weights[row] = 0;
         }
@@ -347,7 +347,7 @@ static enum trajd_status count_chunk(struct windows_walk *walk, uint32_t count,
         else
             weigh_steps(walk, i, count);
     }
-    trajd_pool_run(sweep->pool, trajd_pool_thread_count(sweep->pool), drop_nan_rows, walk);
+    trajd_pool_run(sweep->pool, trajd_pool_thread_count(sweep->pool), drop_lost_rows, walk);
     for (uint32_t i = 0; i < sweep->item_count && sweep->first; i++)
         count_steps(walk, i, count);
     statistics_count(sweep);

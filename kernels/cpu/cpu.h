@@ -54,7 +54,7 @@ void trajd_cpu_find_steps(const struct trajd_cpu_window *window, enum trajd_grid
                           const int64_t *offsets, uint32_t count, struct trajd_cpu_step *steps);
 
 /* Makes the moves of a stream. If the stream has a mask, raises a move's code to NAN if an element
- * that it used is NaN. */
+ * of its result is not finite. */
 typedef void trajd_cpu_mover(const struct trajd_stream *stream, struct trajd_cpu_move *moves,
                              uint32_t count);
 trajd_cpu_mover trajd_cpu_copy, trajd_cpu_rows, trajd_cpu_slerp, trajd_cpu_totals;
@@ -67,12 +67,15 @@ trajd_cpu_mover *trajd_cpu_mover_of(const struct trajd_stream *stream);
 /* Writes the value that the edge rule gives for a missing row. */
 void trajd_cpu_write_edge(const struct trajd_stream *stream, char *out);
 
-/* Raises the code to NAN if an element of the blended rows is NaN. Looking at the value would not
- * suffice: two infinities also give NaN. */
-void trajd_cpu_see_nan(const struct trajd_stream *stream, struct trajd_cpu_move *move);
+/* Raises the code of a move whose result is not finite. */
+static inline void trajd_cpu_mark_lost(struct trajd_cpu_move *move)
+{
+    if (move->code < TRAJD_MASK_NAN)
+        move->code = TRAJD_MASK_NAN;
+}
 
-/* Returns whether one of `count` elements is NaN. Always false for integers. */
-bool trajd_cpu_any_nan(enum trajd_dtype type, const void *elements, uint64_t count);
+/* Returns whether one of `count` elements is NaN or infinite. Always false for integers. */
+bool trajd_cpu_any_lost(enum trajd_dtype type, const void *elements, uint64_t count);
 
 /* trajd_cpu_grid_is_run: whether the targets of a ROWS grid follow each other and are the same for
  * all windows. trajd_cpu_stream_runs: whether the stream's result on such a grid is its rows, byte

@@ -14,6 +14,7 @@
 
 #include "kernels/element_convert.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/finite.h"
 
 #define TILE 64
 
@@ -99,6 +100,18 @@ TRAJD_INLINE bool has_nan(const double *values, uint32_t count)
     for (uint32_t d = 0; d < count; d++)
         found |= -(int64_t)(values[d] != values[d]);
     return found != 0;
+}
+
+/* Returns whether all values are finite as elements of the output. */
+TRAJD_INLINE bool all_finite(const struct trajd_stream *stream, const double *values,
+                             uint32_t count)
+{
+    const double limit = trajd_finite_limit(stream->output_type);
+    int64_t all = -1;
+
+    for (uint32_t d = 0; d < count; d++)
+        all &= -(int64_t)(fabs(values[d]) < limit);
+    return all != 0;
 }
 
 void trajd_cpu_write_edge(const struct trajd_stream *stream, char *out)
@@ -190,23 +203,19 @@ TRAJD_INLINE void average(const struct trajd_stream *stream, const char *row, in
         values[d] /= (double)row_count;
 }
 
-/* Forms one tile of one move. `at` is the tile's address in the first row. Returns whether a NaN
- * was used. */
-TRAJD_INLINE bool form_tile(const struct trajd_stream *stream, const struct trajd_cpu_move *move,
+/* Forms one tile of one move. `at` is the tile's address in the first row. */
+TRAJD_INLINE void form_tile(const struct trajd_stream *stream, const struct trajd_cpu_move *move,
                             const char *at, uint32_t count, double *values)
 {
     double next[TILE];
-    bool nan;
 
     if (stream->kind == TRAJD_KIND_MEAN && move->row_count > 1) {
         average(stream, at, move->row_count, count, values);
-        return has_nan(values, count);
+        return;
     }
     load(stream->source_type, at, count, values);
-    nan = has_nan(values, count);
     if (move->a > 0) {
         load(stream->source_type, at + stream->row_stride_bytes, count, next);
-        nan |= has_nan(next, count);
         if (stream->kind == TRAJD_KIND_ANGLE)
             blend_angles(stream, move->a, next, count, values);
         else
@@ -215,7 +224,6 @@ TRAJD_INLINE bool form_tile(const struct trajd_stream *stream, const struct traj
     }
     if (stream->kind == TRAJD_KIND_ANGLE && !isnan(stream->angle_low))
         limit_angles(stream->angle_low, stream->angle_period, count, values);
-    return nan;
 }
 
 TRAJD_CLONES static void move_tiles(const struct trajd_stream *stream, struct trajd_cpu_move *move)
@@ -226,28 +234,15 @@ TRAJD_CLONES static void move_tiles(const struct trajd_stream *stream, struct tr
 
     for (uint32_t d = 0; d < stream->feature_count; d += TILE) {
         uint32_t count = stream->feature_count - d < TILE ? stream->feature_count - d : TILE;
-        if (form_tile(stream, move, move->row + d * source_size, count, values) &&
-            move->code < TRAJD_MASK_NAN)
-            move->code = TRAJD_MASK_NAN;
+        form_tile(stream, move, move->row + d * source_size, count, values);
         if (stream->scale)
             for (uint32_t k = 0; k < count; k++)
                 values[k] =
                     values[k] * (double)stream->scale[d + k] + (double)stream->offset[d + k];
+        if (!all_finite(stream, values, count))
+            trajd_cpu_mark_lost(move);
         store(stream->output_type, move->out + d * output_size, count, values);
     }
-}
-
-void trajd_cpu_see_nan(const struct trajd_stream *stream, struct trajd_cpu_move *move)
-{
-    uint64_t size = trajd_dtype_size(stream->source_type);
-
-    for (uint32_t d = 0; d < stream->feature_count; d++)
-        if (move->code < TRAJD_MASK_NAN &&
-            (isnan(trajd_element_load(stream->source_type, move->row + d * size)) ||
-             (move->a > 0 &&
-              isnan(trajd_element_load(stream->source_type,
-                                       move->row + stream->row_stride_bytes + d * size)))))
-            move->code = TRAJD_MASK_NAN;
 }
 
 void trajd_cpu_rows(const struct trajd_stream *stream, struct trajd_cpu_move *moves, uint32_t count)
@@ -297,12 +292,12 @@ static void move_total(const struct trajd_stream *stream, struct trajd_cpu_move 
     for (uint32_t d = 0; d < stream->feature_count; d += TILE) {
         const uint32_t count = stream->feature_count - d < TILE ? stream->feature_count - d : TILE;
         sum_rows(stream, move->row + d * source_size, move->row_count, count, running);
-        if (has_nan(running->sums, count) && move->code < TRAJD_MASK_NAN)
-            move->code = TRAJD_MASK_NAN;
         for (uint32_t k = 0; k < count; k++)
             values[k] = stream->scale ? running->sums[k] * (double)stream->scale[d + k] +
                                             (double)stream->offset[d + k]
                                       : running->sums[k];
+        if (!all_finite(stream, values, count))
+            trajd_cpu_mark_lost(move);
         store(stream->output_type, move->out + d * output_size, count, values);
     }
 }
@@ -338,10 +333,11 @@ void trajd_cpu_copy(const struct trajd_stream *stream, struct trajd_cpu_move *mo
                moves[end].out == moves[end - 1].out + size)
             end++;
         memcpy(moves[begin].out, moves[begin].row, (end - begin) * size);
-        if (stream->mask && trajd_cpu_any_nan(stream->source_type, moves[begin].row,
-                                              (end - begin) * (uint64_t)stream->feature_count))
+        if (stream->mask && trajd_cpu_any_lost(stream->source_type, moves[begin].row,
+                                               (end - begin) * (uint64_t)stream->feature_count))
             for (uint32_t i = begin; i < end; i++)
-                trajd_cpu_see_nan(stream, &moves[i]);
+                if (trajd_cpu_any_lost(stream->source_type, moves[i].row, stream->feature_count))
+                    trajd_cpu_mark_lost(&moves[i]);
     }
 }
 

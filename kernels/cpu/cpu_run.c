@@ -6,8 +6,8 @@
  * Shapes    a ROWS grid whose offsets ascend by one and are the same for all windows; rows dense
  *           in source and output. One row of a window may lie anywhere in the output.
  * Requires  source and output of one type, no normalisation. The general path serves windows
- *           without a row, with edges that are not held, with NaN, or with a quaternion that is
- *           not of unit length.
+ *           without a row, with edges that are not held, with numbers that are not finite, or
+ *           with a quaternion that is not of unit length.
  * Moves     each row once in, once out.
  * Threads   the caller's.
  * Numerics  bytes.
@@ -64,36 +64,36 @@ bool trajd_cpu_stream_runs(const struct trajd_grid *grid, const struct trajd_str
 DEFINE_ALL_UNIT(all_unit_f32, float)
 DEFINE_ALL_UNIT(all_unit_f64, double)
 
-/* Returns whether one of `count` elements has all exponent bits and a fraction bit set. Has no
- * branch, so that the compiler vectorises it. */
-#define DEFINE_ANY_NAN(name, type, infinity)                                                       \
+/* Returns whether one of `count` elements has all exponent bits set. Has no branch, so that the
+ * compiler vectorises it. */
+#define DEFINE_ANY_LOST(name, type, infinity)                                                      \
     static bool name(const char *elements, uint64_t count)                                         \
     {                                                                                              \
         type found = 0;                                                                            \
         for (uint64_t i = 0; i < count; i++) {                                                     \
             type bits;                                                                             \
             memcpy(&bits, elements + i * sizeof bits, sizeof bits);                                \
-            found |= (type)(bits << 1) > (type)((type)(infinity) << 1);                            \
+            found |= (type)(bits << 1) >= (type)((type)(infinity) << 1);                           \
         }                                                                                          \
         return found != 0;                                                                         \
     }
 
-DEFINE_ANY_NAN(any_nan_f16, uint16_t, 0x7c00)
-DEFINE_ANY_NAN(any_nan_bf16, uint16_t, 0x7f80)
-DEFINE_ANY_NAN(any_nan_f32, uint32_t, 0x7f800000)
-DEFINE_ANY_NAN(any_nan_f64, uint64_t, 0x7ff0000000000000)
+DEFINE_ANY_LOST(any_lost_f16, uint16_t, 0x7c00)
+DEFINE_ANY_LOST(any_lost_bf16, uint16_t, 0x7f80)
+DEFINE_ANY_LOST(any_lost_f32, uint32_t, 0x7f800000)
+DEFINE_ANY_LOST(any_lost_f64, uint64_t, 0x7ff0000000000000)
 
-bool trajd_cpu_any_nan(enum trajd_dtype type, const void *elements, uint64_t count)
+bool trajd_cpu_any_lost(enum trajd_dtype type, const void *elements, uint64_t count)
 {
     switch (type) {
     case TRAJD_F16:
-        return any_nan_f16(elements, count);
+        return any_lost_f16(elements, count);
     case TRAJD_BF16:
-        return any_nan_bf16(elements, count);
+        return any_lost_bf16(elements, count);
     case TRAJD_F32:
-        return any_nan_f32(elements, count);
+        return any_lost_f32(elements, count);
     case TRAJD_F64:
-        return any_nan_f64(elements, count);
+        return any_lost_f64(elements, count);
     default:
         return false;
     }
@@ -105,7 +105,7 @@ static bool is_result(const struct trajd_stream *stream, const char *out, uint64
     if (trajd_kind_is_slerp(stream->kind))
         return stream->source_type == TRAJD_F32 ? all_unit_f32(out, elements / 4)
                                                 : all_unit_f64(out, elements / 4);
-    return !stream->mask || !trajd_cpu_any_nan(stream->source_type, out, elements);
+    return !stream->mask || !trajd_cpu_any_lost(stream->source_type, out, elements);
 }
 
 /* The part of a window's steps that are rows: `before` steps lie before the first row, then

@@ -15,6 +15,7 @@
 #include "kernels/element_convert.h"
 #include "kernels/quaternion.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/finite.h"
 
 #define NEAR 0.0625
 #define LANES 32
@@ -143,6 +144,7 @@ static void run_lanes(const struct trajd_stream *stream, struct trajd_cpu_move *
                       uint32_t count, uint32_t d)
 {
     static const double constants[TRAJD_EDGE_COUNT] = {0, 0, NAN};
+    const double limit = trajd_finite_limit(stream->output_type);
     uint32_t source_size = trajd_dtype_size(stream->source_type),
              output_size = trajd_dtype_size(stream->output_type);
     struct lanes lanes = {0};
@@ -152,17 +154,19 @@ static void run_lanes(const struct trajd_stream *stream, struct trajd_cpu_move *
             fill_lane(stream, &moves[i], moves[i].row + (uint64_t)d * source_size, &lanes, i);
     turn_lanes(&lanes, count);
     for (uint32_t i = 0; i < count; i++) {
+        bool finite = true;
         if (moves[i].row)
             finish_lane(&lanes, i);
-        if (moves[i].row && isnan(lanes.out[0][i]) && moves[i].code < TRAJD_MASK_NAN)
-            moves[i].code = TRAJD_MASK_NAN;
         for (uint32_t k = 0; k < 4; k++) {
             double value = moves[i].row ? lanes.out[k][i] : constants[stream->edge];
             if (stream->scale)
                 value = value * (double)stream->scale[d + k] + (double)stream->offset[d + k];
+            finite &= fabs(value) < limit;
             trajd_element_store(stream->output_type, moves[i].out + (uint64_t)(d + k) * output_size,
                                 value);
         }
+        if (moves[i].row && !finite)
+            trajd_cpu_mark_lost(&moves[i]);
     }
 }
 

@@ -29,16 +29,16 @@ __device__ __forceinline__ uint32_t serve_unit(const STREAM &stream, uint32_t wi
         stream.output + place * stream.window_stride_bytes + step * stream.step_stride_bytes;
     full_entry full;
     entry entry;
-    bool nan;
+    bool lost;
 
     const uint32_t code = resolve_entry(stream, view.clock.row_count, target, rows, entry);
     resolve_full(stream, view, target, entry, full);
     if (picks_rows(stream) && !stream.scale && source_type_of(stream) == output_type_of(stream))
-        nan = copy_unit(stream, entry, element_size(source_type_of(stream)), unit, output);
+        lost = copy_unit(stream, entry, element_size(source_type_of(stream)), unit, output);
     else if (wide)
-        nan = write_unit<double>(stream, entry, full, unit, output);
+        lost = write_unit<double>(stream, entry, full, unit, output);
     else
-        nan = write_unit<float>(stream, entry, full, unit, output);
+        lost = write_unit<float>(stream, entry, full, unit, output);
     if (stream.derivative) {
         float *slopes =
             (float *)((char *)stream.derivative + place * stream.derivative_window_stride_bytes +
@@ -48,7 +48,7 @@ __device__ __forceinline__ uint32_t serve_unit(const STREAM &stream, uint32_t wi
         else
             write_derivative<float>(stream, entry, full, unit, slopes);
     }
-    return nan ? max(code, (uint32_t)TRAJD_MASK_NAN) : code;
+    return lost ? max(code, (uint32_t)TRAJD_MASK_NAN) : code;
 }
 
 /* Returns the largest code of some lanes. Codes have three bits. */

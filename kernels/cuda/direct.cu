@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_BLOCKS_MIN)
             const vector_of<O, V> value =
                 blend<S, O, V>(problem, made.a, low[k], high[k], vector * V);
             store_vector<O, V>(out.at(step) + vector * (uint32_t)(V * sizeof(O)), value);
-            suspect |= may_have_nan(value);
+            suspect |= may_be_lost(value);
         }
     }
     if (__syncthreads_or(suspect)) /* after all masks are written */

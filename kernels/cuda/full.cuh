@@ -8,6 +8,7 @@
 
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/values.cuh"
+#include "kernels/finite.h"
 
 /* The same values as in kernels/quaternion.h. */
 #define QUATERNION_SQUARE_MIN 1e-30
@@ -95,17 +96,15 @@ __device__ __forceinline__ T mean_value(const STREAM &stream, const char *row, i
 
 template <typename T, typename STREAM>
 __device__ __forceinline__ T scalar_value(const STREAM &stream, const entry &entry,
-                                          const full_entry &full, uint64_t d, bool &nan)
+                                          const full_entry &full, uint64_t d)
 {
     T value = stream.kind == TRAJD_KIND_MEAN
                   ? mean_value<T>(stream, entry.row, full.mean_count, d)
                   : load_element<T>(source_type_of(stream), entry.row, d);
 
-    nan = isnan(value);
     if (full.blends) {
         T next = load_element<T>(source_type_of(stream), entry.row + stream.row_stride_bytes, d),
           a = (T)full.a;
-        nan |= isnan(next);
         if (stream.kind == TRAJD_KIND_ANGLE)
             value += a * wrapped(next - value, (T)stream.angle_period);
         else
@@ -189,8 +188,7 @@ __device__ __forceinline__ void slerp(const T (&p)[4], const T (&q)[4], T a, T (
 
 template <typename T, typename STREAM>
 __device__ __forceinline__ void quaternion_value(const STREAM &stream, const entry &entry,
-                                                 const full_entry &full, uint64_t d, T (&out)[4],
-                                                 bool &nan)
+                                                 const full_entry &full, uint64_t d, T (&out)[4])
 {
     T stored[4], p[4], q[4];
 
@@ -215,7 +213,6 @@ __device__ __forceinline__ void quaternion_value(const STREAM &stream, const ent
         for (int k = 0; k < 4; k++)
             out[k] = unit ? stored[k] : p[k];
     }
-    nan = isnan(out[0]);
 }
 
 /* Computes the rotation vector of q p^-1 in the fixed frame, on the shorter way. p and q are unit
@@ -279,38 +276,41 @@ __device__ __forceinline__ void write_derivative(const STREAM &stream, const ent
     }
 }
 
+/* Returns whether the element is not finite. */
 template <typename T, typename STREAM>
-__device__ __forceinline__ void write_normalised(const STREAM &stream, char *output, uint64_t d,
+__device__ __forceinline__ bool write_normalised(const STREAM &stream, char *output, uint64_t d,
                                                  T value)
 {
     if (stream.scale)
         value = value * (T)stream.scale[d] + (T)stream.offset[d];
     store_element<T>(output_type_of(stream), output, d, value);
+    return !(fabs(value) < (T)trajd_finite_limit(output_type_of(stream)));
 }
 
-/* Writes one unit (element or quaternion) of one target. Returns whether a NaN was used. */
+/* Writes one unit (element or quaternion) of one target. Returns whether a result of rows is not
+ * finite. */
 template <typename T, typename STREAM>
 __device__ __forceinline__ bool write_unit(const STREAM &stream, const entry &entry,
                                            const full_entry &full, uint32_t unit, char *output)
 {
-    bool nan = false;
+    bool lost = false;
 
     if (is_slerp(stream.kind)) {
         T q[4] = {0, 0, 0, 0};
         if (entry.row)
-            quaternion_value<T>(stream, entry, full, (uint64_t)unit * 4, q, nan);
+            quaternion_value<T>(stream, entry, full, (uint64_t)unit * 4, q);
         else if (stream.edge == TRAJD_EDGE_NAN)
             q[0] = q[1] = q[2] = q[3] = nan_of<T>();
 #pragma unroll
         for (int k = 0; k < 4; k++)
-            write_normalised<T>(stream, output, (uint64_t)unit * 4 + k, q[k]);
+            lost |= write_normalised<T>(stream, output, (uint64_t)unit * 4 + k, q[k]);
     } else {
         T value = stream.edge == TRAJD_EDGE_NAN ? nan_of<T>() : (T)0;
         if (entry.row)
-            value = scalar_value<T>(stream, entry, full, unit, nan);
-        write_normalised<T>(stream, output, unit, value);
+            value = scalar_value<T>(stream, entry, full, unit);
+        lost = write_normalised<T>(stream, output, unit, value);
     }
-    return nan;
+    return lost && entry.row;
 }
 
 /* Copies bytes, for previous and nearest into the stream's own type. */
@@ -326,7 +326,7 @@ __device__ __forceinline__ bool copy_unit(const STREAM &stream, const entry &ent
     if (!entry.row && stream.edge == TRAJD_EDGE_NAN)
         store_element<double>(output_type_of(stream), output, unit, nan_of<double>());
     return entry.row && source_type_of(stream) <= TRAJD_F64 &&
-           isnan(load_element<double>(source_type_of(stream), entry.row, unit));
+           !isfinite(load_element<double>(source_type_of(stream), entry.row, unit));
 }
 
 __device__ __forceinline__ uint32_t element_size(uint32_t type)
@@ -366,12 +366,12 @@ static __device__ __forceinline__ void write_full(const team &team, const trajd_
             const entry entry = entries[t];
             const full_entry full = fulls[t];
             char *out = output + t * stream.step_stride_bytes;
-            bool nan = copies
-                           ? copy_unit(stream, entry, element_size(stream.source_type), unit, out)
-                       : wide ? write_unit<double>(stream, entry, full, unit, out)
-                              : write_unit<float>(stream, entry, full, unit, out);
+            bool lost = copies
+                            ? copy_unit(stream, entry, element_size(stream.source_type), unit, out)
+                        : wide ? write_unit<double>(stream, entry, full, unit, out)
+                               : write_unit<float>(stream, entry, full, unit, out);
 
-            if (nan && mask)
+            if (lost && mask)
                 atomicMax(mask + t, (uint32_t)TRAJD_MASK_NAN);
             if (derivative) {
                 float *slopes =

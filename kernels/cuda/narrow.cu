@@ -17,7 +17,7 @@
 
 #define VECTORS_IN_FLIGHT 4u
 
-/* Forms one step. Returns whether it may contain a NaN. */
+/* Forms one step. Returns whether it may not be finite. */
 template <typename S, typename O, int V>
 __device__ __forceinline__ bool form_step(const lean_problem &problem, const entry &made, char *to)
 {
@@ -42,7 +42,7 @@ __device__ __forceinline__ bool form_step(const lean_problem &problem, const ent
             const vector_of<O, V> value =
                 blend<S, O, V>(problem, made.a, low[k], high[k], (first + k) * V);
             store_vector<O, V>(to + (first + k) * (uint32_t)(V * sizeof(O)), value);
-            suspect |= may_have_nan(value);
+            suspect |= may_be_lost(value);
         }
     }
     return suspect || (!made.row && problem.edge == TRAJD_EDGE_NAN);

@@ -100,9 +100,8 @@ __device__ __forceinline__ uint32_t write_sums(const trajd_cuda_stream &stream, 
             sum = load_element<double>(stream.source_type,
                                        rows.first + i * (int64_t)stream.row_stride_bytes, d) +
                   stream.total_gamma * sum;
-        if (rows.first && isnan(sum))
+        if (write_normalised<double>(stream, output, d, sum) && rows.first)
             code = max(code, (uint32_t)TRAJD_MASK_NAN);
-        write_normalised<double>(stream, output, d, sum);
     }
     return code;
 }

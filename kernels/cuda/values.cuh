@@ -40,7 +40,7 @@ __device__ __forceinline__ lane_place place_lane(const team &team, uint32_t vect
     return {slot < slots ? thread - slot * vector_count : vector_count, vector_count, slot, slots};
 }
 
-/* Marks a NaN that was used, for a mask of one stream. The mask was written together with the
+/* Marks a result that is not finite, for a mask of one stream. The mask was written together with the
  * entries, before a barrier. */
 struct own_mask {
     uint8_t *steps; /* NULL: no mask */
@@ -76,32 +76,32 @@ template <typename STRIDE, typename MASK> struct tile_output {
     }
 };
 
-template <typename S, int V> __device__ __forceinline__ bool has_nan(const vector_of<S, V> &vector)
+__device__ __forceinline__ bool is_lost(float value)
+{
+    return !(fabsf(value) < __int_as_float(0x7f800000));
+}
+
+/* A cheap test that never misses a NaN or an infinity. */
+template <typename O, int V>
+__device__ __forceinline__ bool may_be_lost(const vector_of<O, V> &vector)
 {
     bool found = false;
 
 #pragma unroll
     for (int v = 0; v < V; v++)
-        found |= isnan(as_float(vector.elements[v]));
+        found |= is_lost(as_float(vector.elements[v]));
     return found;
 }
 
-/* A cheap test that never misses a NaN. It adds 16-bit pairs, so it also returns true for some
- * infinities. */
-template <typename O, int V>
-__device__ __forceinline__ bool may_have_nan(const vector_of<O, V> &vector)
-{
-    return has_nan(vector);
-}
-
+/* It adds 16-bit pairs, so it also returns true for some large numbers. */
 template <>
 __device__ __forceinline__ bool
-may_have_nan<__nv_bfloat16, 8>(const vector_of<__nv_bfloat16, 8> &vector)
+may_be_lost<__nv_bfloat16, 8>(const vector_of<__nv_bfloat16, 8> &vector)
 {
     const __nv_bfloat162 *pairs = (const __nv_bfloat162 *)&vector;
     __nv_bfloat162 sum = __hadd2(__hadd2(pairs[0], pairs[1]), __hadd2(pairs[2], pairs[3]));
 
-    return __hisnan(sum.x) || __hisnan(sum.y);
+    return is_lost(__bfloat162float(sum.x)) || is_lost(__bfloat162float(sum.y));
 }
 
 /* Normalises and rounds. */
@@ -134,38 +134,34 @@ blend(const STREAM &stream, float a, const vector_of<S, V> &low, const vector_of
 }
 
 /* Handles what blend gets wrong: no row, and a row alone with a NaN, whose payload is kept, or an
- * infinity. Writes the vector again if needed. Returns whether a NaN was used. Rare, so it is a
- * function of its own. */
+ * infinity. Writes the vector again if needed. Returns whether a result of rows is not finite. Rare,
+ * so it is a function of its own. */
 template <typename S, typename O, int V>
 __device__ __noinline__ bool look_closer(const float *scale, const float *offset, uint32_t edge,
                                          entry at, uint32_t vector, char *to)
 {
     const char *from = at.row + (uint64_t)vector * (V * sizeof(S));
-    bool nan = false;
+    bool lost = false;
 
 #pragma unroll 1
     for (int v = 0; v < V; v++) {
-        float value = edge == TRAJD_EDGE_NAN ? __int_as_float(0x7fc00000) : 0;
-        if (at.row) {
-            S low = ((const S *)from)[v];
-            value = as_float(low);
-            nan |= isnan(value) ||
-                   (at.next_bytes && isnan(as_float(((const S *)(from + at.next_bytes))[v])));
-            if (at.next_bytes)
-                continue;
-            if (!scale && sizeof(S) == sizeof(O)) {
-                memcpy((O *)to + v, &low, sizeof low);
-                continue;
-            }
+        O *result = (O *)to + v;
+        if (at.row && !at.next_bytes && !scale && sizeof(S) == sizeof(O)) {
+            memcpy(result, (const S *)from + v, sizeof(S));
+        } else if (!at.row || !at.next_bytes) {
+            float value = edge == TRAJD_EDGE_NAN ? __int_as_float(0x7fc00000) : 0;
+            if (at.row)
+                value = as_float(((const S *)from)[v]);
+            if (scale)
+                value = fmaf(value, scale[vector * V + v], offset[vector * V + v]);
+            round_to(value, *result);
         }
-        if (scale)
-            value = fmaf(value, scale[vector * V + v], offset[vector * V + v]);
-        round_to(value, ((O *)to)[v]);
+        lost |= at.row && is_lost(as_float(*result));
     }
-    return nan;
+    return lost;
 }
 
-/* Writes the values of a tile. With LOOKS it looks closer at steps that may have a NaN or have no
+/* Writes the values of a tile. With LOOKS it looks closer at steps that may not be finite or have no
  * row. Without, it returns whether there was such a step. */
 template <typename S, typename O, int V, bool LOOKS, typename STREAM, typename OUT>
 __device__ __forceinline__ bool write_values(const team &team, const STREAM &stream,
@@ -200,7 +196,7 @@ __device__ __forceinline__ bool write_values(const team &team, const STREAM &str
                 vector_of<O, V> value =
                     blend<S, O, V>(stream, at[k].a, low[k], high[k], vector * V);
                 store_vector<O, V>(to, value);
-                const bool rare = !at[k].row || may_have_nan(value);
+                const bool rare = !at[k].row || may_be_lost(value);
                 suspect |= rare;
                 if (LOOKS && rare &&
                     look_closer<S, O, V>(stream.scale, stream.offset, stream.edge, at[k], vector,
@@ -237,7 +233,8 @@ __device__ __forceinline__ step_run run_of(const lane_place &lane, uint32_t vect
 
 /* Forms one vector of features along a run, and stores steps so that they leave the cache first.
  * `first` is the vector's place in the tile's first step. While the row stays the same, its two
- * vectors stay in registers, as floats. Returns whether there may be a NaN, or no row. */
+ * vectors stay in registers, as floats. Returns whether a result may not be finite, or a row is
+ * missing. It looks at the results of both rows, between which all others lie. */
 template <typename S, typename O, int V, typename STREAM>
 __device__ __forceinline__ bool walk_run(const STREAM &stream, const entry *entries,
                                          const step_run &run, uint32_t vector, char *first,
@@ -274,8 +271,10 @@ __device__ __forceinline__ bool walk_run(const STREAM &stream, const entry *entr
                 for (int v = 0; v < V; v++) {
                     values[v] = as_float(low.elements[v]);
                     slopes[v] = as_float(high.elements[v]) - values[v];
-                    suspect |= isnan(slopes[v]);
+                    suspect |= is_lost(slopes[v]);
                 }
+                suspect |= may_be_lost(blend<S, O, V>(stream, 0, low, high, vector * V)) ||
+                           may_be_lost(blend<S, O, V>(stream, 1, low, high, vector * V));
             }
         }
 #pragma unroll

@@ -82,7 +82,7 @@ struct trajd_transform_job {
     const void *reference;         /* [rows, reference_count]; unused without a reference */
     const uint8_t *reference_mask; /* [rows] */
     /* [rows, T]: the mask of the source. A step also gets the mask of its origin (the larger code
-     * wins), and NAN where it becomes NaN. */
+     * wins), and NAN where a number of the result is not finite. */
     uint8_t *mask;
     enum trajd_edge edge;
     void *output; /* [rows, T, E] */

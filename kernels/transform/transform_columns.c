@@ -6,6 +6,7 @@
 
 #include "kernels/clones.h"
 #include "kernels/element_convert.h"
+#include "kernels/finite.h"
 
 /* ---- blocks of 4 x 4 numbers ---- */
 
@@ -134,28 +135,28 @@ struct store {
 
 /* Stores up to four rows, and adds the numbers of each column to its sum. */
 TRAJD_INLINE void store_rows(const struct store *store, const double *const from[4],
-                             uint32_t columns, size_t l, uint32_t rows, four_doubles sums[4])
+                             uint32_t columns, size_t l, uint32_t rows, four_floats sums[4])
 {
     four_doubles wide;
     four_floats block[4] = {0};
 
     for (uint32_t k = 0; k < columns; k++) {
         memcpy(&wide, &from[k][l], sizeof wide);
-        sums[k] += wide;
         wide = wide * store->scale[k] + store->offset[k];
         block[k] = __builtin_convertvector(wide, four_floats);
+        sums[k] += block[k];
     }
     transpose(block);
     for (uint32_t k = 0; k < rows; k++)
         memcpy(store->to + store->at[l + k], &block[k], columns * sizeof *store->to);
 }
 
-/* Returns whether a number may be NaN: whether the sum of all of them is. */
+/* Returns whether a number may not be finite: whether the sum of all of them is not. */
 TRAJD_INLINE bool store_block(const struct store *store, uint32_t columns)
 {
     const struct store own = *store; /* which no store through a pointer changes */
     const double *from[4] = {NULL};
-    four_doubles sums[4] = {{0}}, sum;
+    four_floats sums[4] = {{0}}, sum;
     size_t l = 0;
 
     for (uint32_t k = 0; k < columns; k++)
@@ -165,7 +166,7 @@ TRAJD_INLINE bool store_block(const struct store *store, uint32_t columns)
     if (l < own.count)
         store_rows(&own, from, columns, l, own.count - (uint32_t)l, sums);
     sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-    return isnan((sum[0] + sum[1]) + (sum[2] + sum[3]));
+    return !isfinite((sum[0] + sum[1]) + (sum[2] + sum[3]));
 }
 
 TRAJD_CLONES static bool store_1(const struct store *store)
@@ -209,16 +210,21 @@ static bool store_fours(const struct trajd_column_target *target, uint32_t first
 static bool store_floats(const struct trajd_column_target *target, uint32_t first, uint32_t count,
                          double *const *columns)
 {
-    bool may_be_nan = false;
+    bool may_be_lost = false;
     uint32_t c = 0;
 
     if (count < 4)
         return store_fours(target, first, count, columns);
     for (; c + 4 <= count; c += 4)
-        may_be_nan |= store_fours(target, first + c, 4, columns + c);
+        may_be_lost |= store_fours(target, first + c, 4, columns + c);
     if (c < count)
-        may_be_nan |= store_fours(target, first + count - 4, 4, columns + count - 4);
-    return may_be_nan;
+        may_be_lost |= store_fours(target, first + count - 4, 4, columns + count - 4);
+    return may_be_lost;
+}
+
+static double normalised(const struct trajd_column_target *target, uint32_t d, double value)
+{
+    return target->scale ? value * (double)target->scale[d] + (double)target->offset[d] : value;
 }
 
 static void store_elements(const struct trajd_column_target *target, uint32_t first, uint32_t count,
@@ -227,14 +233,9 @@ static void store_elements(const struct trajd_column_target *target, uint32_t fi
     const uint32_t size = trajd_dtype_size(target->type);
 
     for (uint32_t l = 0; l < target->count; l++)
-        for (uint32_t c = 0; c < count; c++) {
-            const double value = columns[c][l];
-            const uint32_t d = first + c;
+        for (uint32_t d = first; d < first + count; d++)
             trajd_element_store(target->type, (char *)target->array + (target->at[l] + d) * size,
-                                target->scale
-                                    ? value * (double)target->scale[d] + (double)target->offset[d]
-                                    : value);
-        }
+                                normalised(target, d, columns[d - first][l]));
 }
 
 bool trajd_columns_store(const struct trajd_column_target *target, uint32_t first, uint32_t count,
@@ -246,9 +247,12 @@ bool trajd_columns_store(const struct trajd_column_target *target, uint32_t firs
     return true;
 }
 
-void trajd_columns_find_nan(double *const *columns, uint32_t count, uint32_t lanes, bool *lost)
+void trajd_columns_find_lost(const struct trajd_column_target *target, uint32_t first,
+                             uint32_t count, double *const *columns, bool *lost)
 {
-    for (uint32_t c = 0; c < count; c++)
-        for (uint32_t l = 0; l < lanes; l++)
-            lost[l] |= isnan(columns[c][l]);
+    const double limit = trajd_finite_limit(target->type);
+
+    for (uint32_t d = first; d < first + count; d++)
+        for (uint32_t l = 0; l < target->count; l++)
+            lost[l] |= !(fabs(normalised(target, d, columns[d - first][l])) < limit);
 }

@@ -27,11 +27,12 @@ struct trajd_column_target {
 trajd_column *trajd_columns_gather(const struct trajd_column_source *source, uint32_t first,
                                    uint32_t count, trajd_column *room);
 
-/* Normalises columns and stores them from column `first` of the rows on. Returns false if none of
- * their numbers is NaN. */
+/* Normalises columns and stores them from column `first` of the rows on. Returns false if all of
+ * their numbers are finite. */
 bool trajd_columns_store(const struct trajd_column_target *target, uint32_t first, uint32_t count,
                          double *const *columns);
-/* Sets lost[lane] where a number is NaN. */
-void trajd_columns_find_nan(double *const *columns, uint32_t count, uint32_t lanes, bool *lost);
+/* Sets lost[lane] where a number that trajd_columns_store stored is not finite. */
+void trajd_columns_find_lost(const struct trajd_column_target *target, uint32_t first,
+                             uint32_t count, double *const *columns, bool *lost);
 
 #endif

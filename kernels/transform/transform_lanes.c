@@ -331,7 +331,7 @@ static void store(struct work *work, uint32_t first, uint32_t count)
     if (!work->any_lost)
         memset(work->lost, 0, sizeof work->lost);
     work->any_lost = true;
-    trajd_columns_find_nan(work->outputs, count, lane_count(group), work->lost);
+    trajd_columns_find_lost(&target, first, count, work->outputs, work->lost);
 }
 
 static void run_section(struct work *work, const struct section *section)

@@ -101,7 +101,7 @@ def make_case(rng, kind):
     times, form = make_times(rng, batch, rows), rng.integers(6)
     case = {"kind": name, "order": order or None, "dtype": dtype, "causal": bool(rng.random() < .3),
             "pad": str(rng.choice(["edge", "zero", "nan"] if target in FLOATS else ["edge", "zero"])),
-            "max_gap": None if rng.random() < .5 else 5 * MS, "max_age": None if rng.random() < .5 else "4ms",
+            "max_gap": None if rng.random() < .5 else "5ms", "max_age": None if rng.random() < .5 else "4ms",
             "width": "15ms" if name == "mean" else None, "range_low": -np.pi if name == "angle" and rng.random() < .5 else None}
     if form == 0:  # ragged
         ends = np.sort(rng.integers(0, rows + 1, batch - 1))
@@ -289,8 +289,7 @@ def test_wrong_calls_are_refused():
     refused("is for B = 3", times=to_gpu(torch.arange(6).repeat(3, 1)), values=to_gpu(torch.zeros(6, 2)))
     refused("kind is 'cubic'", kind="cubic")
     refused("width is missing", kind="mean")
-    refused("width is 50 ns, and times on a GPU are not read", kind="mean", width=50)
-    refused("max_gap is 0.5, a float, which means seconds", max_gap=.5)
+    refused("width is 50 without a unit: 50ns? 50ms?", kind="mean", width=50)
     refused("max_age is '5 parsecs'", max_age="5 parsecs")
     refused("row_splits needs values of shape [N, D]", row_splits=to_gpu(torch.arange(5)))
     refused("row_splits must be int64", values=to_gpu(torch.zeros(6, 2)), times=to_gpu(torch.arange(6)), row_splits=to_gpu(torch.zeros(5)))

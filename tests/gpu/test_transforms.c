@@ -229,7 +229,7 @@ static void compare(const struct blended *wanted, const struct blended *found,
         const uint64_t at = i * (uint64_t)trajd_dtype_size(type);
         const double x = trajd_element_load(type, (const char *)wanted->output + at),
                      y = trajd_element_load(type, (const char *)found->output + at);
-        if (!(isnan(x) && isnan(y)) && !(fabs(x - y) <= most))
+        if (x != y && !(isnan(x) && isnan(y)) && !(fabs(x - y) <= most))
             fail_msg("%s, %s: number %u is %.17g, not %.17g", trajd_rotation_name(form),
                      trajd_dtype_name(type), i, y, x);
     }

@@ -48,7 +48,7 @@ feeds:
       force:   {{from: wrench, at: -2..2, role: action, width: 12ms}}
 """
 WORDS = {1: r"before start", 2: r"after end", 3: r"^gap of [\d.]+ ms \(rows \d+, \d+\) > max_gap (25|80) ms$",
-         5: r"^feature [01] is NaN in row \d+( or \d+)?$|^quaternion 0 is NaN", 6: r"^the episode has no extra$",
+         5: r"^feature [01] is NaN, infinite or too large in row \d+( or \d+)?$|^quaternion 0 is NaN", 6: r"^the episode has no extra$",
          7: r"^held row \d+ is [\d.]+ (ms|s) old, max_age is (12|20) ms$|^the last row of \w+ \(row \d+\) is [\d.]+ m?s old, more than 3 median "
             r"intervals of [\d.]+ ms: it stops before its episode$"}
 

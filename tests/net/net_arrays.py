@@ -297,13 +297,13 @@ def record_many(part, device):
 
 
 def record_seconds(part):
-    """Times in seconds, and times without a unit."""
+    """Times in seconds, and times in ns."""
     values, times, targets = problem("usual", 70)
     targets[-1, -1] = targets[0, 0]
     seconds = (values, times / 1e9, targets / 1e9)
     device = Device("numpy")
     for kind in ("linear", "previous", "nearest"):
-        call(part, f"seconds/{kind}", device, *seconds, kind=kind, max_gap=0.012, max_age=0.02)
+        call(part, f"seconds/{kind}", device, *seconds, kind=kind, max_gap="12ms", max_age="20ms")
         call(
             part,
             f"nanoseconds/{kind}",
@@ -312,7 +312,7 @@ def record_seconds(part):
             times,
             targets,
             kind=kind,
-            max_gap=12_000_000,
+            max_gap="12ms",
         )
-    call(part, "seconds/mean", device, *seconds, kind="mean", width=0.05)
+    call(part, "seconds/mean", device, *seconds, kind="mean", width="50ms")
     call(part, "seconds/epoch", device, values, times / 1e9 + 1.7e9, targets / 1e9 + 1.7e9)

@@ -95,7 +95,7 @@ def test_it_equals_the_definition(kind, seed):
     name, _, order = kind.partition(" ")
     found, found_mask = trajd.resample(
         lay_out(rng, values) if values.strides[0] else values, times, targets, kind=name, order=order or None, pad=pad, causal=causal,
-        max_gap=None if gap < 0 else int(gap), max_age=None if age < 0 else int(age), width=width or None, dtype=dtype,
+        max_gap=None if gap < 0 else f"{gap}ns", max_age=None if age < 0 else f"{age}ns", width=f"{width}ns" if width else None, dtype=dtype,
         range_low=None if np.isnan(low) else low)
     assert found.dtype == target and found.shape == (batch, steps, features) and found_mask.dtype == "u1"
     np.testing.assert_array_equal(found_mask, mask)
@@ -137,9 +137,61 @@ def test_masks_say_why():
     targets = np.array([-1, 0, 5, 15, 40, 65, 71, 90]) * MS
     found, mask = trajd.resample(values, times, targets, max_gap="30ms", max_age="10ms")
     assert mask.tolist() == [1, 0, 0, 5, 5, 0, 0, 7] and found.shape == (8, 1)
-    assert trajd.resample(values, times, targets, kind="previous", max_gap=30 * MS)[1].tolist() == [1, 0, 0, 0, 5, 0, 2, 2]
+    assert trajd.resample(values, times, targets, kind="previous", max_gap="30ms")[1].tolist() == [1, 0, 0, 0, 5, 0, 2, 2]
     targets[0] = np.iinfo("i8").min
     assert trajd.resample(np.ones_like(values), times, targets, max_gap="30ms")[1].tolist() == [4, 0, 0, 0, 3, 0, 2, 2]
+
+
+def test_a_result_that_is_not_finite_is_masked():
+    times, targets = np.array([0, 10, 20, 30]) * MS, np.array([0, 5, 10, 15, 20, 25, 30, 31]) * MS
+
+    def masks(rows, dtype="float32", **how):
+        result, mask = trajd.resample(np.array(rows, how.pop("source", dtype))[:, None], times, targets, dtype=dtype, **how)
+        assert np.array_equal(mask == 5, ~np.isfinite(result[:, 0])), (result.ravel(), mask)
+        return mask.tolist()
+
+    inf, huge = np.inf, 3e38
+    assert masks([0, inf, 1, 2]) == [0, 5, 5, 5, 0, 0, 0, 2]
+    assert masks([-inf, inf, 1, 2], kind="nearest") == [5, 5, 5, 0, 0, 0, 0, 2]
+    assert masks([0, inf, 1, 2], kind="previous") == [0, 0, 5, 5, 0, 0, 0, 2]
+    assert masks([0, inf, 1, 2], kind="mean", width="15ms") == [0, 0, 5, 5, 5, 0, 0, 2]
+    assert masks([0, inf, 1, 2], kind="angle") == [0, 5, 5, 5, 0, 0, 0, 2]
+    assert masks([0, 1, 2, -inf], max_age="5ms") == [0, 0, 0, 0, 0, 5, 5, 5]
+    assert masks([-huge, huge, 0, 0]) == [0, 0, 0, 0, 0, 0, 0, 2]  # the arithmetic is in float64
+    assert masks([-1e308, 1.5e308, 0, 0], "float64") == [0, 5, 0, 0, 0, 0, 0, 2]
+    assert masks([0, 2 * huge, 0, 0], source="f8") == [0, 0, 5, 0, 0, 0, 0, 2]  # 3e38 between them fits
+    assert masks([0, 70000, 0, 0], "float16", source="u4") == [0, 0, 5, 0, 0, 0, 0, 2]
+    assert masks([0, 65519.9, 65520, 0], "float16", source="f8", kind="previous") == [0, 0, 0, 0, 5, 5, 0, 2]
+    mask = trajd.resample(np.float32([[0, inf, 1, 2], [0, 0, 0, 1], [inf] * 4, [0, 0, 1, 0]]), times, targets, kind="slerp", order="xyzw")[1]
+    assert mask.tolist() == [5, 5, 0, 5, 5, 5, 0, 2]
+    whole = np.zeros((4, 100), "f4")  # long rows
+    whole[2, 77] = inf
+    assert trajd.resample(whole, times, targets)[1].tolist() == [0, 0, 0, 5, 5, 5, 0, 2]
+
+
+def test_masked_arrays_have_missing_rows():
+    rng = np.random.default_rng(5)
+    values, times = rng.standard_normal((3, 20, 2)), make_times(rng, 3, 20)
+    targets, lost = make_targets(rng, times, 3, 30), rng.random((3, 20)) < .3
+    lost[2] = True
+    masked = np.ma.array(values, mask=np.stack([lost, np.zeros_like(lost)], -1))
+    found, mask = trajd.resample(masked, times, targets, max_gap="12ms")
+    by_times = trajd.resample(values, np.ma.array(times, mask=lost), targets, max_gap="12ms")
+    shared = trajd.resample(np.ma.array(values[0], mask=masked.mask[0]), times[0], targets, max_gap="12ms")
+    assert type(found) is type(mask) is np.ndarray and (mask[2] == 1).all() and (mask == 3).any()
+    np.testing.assert_array_equal(by_times[0], found)
+    for b in range(3):
+        alone = trajd.resample(values[b, ~lost[b]], times[b, ~lost[b]], targets[b], max_gap="12ms")
+        np.testing.assert_array_equal(found[b], alone[0])
+        np.testing.assert_array_equal(mask[b], alone[1])
+    np.testing.assert_array_equal(shared[0][0], found[0])
+    splits = np.array([0, 20, 40, 60])
+    ragged = trajd.resample_many({"x": {"values": np.ma.array(values.reshape(60, 2), mask=masked.mask.reshape(60, 2)), "times": times.ravel(),
+                                        "row_splits": splits}}, targets, max_gap="12ms")
+    np.testing.assert_array_equal(ragged[0]["x"], found)
+    np.testing.assert_array_equal(ragged[1]["x"], mask)
+    with pytest.raises(trajd.ArgumentError, match=r"row_splits \[2\] is 15: splits"):
+        trajd.resample(masked.reshape(60, 2), times.ravel(), targets, row_splits=np.array([0, 16, 15, 60]))
 
 
 def test_shapes_without_a_batch():
@@ -304,25 +356,19 @@ class Copied:
     ({"kind": "angle", "period": "x"}, "period must be a finite number"),
     ({"pad": "wrap"}, "pad is 'wrap': it must be edge, zero or nan"),
     ({"pad": "nan", "kind": "previous", "values": np.zeros((B, S, D), "i4")}, "pad is 'nan', which i32 cannot hold"),
-    ({"max_gap": 0.5}, "max_gap is 0.5, a float, which means seconds, but times are ns"),
-    ({"max_gap": -1}, "max_gap must be at least 0 ns"),
+    ({"max_gap": 100}, r"max_gap is 100 without a unit: 100ns\? 100ms\? Write it as a text, such as max_gap='100ms'"),
+    ({"max_age": 0.5}, r"max_age is 0.5 without a unit: 0.5ns\? 0.5ms\?"),
+    ({"max_gap": np.int64(-1)}, "max_gap is -1 without a unit"),
+    ({"kind": "mean", "width": 50 * MS}, r"width is 50000000 without a unit: .* width='50000000ms'"),
+    ({"max_gap": np.float32(.5), "times": GOOD["times"] * 1e-9, "targets": np.zeros((B, T))}, "max_gap is 0.5 without a unit"),
+    ({"max_gap": 1e-3, "dtype": "float16"}, "max_gap is 0.001 without a unit"),
     ({"max_age": "5 parsecs"}, "max_age is '5 parsecs': a time is a number and a unit"),
     ({"max_age": "0.1ns"}, "max_age is '0.1ns', which is no whole number of ns"),
-    ({"max_age": [1]}, "max_age is no time"),
-    ({"max_gap": ()}, "max_gap is no time"),
-    ({"max_gap": (5, 6)}, "max_gap is no time"),
-    ({"max_gap": (5,)}, "max_gap is no time"),
-    ({"max_age": (5,), "times": GOOD["times"] * 1e-9, "targets": np.zeros((B, T))}, "max_age is no time: .* a float of seconds"),
-    ({"max_gap": ("5",)}, "max_gap is no time"),
-    ({"max_age": ()}, "max_age is no time"),
-    ({"kind": "mean", "width": ()}, "width is no time"),
-    ({"kind": "mean", "width": 50}, "width is 50 ns, and the rows are at least 1000000 ns apart, so no mean has more than one row: .* '50ms'"),
-    ({"kind": "mean", "width": np.int64(10_000), "dtype": "float16"}, "width is 10000 ns, and the rows"),
-    ({"max_gap": True}, "max_gap is no time"),
-    ({"max_gap": np.timedelta64(5, "ms")}, "max_gap is no time"),
-    ({"max_gap": np.int64(-1)}, "max_gap must be at least 0 ns"),
-    ({"max_gap": 2**70}, "max_gap must be at least 0 ns, and below"),
-    ({"max_gap": np.int64(5), "times": GOOD["times"] * 1e-9, "targets": np.zeros((B, T))}, "max_gap is an int, which means ns"),
+    ({"max_age": [1]}, r"max_age is \[1\]: a time is a number and a unit, such as '50ms'"),
+    ({"max_gap": (5, 6)}, r"max_gap is \(5, 6\): a time is a number and a unit"),
+    ({"max_gap": True}, "max_gap is True: a time is a number and a unit"),
+    ({"max_gap": np.timedelta64(5, "ms")}, "max_gap is .*: a time is a number and a unit"),
+    ({"max_gap": "9223372037s"}, "max_gap is '9223372037s', which is 2\\^63 ns or more"),
     ({"times": GOOD["times"].astype("f4"), "targets": np.zeros((B, 0), "i8")}, "times has type f32: pass int64 ns"),
     ({"targets": np.zeros((B, 0), "i4")}, "targets has type i32: pass int64 ns"),
     ({"times": np.array([2**63 - 1, -2**63]), "values": np.zeros((2, D), "f4")}, "row 0, element 1 is 18446744073709551615 ns before"),
@@ -336,7 +382,11 @@ class Copied:
     ({"out": Copied()}, "out is a Copied: pass a numpy array or a torch tensor"),
     ({"out": (None, Copied())}, r"out\[1\] \(the mask\) is a Copied: pass a numpy array"),
     ({"dtype": "bf16"}, "dtype is bfloat16, which numpy does not have"),
-    ({"max_gap": 5, "times": GOOD["times"] * 1e-9, "targets": np.zeros((B, T))}, "max_gap is an int, which means ns, but times are sec"),
+    ({"out": np.ma.zeros((B, T, D), "f4")}, "out is a MaskedArray: pass a numpy array"),
+    ({"targets": np.ma.zeros((B, T), "i8")}, "targets is a masked array"),
+    ({"row_splits": np.ma.arange(5)}, "row_splits is a masked array"),
+    ({"values": np.ma.zeros((B, S + 1, D), "f4")}, "times of shape .* does not fit values of shape"),
+    ({"values": np.ma.zeros(S, "f4")}, "values has 1 dimension"),
     ({"dtype": "float64"}, r"float64 needs values of float64, and these are f32: pass values.astype\('float64'\)"),
     ({"values": np.ma.masked_equal(GOOD["values"], 0)}, "values has masked numbers.*fill them first"),
     ({"times": np.ma.masked_equal(GOOD["times"], GOOD["times"].max())}, "times has masked numbers"),
@@ -385,20 +435,11 @@ def test_many_names_the_stream():
     assert trajd.resample_many({}, GOOD["targets"]) == ({}, {})
 
 
-def test_durations_may_be_ints_of_numpy():
+def test_durations_are_the_same_for_ns_and_seconds():
     times, values = np.array([0, 10, 40]), np.zeros((3, 1))
-    for gap in 29, np.int64(29), np.uint8(29), np.array(29):
-        assert trajd.resample(values, times, np.array([5, 20]), max_gap=gap)[1].tolist() == [0, 3]
+    assert trajd.resample(values, times, np.array([5, 20]), max_gap="29ns")[1].tolist() == [0, 3]
     assert trajd.resample(values, times * 1e-9, np.array([5e-9, 20e-9]), max_gap="29ns")[1].tolist() == [0, 3]
-
-
-def test_a_short_width_is_taken_where_it_can_be_meant():
-    """A text has its unit. Without one, some rows must be nearer to each other than 100 widths."""
-    times, values = np.array([0, 4 * MS, 9 * MS]), np.arange(3.0)[:, None]
-    for width, at in (("50ns", times), (40_001, times), (50, np.array([0, 4999, 9 * MS])), (50, times[:1])):
-        result, mask = trajd.resample(values[:len(at)], at, at, kind="mean", width=width)
-        assert result.tolist() == values[:len(at)].tolist() and not mask.any()
-    with pytest.raises(ValueError, match=r"streams\['f'\]: width is 40000 ns, and the rows are at least 4000000 ns apart"):
+    with pytest.raises(ValueError, match=r"streams\['f'\]: width is 40000 without a unit: 40000ns\? 40000ms\?"):
         trajd.resample_many({"f": {"values": values, "kind": "mean", "width": 40_000}}, times, times=times)
 
 
@@ -521,5 +562,5 @@ def test_torch_tensors():
 
 def test_a_mean_of_an_empty_batch():
     values, times, targets = np.zeros((0, 5, 2), "f4"), np.zeros((0, 5), "i8"), np.zeros((0, 3), "i8")
-    result, mask = trajd.resample(values, times, targets, kind="mean", width=50_000_000)
+    result, mask = trajd.resample(values, times, targets, kind="mean", width="50ms")
     assert result.shape == (0, 3, 2) and mask.shape == (0, 3)

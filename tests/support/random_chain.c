@@ -141,7 +141,7 @@ static void fill_rows(struct random_chain *chain, bool is_reference, uint64_t co
 
     for (uint64_t r = 0; r < count; r++) {
         for (uint32_t d = 0; d < columns; d++)
-            row[d] = draw(chain, 400) ? draw_double(chain) : NAN;
+            row[d] = draw(chain, 400) ? draw_double(chain) : draw(chain, 2) ? NAN : INFINITY;
         for (uint32_t p = 0; p < t->part_count; p++) {
             const struct trajd_transform_part *part = &t->parts[p];
             if (part->kind == TRAJD_PART_ROTATION && (part->is_relative || !is_reference))

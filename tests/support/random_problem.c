@@ -39,7 +39,7 @@ static void *keep(struct problem *problem, uint64_t bytes)
 
 static void store_any(enum trajd_dtype type, void *address, double value)
 {
-    int64_t integer = isnan(value) ? 0 : (int64_t)(value * 100);
+    int64_t integer = fabs(value) < 1e9 ? (int64_t)(value * 100) : 0;
 
     if (trajd_dtype_is_float(type))
         trajd_element_store(type, address, value);
@@ -69,6 +69,7 @@ static void draw_quaternion(struct problem *problem, double q[4])
 static void fill_rows(struct problem *problem, char *rows, uint64_t count)
 {
     const struct trajd_stream *stream = &problem->stream;
+    static const double lost[] = {NAN, INFINITY, -INFINITY, 3e38, -3e38};
     uint32_t size = trajd_dtype_size(stream->source_type);
     bool nans = problem_draw(problem, 2), slerp = trajd_kind_is_slerp(stream->kind);
     double q[4] = {1, 0, 0, 0}, scale = stream->kind == TRAJD_KIND_ANGLE ? 10 : 100;
@@ -82,7 +83,7 @@ static void fill_rows(struct problem *problem, char *rows, uint64_t count)
             if (slerp)
                 value = q[d % 4];
             if (nans && problem_draw(problem, 20 + stream->feature_count) == 0)
-                value = NAN;
+                value = lost[problem_draw(problem, ARRAY_LEN(lost))];
             store_any(stream->source_type,
                       rows + r * stream->row_stride_bytes +
                           (uint64_t)(stream->first_column + d) * size,

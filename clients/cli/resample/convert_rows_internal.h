@@ -38,7 +38,7 @@ struct convert_worker {
     struct convert_member *members;
     struct trajd_bracket *brackets;
     struct trajd_stream *streams;
-    uint32_t *stream_lanes; /* [streams]: index of the plan's stream, to count NaN steps */
+    uint32_t *stream_lanes; /* [streams]: index of the plan's stream, to count steps masked NAN */
     int64_t *row_counts;    /* [brackets] */
     const void **bases;     /* [streams] */
 };

@@ -167,64 +167,6 @@ const char *trajd_py_array_shape_text(const struct trajd_py_array *array, char t
     return text;
 }
 
-static enum trajd_status read_seconds(double seconds, struct trajd_argument argument,
-                                      int64_t *duration_ns, struct trajd_error *error)
-{
-    static const double most_s = 9.2e9;
-
-    if (!(seconds >= 0 && seconds <= most_s))
-        return trajd_argument_refuse(argument, error, "is %g s: pass a time of 0 or more", seconds);
-    *duration_ns = (int64_t)(seconds * 1e9 + .5);
-    return TRAJD_OK;
-}
-
-/* Returns the int of an int or of an object that stands for one, such as np.int64(5). NULL for
- * others, perhaps with an exception. */
-static PyObject *int_of(PyObject *object)
-{
-    return PyIndex_Check(object) && !PyBool_Check(object) ? PyNumber_Index(object) : NULL;
-}
-
-enum trajd_status trajd_py_duration_read(PyObject *object, struct trajd_argument argument,
-                                         bool is_seconds, int64_t none, int64_t *duration_ns,
-                                         struct trajd_error *error)
-{
-    PyObject *whole;
-
-    *duration_ns = none;
-    if (object == Py_None)
-        return TRAJD_OK;
-    if (PyTuple_Check(object) && !PyTuple_CheckExact(object) && PyTuple_Size(object) == 1 &&
-        PyLong_Check(PyTuple_GetItem(object, 0))) { /* _Ns of the Python package */
-        object = PyTuple_GetItem(object, 0);
-        is_seconds = false;
-    }
-    if (PyFloat_Check(object)) {
-        if (is_seconds)
-            return read_seconds(PyFloat_AsDouble(object), argument, duration_ns, error);
-        return trajd_argument_refuse(argument, error,
-                                     "is %g, a float, which means seconds, but times are ns: "
-                                     "pass an int of ns, or a text like '50ms'",
-                                     PyFloat_AsDouble(object));
-    }
-    whole = int_of(object);
-    if (!whole)
-        return trajd_argument_fail(
-            argument,
-            is_seconds ? "is no time: pass a text like '50ms', or a float of seconds"
-                       : "is no time: pass a text like '50ms', or an int of ns",
-            error);
-    *duration_ns = PyLong_AsLongLong(whole);
-    Py_DECREF(whole);
-    if (PyErr_Occurred() || *duration_ns < 0)
-        return trajd_argument_fail(argument, "must be at least 0 ns, and below 2^63 ns", error);
-    if (is_seconds)
-        return trajd_argument_refuse(argument, error,
-                                     "is an int, which means ns, but times are seconds: pass a "
-                                     "float of seconds, or a text like '50ms'");
-    return TRAJD_OK;
-}
-
 /* ---- times ---- */
 
 /* From 2^23 s on, neighbouring float64 are more than a ns apart. */

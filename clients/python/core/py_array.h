@@ -91,11 +91,4 @@ enum trajd_status trajd_py_times_check_order(const struct trajd_py_times *times,
                                              int64_t count, struct trajd_argument argument,
                                              struct trajd_error *error);
 
-/* A duration: None is `none`. An int is ns and needs times in ns; a float is seconds and needs times
- * in seconds. A tuple of an int, which trajd/resampling makes of texts, is ns for both. Returns
- * TRAJD_ERR_ARGUMENT for others and for values below 0. */
-enum trajd_status trajd_py_duration_read(PyObject *object, struct trajd_argument argument,
-                                         bool is_seconds, int64_t none, int64_t *duration_ns,
-                                         struct trajd_error *error);
-
 #endif

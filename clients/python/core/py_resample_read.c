@@ -96,22 +96,21 @@ static enum trajd_status read_pad(const struct words *words, struct trajd_py_str
                                  "is '%.40s': it must be edge, zero or nan", words->pad);
 }
 
+/* Reads the ns that trajd/resampling makes of a text. None is `none`. */
+static int64_t read_ns(PyObject *object, int64_t none)
+{
+    return object == Py_None ? none : PyLong_AsLongLong(object);
+}
+
 static enum trajd_status read_durations(const struct words *words, struct trajd_py_stream *stream,
                                         struct trajd_error *error)
 {
-    const bool is_seconds = stream->times.dtype == TRAJD_F64;
-    enum trajd_status status = trajd_py_duration_read(
-        words->max_gap, argument_of(stream, "max_gap"), is_seconds, -1, &stream->max_gap_ns, error);
-
-    if (!status)
-        status =
-            trajd_py_duration_read(words->max_age, argument_of(stream, "max_age"), is_seconds,
-                                   stream->is_causal ? INT64_MAX : -1, &stream->max_age_ns, error);
-    if (!status)
-        status = trajd_py_duration_read(words->width, argument_of(stream, "width"), is_seconds, 0,
-                                        &stream->width_ns, error);
-    if (status)
-        return status;
+    stream->max_gap_ns = read_ns(words->max_gap, -1);
+    stream->max_age_ns = read_ns(words->max_age, stream->is_causal ? INT64_MAX : -1);
+    stream->width_ns = read_ns(words->width, 0);
+    if (PyErr_Occurred())
+        return trajd_argument_fail(argument_of(stream, "max_gap"),
+                                   ", max_age or width is no int of ns", error);
     if (stream->kind == TRAJD_KIND_MEAN && stream->width_ns <= 0)
         return trajd_argument_refuse(argument_of(stream, "width"), error,
                                      "is missing: kind='mean' averages the rows in (target - "

@@ -21,8 +21,7 @@ def resample(streams: Tuple[tuple, ...], targets: Any, empty: Any) -> Tuple[Tupl
     streams  for each stream a tuple (name for messages or None, values, "bf16" or None, times, row_splits or None, kind,
              order or None, max_gap, max_age, width, causal, pad, period or None, range_low or None, dtype or None,
              result or None, mask or None), as trajd.resample describes them. Arrays are numpy arrays; "bf16" says that
-             values are bfloat16 in an array of 16-bit integers. A duration is None, an int of ns, a float of seconds, or
-             (int of ns,)
+             values are bfloat16 in an array of 16-bit integers. A duration is None or an int of ns
     empty    numpy.empty, which makes the arrays that are None
 
     Raises ArgumentError before anything is written, and Unsupported. Releases the GIL while it computes."""

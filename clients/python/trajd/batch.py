@@ -186,7 +186,7 @@ class Batch(Group):
     def mask(self, name: str) -> Any:
         """Returns the mask of an output, uint8 [B, T]. `name` is the output's name in the feed.
 
-        0 valid, 1 before the episode's start, 2 after its end, 3 gap, 4 bad stamp, 5 NaN in the source, 6 stream
+        0 valid, 1 before the episode's start, 2 after its end, 3 gap, 4 bad stamp, 5 not finite, 6 stream
         missing, 7 too old, 8 a picture that cannot be decoded or is zeros that the layout masks. Raises NotFound."""
         return self._arrays.tensor(self._arrays.layout.find_mask(name))
 

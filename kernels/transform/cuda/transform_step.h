@@ -3,6 +3,7 @@
 #ifndef TRAJD_KERNELS_TRANSFORM_CUDA_TRANSFORM_STEP_H
 #define TRAJD_KERNELS_TRANSFORM_CUDA_TRANSFORM_STEP_H
 
+#include "kernels/finite.h"
 #include "kernels/transform/cuda/transform_launch.h"
 #include "kernels/transform/rotation_numbers.h"
 
@@ -33,7 +34,7 @@ struct trajd_step {
     uint64_t place;      /* row T + step: where the step lies in outputs and masks */
     uint32_t norm;       /* the step's first scale and offset */
     bool origin_is_step; /* the origin is a row of the source, else of the reference */
-    bool is_lost;        /* a number is NaN */
+    bool is_lost;        /* a number is not finite */
     /* the rotation of the origin, of that part; -1: not loaded yet */
     int turn_part;
     struct trajd_rotation turn;
@@ -47,7 +48,8 @@ TRAJD_STEP double trajd_step_load(const struct trajd_step_row *row, uint32_t col
                                   : (double)((const float *)row->array)[at];
 }
 
-TRAJD_STEP void trajd_step_store(const struct trajd_step *step, uint32_t column, double value)
+/* Returns whether the number is not finite as an element of the output. */
+TRAJD_STEP bool trajd_step_store(const struct trajd_step *step, uint32_t column, double value)
 {
     const struct trajd_step_output *out = step->out;
     const uint64_t at = step->place * out->output_count + column;
@@ -62,6 +64,7 @@ TRAJD_STEP void trajd_step_store(const struct trajd_step *step, uint32_t column,
                         out->output + at * trajd_dtype_size((enum trajd_dtype)out->output_type),
                         value);
 #endif
+    return !(fabs(value) < trajd_finite_limit(out->output_type));
 }
 
 TRAJD_STEP void trajd_step_load_rotation(const struct trajd_step_row *row, uint32_t first,
@@ -105,10 +108,8 @@ TRAJD_STEP void trajd_step_run_rotation(struct trajd_step *step, int part_index)
     }
     trajd_rotation_to_numbers((enum trajd_rotation_form)part->to, q, n);
     for (uint32_t d = 0; d < TRAJD_ROTATION_MAX_WIDTH; d++)
-        if (d < part->output_count) {
-            step->is_lost |= isnan(n[d]) != 0;
-            trajd_step_store(step, part->output_first + d, n[d]);
-        }
+        if (d < part->output_count)
+            step->is_lost |= trajd_step_store(step, part->output_first + d, n[d]);
 }
 
 /* Columns [skipped, skipped + TRAJD_STEP_COLUMNS) of a part that is no rotation. */
@@ -132,10 +133,8 @@ TRAJD_STEP void trajd_step_run_columns(struct trajd_step *step, const struct tra
             trajd_rotation_turned(trajd_rotation_inverse(step->turn), trajd_vector_of(v)), v);
     }
     for (uint32_t k = 0; k < TRAJD_STEP_COLUMNS; k++)
-        if (skipped + k < part->count) {
-            step->is_lost |= isnan(v[k]) != 0;
-            trajd_step_store(step, part->output_first + skipped + k, v[k]);
-        }
+        if (skipped + k < part->count)
+            step->is_lost |= trajd_step_store(step, part->output_first + skipped + k, v[k]);
 }
 
 TRAJD_STEP void trajd_step_store_edge(const struct trajd_step *step)

@@ -93,16 +93,16 @@ static void nan_in_rows(void **state)
     struct trajd_stream stream = {.kind = TRAJD_KIND_LINEAR};
     struct trajd_resample_step step = {.row = 6, .mean_first = 6};
     const struct trajd_reason_facts facts = {
-        .step = &step, .stream = &stream, .row_count = 9, .nan_feature = 5};
+        .step = &step, .stream = &stream, .row_count = 9, .lost_feature = 5};
 
     (void)state;
-    expect(&facts, TRAJD_MASK_NAN, "feature 5 is NaN in row 6");
+    expect(&facts, TRAJD_MASK_NAN, "feature 5 is NaN, infinite or too large in row 6");
     step.blends = true;
-    expect(&facts, TRAJD_MASK_NAN, "feature 5 is NaN in row 6 or 7");
+    expect(&facts, TRAJD_MASK_NAN, "feature 5 is NaN, infinite or too large in row 6 or 7");
     step.blends = false;
     stream.kind = TRAJD_KIND_MEAN;
     step.mean_first = 3;
-    expect(&facts, TRAJD_MASK_NAN, "feature 5 is NaN in all of rows 3 to 6");
+    expect(&facts, TRAJD_MASK_NAN, "feature 5 is NaN, infinite or too large in rows 3 to 6");
     stream.kind = TRAJD_KIND_SLERP_XYZW;
     expect(&facts, TRAJD_MASK_NAN, "quaternion 1 is NaN or has no direction in row 6");
 }

@@ -61,7 +61,7 @@ struct trajd_convert_stream {
     uint64_t feature_count;
     uint64_t row_bytes; /* of the output */
     int64_t window_ns;  /* for kind mean */
-    uint64_t nan_steps; /* steps that are NaN because their source is NaN */
+    uint64_t nan_steps; /* steps that are masked NAN */
     bool is_compressed;
 };
 

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import functools
 import re
+import reprlib
 import sys
 from fractions import Fraction
-from typing import Any, Dict, Mapping, Optional, Tuple, Union
+from typing import Any, Dict, Mapping, Optional, Tuple
 
 import numpy as np
 
@@ -16,16 +17,13 @@ from . import cuda_tensors
 from .. import _core
 from ..errors import ArgumentError, Unsupported
 
-Duration = Union[str, int, float, None]
 DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(ns|us|ms|s)\s*")
 UNITS_NS = {"ns": 1, "us": 1000, "ms": 1_000_000, "s": 1_000_000_000}
-SHORTEST_GPU_WIDTH_NS = 1000  # of a width without a unit: times are not read
-SHORTEST_WIDTH = 100  # steps between rows have at most so many widths, where width has no unit
 NO_DURATION = "a time is a number and a unit, such as '50ms' (ns, us, ms or s)"
 
 
 def resample(values: Any, times: Any, targets: Any, *, kind: str = "linear", order: Optional[str] = None,
-             max_gap: Duration = None, max_age: Duration = None, width: Duration = None, causal: bool = False,
+             max_gap: Optional[str] = None, max_age: Optional[str] = None, width: Optional[str] = None, causal: bool = False,
              pad: str = "edge", period: Optional[float] = None, range_low: Optional[float] = None, row_splits: Any = None,
              dtype: Any = None, out: Any = None) -> Tuple[Any, Any]:
     """Returns the values of a time series at other times, and a mask that says which of them are valid.
@@ -40,7 +38,8 @@ def resample(values: Any, times: Any, targets: Any, *, kind: str = "linear", ord
 
     values     numpy array or torch tensor of float16, bfloat16, float32, float64, an integer type or bool. Strided and
                expanded arrays are read where they lie, if each row is dense and rows do not go backwards; others are
-               copied first.
+               copied first. A row of a numpy masked array that has a masked element is missing: the rows beside it
+               are neighbours then, as if it had not been recorded. So is a row whose time is masked.
     times, targets
                both int64 ns, or both float64 seconds. Seconds are rounded to the nearest ns. Seconds from 97 days on
                are refused, because neighbouring numbers are more than a ns apart: subtract the same time from both.
@@ -67,15 +66,11 @@ def resample(values: Any, times: Any, targets: Any, *, kind: str = "linear", ord
     dtype      element type of the result. None: as values; float32 if integers are interpolated or averaged
     out        numpy array or torch tensor for the result, or a pair of them for result and mask; both are returned
 
-    max_gap, max_age and width are texts with a unit ("50ms"), or in the unit of times: an int of ns or a float of
-    seconds. The other way round is refused. For 50,000 us write "50000us": the int 50000 is 50 us, and the float
-    50000.0 is 50,000 s. Such a slip is noticed only in part. On the CPU an int for width is refused if it is at most a
-    hundredth of the shortest step between rows: 50000 for rows at 100 Hz, but not at 500 Hz, where each mean is then one
-    row. On a GPU times are not read, so only an int below 1000 is refused, and 50000 is taken at any rate. Nothing
-    checks whether a float is too long, or whether max_gap and max_age are too short or too long.
+    max_gap, max_age and width are texts with a unit: "50ms", "0.05s", "50000us" or "50000000ns". A number without a unit
+    is refused.
 
     The mask has a code for each target: 0 valid, 1 before the first row, 2 after the last row, 3 gap, 4 no target (the
-    least int64), 5 NaN in the source, 7 too old.
+    least int64), 5 not finite (NaN, infinite, or too large for the type of the result), 7 too old.
 
     Numpy arrays give numpy arrays, and torch tensors give torch tensors. CUDA tensors are resampled on their GPU, on torch's
     current stream: the call launches and returns without waiting, also while a graph is captured. There all arguments
@@ -95,12 +90,10 @@ def resample(values: Any, times: Any, targets: Any, *, kind: str = "linear", ord
     if dtype is None and type(values) is type(times) is type(targets) is np.ndarray and (
             result is None or type(result) is np.ndarray) and (mask is None or type(mask) is np.ndarray) and (
             row_splits is None or type(row_splits) is np.ndarray):
-        if type(width) is not str and kind == "mean":
-            _check_width("", width, times)
         return _core.resample(((None, values, None, times, row_splits, kind, order,
-                                _ns(max_gap, "max_gap") if type(max_gap) is str else max_gap,
-                                _ns(max_age, "max_age") if type(max_age) is str else max_age,
-                                _ns(width, "width") if type(width) is str else width,
+                                None if max_gap is None else _ns(max_gap, "max_gap"),
+                                None if max_age is None else _ns(max_age, "max_age"),
+                                None if width is None else _ns(width, "width"),
                                 causal, pad, period, range_low, None, result, mask),), targets, np.empty)[0]
     if cuda_tensors.is_on_gpu(values):
         return cuda_tensors.run([_on_gpu(None, "", values, times, row_splits, kind, order, max_gap, max_age, width, causal, pad, period,
@@ -111,7 +104,7 @@ def resample(values: Any, times: Any, targets: Any, *, kind: str = "linear", ord
 
 
 def resample_many(streams: Mapping[str, Any], targets: Any, *, times: Any = None, row_splits: Any = None,
-                  kind: str = "linear", max_gap: Duration = None, max_age: Duration = None, causal: bool = False,
+                  kind: str = "linear", max_gap: Optional[str] = None, max_age: Optional[str] = None, causal: bool = False,
                   pad: str = "edge", dtype: Any = None) -> Tuple[Dict[str, Any], Dict[str, Any]]:
     """Resamples several streams to the same targets in one run. Returns two dicts by name: results and masks.
 
@@ -153,13 +146,7 @@ def _on_gpu(label, place, values, times, row_splits, kind, order, max_gap, max_a
     """Returns the tuple of cuda_tensors.run."""
     if values is None or times is None:
         raise ArgumentError(f"{place}{'values' if values is None else 'times'} is missing")
-    if kind == "mean" and isinstance(width, (int, np.integer)) and 0 < width < SHORTEST_GPU_WIDTH_NS:
-        raise ArgumentError(f"{place}width is {width} ns, and times on a GPU are not read, so a width without a unit is at "
-                            f"least {SHORTEST_GPU_WIDTH_NS} ns there: give width with its unit, such as '50ms'")
-    return (label, place, values, times, row_splits, kind, order,
-            _ns(max_gap, place + "max_gap") if type(max_gap) is str else max_gap,
-            _ns(max_age, place + "max_age") if type(max_age) is str else max_age,
-            _ns(width, place + "width") if type(width) is str else width, *rest)
+    return (label, place, values, times, row_splits, kind, order, *_durations(place, max_gap, max_age, width), *rest)
 
 
 def _prepare(label, place, values, times, row_splits, kind, order, max_gap, max_age, width, causal, pad, period, range_low,
@@ -171,9 +158,15 @@ def _prepare(label, place, values, times, row_splits, kind, order, max_gap, max_
     if isinstance(result, (tuple, list)):
         raise ArgumentError(f"{place}out must be an array, or a pair of result and mask")
     for name, output in ("out", result), ("out[1] (the mask)", mask):
-        if not (output is None or isinstance(output, np.ndarray) or _is_torch(output)):
+        if not (output is None or isinstance(output, np.ndarray) or _is_torch(output)) or _is_masked(output):
             raise ArgumentError(f"{place}{name} is a {type(output).__name__}: pass a numpy array or a torch tensor")
+    if _is_masked(row_splits):
+        raise ArgumentError(f"{place}row_splits is a masked array: pass one without a mask")
     torch = sys.modules["torch"] if _is_torch(values) else None
+    if _is_masked(values) or _is_masked(times):
+        if torch:
+            raise ArgumentError(f"{place}times is a masked array, and values is a tensor: pass numpy arrays for both")
+        values, times, row_splits = _leave_out(place, values, times, row_splits)
     source = "bf16" if torch and values.dtype is torch.bfloat16 else None
     if dtype is not None and not isinstance(dtype, str):
         dtype = str(dtype)[6:] if str(dtype).startswith("torch.") else np.dtype(dtype).name
@@ -191,16 +184,15 @@ def _prepare(label, place, values, times, row_splits, kind, order, max_gap, max_
     arguments = (
         label, _plain(values, place, "values"), source, _plain(times, place, "times"),
         row_splits if row_splits is None else _plain(row_splits, place, "row_splits"), kind, order,
-        _ns(max_gap, place + "max_gap") if isinstance(max_gap, str) else max_gap,
-        _ns(max_age, place + "max_age") if isinstance(max_age, str) else max_age,
-        _ns(width, place + "width") if isinstance(width, str) else width, causal, pad, period, range_low, dtype,
+        *_durations(place, max_gap, max_age, width), causal, pad, period, range_low, dtype,
         result if result is None else _plain(result, place, "out"), mask if mask is None else _plain(mask, place, "out[1] (the mask)"))
-    if type(width) is not str and kind == "mean":
-        _check_width(place, width, arguments[3])
     return arguments, torch, is_bf16, result, mask
 
 
 def _run(prepared, targets):
+    if _is_masked(targets):
+        raise ArgumentError("targets is a masked array: leave the masked targets out, or fill them with np.iinfo('int64').min, "
+                            "which is no target")
     found = _core.resample(tuple(one[0] for one in prepared), _plain(targets, "", "targets"), np.empty)
     return [_finish(*one[1:], *pair) for one, pair in zip(prepared, found)]
 
@@ -215,32 +207,56 @@ def _finish(torch, is_bf16, result, mask, made, made_mask):
     return made if result is None else result, made_mask if mask is None else mask
 
 
-def _check_width(place, width, times):
-    """Refuses an int of ns that is far shorter than all steps between rows: it was meant in another unit."""
-    if not isinstance(width, (int, np.integer)) or times.dtype != np.int64 or times.ndim == 0:
-        return
-    steps = np.diff(times)
-    step = int(steps.min()) if steps.size else 0
-    if 0 < width <= step // SHORTEST_WIDTH:
-        raise ArgumentError(f"{place}width is {width} ns, and the rows are at least {step} ns apart, so no mean has more than one "
-                            "row: give width with its unit, such as '50ms'")
+def _durations(place, *durations):
+    """Returns the ns of max_gap, max_age and width."""
+    return tuple(None if duration is None else _ns(duration, place + name)
+                 for name, duration in zip(("max_gap", "max_age", "width"), durations))
 
 
-class _Ns(tuple):
-    """(ns,) of a text such as "50ms". A number alone has the unit of the times; tuples of the caller are refused."""
-
-    __slots__ = ()
+def _ns(duration, name):
+    if isinstance(duration, str):
+        return _ns_of(duration, name)
+    if isinstance(duration, (int, float, np.number)) and not isinstance(duration, (bool, np.timedelta64)):
+        raise ArgumentError(f"{name} is {duration} without a unit: {duration}ns? {duration}ms? Write it as a text, such as "
+                            f"{name.split()[-1]}='{duration}ms'")
+    raise ArgumentError(f"{name} is {reprlib.repr(duration)}: {NO_DURATION}")
 
 
 @functools.lru_cache(64)
-def _ns(text, name):
+def _ns_of(text, name):
     match = DURATION.fullmatch(text)
     if not match:
         raise ArgumentError(f"{name} is {text!r}: {NO_DURATION}")
     ns = Fraction(match[1]) * UNITS_NS[match[2]]
     if ns.denominator != 1:
         raise ArgumentError(f"{name} is {text!r}, which is no whole number of ns")
-    return _Ns((int(ns),))
+    if ns >= 2**63:
+        raise ArgumentError(f"{name} is {text!r}, which is 2^63 ns or more")
+    return int(ns)
+
+
+def _is_masked(value):
+    return isinstance(value, np.ma.MaskedArray)
+
+
+def _leave_out(place, values, times, row_splits):
+    """Leaves out the missing rows of masked arrays. Returns values, times and row_splits. Arrays that do not fit each other are
+    returned whole, for _core to refuse them."""
+    masks = [np.ma.getmaskarray(array) if _is_masked(array) else None for array in (values, times)]
+    values, times = (np.ma.getdata(array) if _is_masked(array) else _plain(array, place, name)
+                     for array, name in ((values, "values"), (times, "times")))
+    splits = None if row_splits is None else _plain(row_splits, place, "row_splits")
+    if (values.ndim not in (2, 3) or times.ndim not in (1, 2) or values.shape[-2] != times.shape[-1] or
+            values.ndim + times.ndim == 5 and len(values) != len(times) or splits is not None and values.ndim + times.ndim > 3):
+        return values, times, splits
+    keep = ~((masks[0] is not None and masks[0].any(-1)) | (masks[1] is not None and masks[1]))
+    if keep.ndim == 2:  # each row of the batch keeps its own
+        values, times = np.broadcast_to(values, (*keep.shape, values.shape[-1]))[keep], np.broadcast_to(times, keep.shape)[keep]
+        return values, times, np.concatenate([[0], np.cumsum(keep.sum(1))])
+    if splits is not None and splits.dtype == np.int64 and splits.size and 0 <= splits.min() and splits.max() <= len(keep) and (
+            np.diff(splits) >= 0).all():
+        splits = np.concatenate([[0], np.cumsum(keep)])[splits]
+    return np.compress(keep, values, axis=-2), times[..., keep], splits
 
 
 def _is_torch(value):

@@ -33,7 +33,7 @@ static bool close_enough(enum trajd_dtype type, const void *a, const void *b, ui
             return false;
         x = trajd_element_load(type, p);
         y = trajd_element_load(type, q);
-        if (!(isnan(x) && isnan(y)) && !(fabs(x - y) <= slack))
+        if (x != y && !(isnan(x) && isnan(y)) && !(fabs(x - y) <= slack))
             return false;
     }
     return true;

@@ -149,6 +149,8 @@ static void fill_rows(enum trajd_dtype type, enum trajd_rotation_form form, uint
         trajd_rotation_store(form, q, numbers + 3);
         if (draw() > 0.96)
             numbers[3] = NAN;
+        if (draw() > 0.96)
+            numbers[0] = draw() > 0.5 ? INFINITY : 3e38;
         if (draw() > 0.9 && form == TRAJD_ROTATION_AXIS_ANGLE)
             numbers[4] += 20;
         for (uint32_t d = 0; d < columns; d++)
@@ -197,6 +199,19 @@ static void find_origin(const struct case_of *c, const struct trajd_transform *t
     trajd_transform_origin_of_reference(transform, row, origin);
 }
 
+/* Returns the number as it is stored, normalised. */
+static double stored(const struct case_of *c, const struct trajd_transform *transform,
+                     const struct arrays *a, uint32_t t, uint32_t d, double value)
+{
+    const uint32_t norm = (c->per_step ? t * transform->output_count : 0) + d;
+    uint64_t bits = 0;
+
+    if (c->scales)
+        value = value * (double)a->scale[norm] + (double)a->offset[norm];
+    trajd_element_store(c->output_type, &bits, value);
+    return trajd_element_load(c->output_type, &bits);
+}
+
 /* Checks a step against trajd_transform_row. */
 static void check_step(const struct case_of *c, const struct trajd_transform *transform,
                        const struct arrays *a, uint32_t w, uint32_t t)
@@ -214,15 +229,12 @@ static void check_step(const struct case_of *c, const struct trajd_transform *tr
     find_origin(c, transform, a, w, t, origin);
     trajd_transform_row(transform, origin, row, wanted);
     for (uint32_t d = 0; d < transform->output_count; d++)
-        lost |= isnan(wanted[d]);
+        lost |= !isfinite(stored(c, transform, a, t, d, wanted[d]));
     edge |= lost && larger != TRAJD_MASK_VALID && larger < TRAJD_MASK_NAN;
     assert_int_equal(a->mask[place],
                      lost && larger == TRAJD_MASK_VALID && !edge ? TRAJD_MASK_NAN : larger);
     for (uint32_t d = 0; d < transform->output_count; d++) {
-        const uint32_t norm = (c->per_step ? t * transform->output_count : 0) + d;
-        double value = edge ? 0 : wanted[d];
-        if (c->scales)
-            value = value * (double)a->scale[norm] + (double)a->offset[norm];
+        const double value = stored(c, transform, a, t, d, edge ? 0 : wanted[d]);
         if (!same_bits(c->output_type,
                        (const char *)a->out + (place * (uint64_t)transform->output_count + d) *
                                                   trajd_dtype_size(c->output_type),
