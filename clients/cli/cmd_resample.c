@@ -362,9 +362,8 @@ static void print_report(const struct resample_printer *printer,
     }
     for (uint32_t s = 0; s < report->stream_count; s++)
         if (report->streams[s].nan_steps)
-            printf("%s: %" PRIu64
-                   " step%s not finite (mask 5), because the source is NaN, infinite or "
-                   "too large\n",
+            printf("%s: not finite in %" PRIu64
+                   " step%s, because the source is NaN, infinite or too large\n",
                    report->streams[s].name, report->streams[s].nan_steps,
                    trajd_plural(report->streams[s].nan_steps));
     if (report->segments_here)

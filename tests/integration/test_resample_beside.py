@@ -159,6 +159,20 @@ def test_columns_without_a_stream_are_held(tmp_path):
     assert "columns 0 to 0 belong to no stream" in done.stdout and "columns 3 to 3 belong to no stream" in done.stdout
 
 
+def test_steps_that_are_not_finite_are_said(tmp_path):
+    """An infinity, and a number that float32 does not hold between rows that it holds."""
+    path = tmp_path / "in.hdf5"
+    (tmp_path / "some.yaml").write_text("\n".join([
+        "layout: some", "episodes: {files: '*.hdf5', groups: /data/demo_*}", "clocks: {a: {rate: 20, rows: x}}", "streams:",
+        "  x: {path: state, clock: a, kind: linear}", "  y: {path: speed, clock: a, kind: linear}"]))
+    with h5py.File(path, "w") as file:
+        file["data/demo_0/state"], file["data/demo_0/speed"] = np.arange(2.0 * ROWS).reshape(ROWS, 2), np.arange(2.0 * ROWS).reshape(ROWS, 2)
+        file["data/demo_0/state"][4, 1], file["data/demo_0/speed"][2, 0] = np.inf, 1.5e308
+        file["data/demo_0/speed"][3, 0] = -1.5e308
+    said = resample(path, "-o", tmp_path / "out.hdf5", "--rate", 40, "--layout", tmp_path / "some.yaml").stdout
+    assert "x: not finite in 3 steps, because" in said and "y: not finite in 1 step, because" in said, said
+
+
 def test_a_dry_run_checks_the_output(tmp_path):
     path, out = tmp_path / "in.hdf5", tmp_path / "out.hdf5"
     write(path)

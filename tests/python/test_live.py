@@ -339,6 +339,19 @@ def test_a_saved_description_needs_no_daemon(daemon, lab, tmp_path):
         trajd.Live(tmp_path / "missing.live")
 
 
+def test_a_saved_scale_with_another_digit_is_refused(daemon, lab, tmp_path):
+    one = lab_daemon(daemon, lab)
+    open_both(one, "rows")[0].save(tmp_path / "rows.live")
+    one.stop()
+    text = (tmp_path / "rows.live").read_text()
+    for key in "scale", "offset":
+        found = re.search(rf'"{key}":\s*\[[^\]]*?([0-9])', text)
+        at, digit = found.start(1), found[1]
+        (tmp_path / "changed.live").write_text(text[:at] + str(9 - int(digit)) + text[at + 1:])
+        with pytest.raises(trajd.ArgumentError, match="digest: the description was changed after it was written"):
+            trajd.Live(tmp_path / "changed.live")
+
+
 def test_a_configuration_is_enough(daemon, demo_file, monkeypatch):
     """Live takes what trajd.open takes: it finds the daemon, asks it, and leaves it."""
     one = daemon(DEMO.format(path=demo_file))

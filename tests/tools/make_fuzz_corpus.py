@@ -250,7 +250,7 @@ def picture(name):
 
 def decode_frame():
     colours = {"420.jpg": RGB, "progressive.jpg": BGR, "restart.jpg": RGB | PREPARED, "gray.jpg": GRAY, "turned.jpg": RGB, "cmyk.jpg": RGB,
-               "rgb.png": RGB, "gray.png": GRAY | PREPARED, "depth.png": DEPTH, "alpha.png": RGB}
+               "rgb.png": RGB, "gray.png": GRAY | PREPARED, "depth.png": DEPTH, "alpha.png": RGB, "palette_transparent.png": RGB, "gray_transparent.png": GRAY}
     made = {name: bytes([colour, 0]) + picture(name) for name, colour in colours.items()}
     return made | {"one.jpg": bytes([RGB, 1]) + jpeg(1, 1, components=3), "one.png": bytes([RGB, 1]) + png(1, 1),
                    "scans": bytes([RGB, 2]) + jpeg_of_many_scans(8, 8, 9), "passes": bytes([RGB, 3]) + png(48, 17, interlace=1),
