@@ -169,7 +169,7 @@ def test_steps_that_are_not_finite_are_said(tmp_path):
         file["data/demo_0/state"], file["data/demo_0/speed"] = np.arange(2.0 * ROWS).reshape(ROWS, 2), np.arange(2.0 * ROWS).reshape(ROWS, 2)
         file["data/demo_0/state"][4, 1], file["data/demo_0/speed"][2, 0] = np.inf, 1.5e308
         file["data/demo_0/speed"][3, 0] = -1.5e308
-    said = resample(path, "-o", tmp_path / "out.hdf5", "--rate", 40, "--layout", tmp_path / "some.yaml").stdout
+    said = resample(path, "-o", tmp_path / "out.hdf5", "--rate", 40, "--assume-rate", "--layout", tmp_path / "some.yaml").stdout
     assert "x: not finite in 3 steps, because" in said and "y: not finite in 1 step, because" in said, said
 
 
