@@ -16,6 +16,8 @@
 /* Below this sine of the angle h, slerp uses the chord instead of the arc. The weights then differ
  * from sin(a h)/sin(h) by less than 1e-12. */
 #define TRAJD_SLERP_PARALLEL 1e-6
+/* Above the rounding of a dot product of unit quaternions. */
+#define TRAJD_QUATERNION_TIE 1e-12
 
 static inline bool trajd_kind_is_slerp(enum trajd_kind kind)
 {
@@ -40,11 +42,19 @@ static inline double trajd_quaternion_make_unit(double q[4])
     return square;
 }
 
+/* Returns -1 if the shorter arc from p leads to -q, which is the same rotation as q, by the dot
+ * product of unit p and q. At half a turn both arcs are equally long, and rounding does not choose:
+ * the arc to q is taken. */
+static inline double trajd_quaternion_side(double dot)
+{
+    return dot < -TRAJD_QUATERNION_TIE ? -1 : 1;
+}
+
 /* Interpolates from unit p to unit q on the shorter arc. The output has unit length. */
 static inline void trajd_quaternion_slerp(const double p[4], const double q[4], double a,
                                           double out[4])
 {
-    double sign = trajd_quaternion_dot(p, q) < 0 ? -1 : 1;
+    double sign = trajd_quaternion_side(trajd_quaternion_dot(p, q));
     double sum = 0, difference = 0, angle, weight_p = 1 - a, weight_q = a;
 
     for (int k = 0; k < 4; k++) {
@@ -76,8 +86,7 @@ static inline void trajd_quaternion_turn(enum trajd_kind kind, const double p[4]
     double sine = sqrt(x * x + y * y + z * z);
     double factor = sine > 0 ? 2 * atan2(sine, fabs(scalar)) / sine : 2;
 
-    if (scalar < 0)
-        factor = -factor;
+    factor *= trajd_quaternion_side(scalar);
     out[0] = factor * x;
     out[1] = factor * y;
     out[2] = factor * z;

@@ -53,13 +53,15 @@ enum trajd_kind {
     TRAJD_KIND_PREVIOUS = 1, /* v[i] */
     TRAJD_KIND_NEAREST = 2,  /* v[i] if 2 (x - t[i]) < t[i+1] - t[i], else v[i+1] */
     /* Spherical interpolation of D/4 quaternions on the shorter arc; D must be a multiple of 4. The
-     * sources are scaled to unit length first, and the output has unit length. If the squared
-     * length of a source is not in [1e-30, 1e30], it has no direction: the value is NaN and the
-     * mask is NAN. At a = 0 a quaternion whose squared length is within 1e-5 of 1 is copied as it
-     * is stored. The scalar is last (x, y, z, w). */
+     * sources are scaled to unit length first, and the output has unit length. At half a turn both
+     * arcs are equally long, and the one to v[i+1] as it is stored is taken. If the squared length
+     * of a source is not in [1e-30, 1e30], it has no direction: the value is NaN and the mask is
+     * NAN. At a = 0 a quaternion whose squared length is within 1e-5 of 1 is copied as it is
+     * stored. The scalar is last (x, y, z, w). */
     TRAJD_KIND_SLERP_XYZW = 3,
     TRAJD_KIND_SLERP_WXYZ = 4, /* as above, with the scalar first */
-    /* v[i] + a w, with w = v[i+1] - v[i] wrapped into [-period/2, period/2) */
+    /* v[i] + a w, with w = v[i+1] - v[i] wrapped into [-period/2, period/2). Beyond 1e15 periods
+     * an angle has no phase, and variants may differ. */
     TRAJD_KIND_ANGLE = 5,
     /* The average of the rows in (x - mean_width, x], for each feature without its NaN elements. If
      * no row lies there, the value is v[i]. The same formula applies if the last row is held after
@@ -111,9 +113,9 @@ enum trajd_mask {
     /* the offset is TRAJD_NO_TARGET, or t[i+1] <= t[i] where a is needed */
     TRAJD_MASK_BAD_STAMP = 4,
     /* An element of the result, as it is stored, is NaN or infinite, and the step is formed from
-     * rows. So a NaN or an infinity was used, a quaternion has no direction, or a number is too large
-     * for the output's type. For mean a NaN counts only if all elements of a feature are NaN. A GPU
-     * may also overflow in between, where it works in float32. */
+     * rows. So a NaN or an infinity was used, a quaternion has no direction, or a number is too
+     * large for the output's type. For mean a NaN counts only if all elements of a feature are NaN.
+     * A number within one rounding of the type's end may be on either side of it. */
     TRAJD_MASK_NAN = 5,
     TRAJD_MASK_MISSING = 6, /* the episode has no such stream (bases[w] is NULL) */
     /* the last row is held, but at x it is older than max_age_ns; or the bracket says so */
@@ -278,6 +280,8 @@ static inline uint64_t trajd_window_row(const struct trajd_resample_request *req
 /* Arithmetic and types, for all variants:
  *   - Arithmetic is in float32 or wider, and in float64 if the source is f64, i32, u32, i64 or u64.
  *     i64 and u64 beyond 2^53 are rounded to float64 first. The store rounds once, to nearest even.
+ *   - Where float32 would overflow in between, or where its rounding would choose the way round of
+ *     a rotation or an angle, float64 decides.
  *   - Outputs f32, f16 and bf16 exist for every source, and f64 for f64.
  *   - The source's own type exists for previous and nearest. Without normalisation they copy bytes.
  *     On a ROWS grid (a = 0) it also exists for linear and angle of floating-point sources.

@@ -23,7 +23,6 @@ __device__ __forceinline__ uint32_t serve_unit(const STREAM &stream, uint32_t wi
                                                const window_view &view, const target &target,
                                                uint32_t unit)
 {
-    const bool wide = is_wide(source_type_of(stream));
     const char *rows = rows_alone(stream, view, window);
     char *output =
         stream.output + place * stream.window_stride_bytes + step * stream.step_stride_bytes;
@@ -35,18 +34,13 @@ __device__ __forceinline__ uint32_t serve_unit(const STREAM &stream, uint32_t wi
     resolve_full(stream, view, target, entry, full);
     if (picks_rows(stream) && !stream.scale && source_type_of(stream) == output_type_of(stream))
         lost = copy_unit(stream, entry, element_size(source_type_of(stream)), unit, output);
-    else if (wide)
-        lost = write_unit<double>(stream, entry, full, unit, output);
     else
-        lost = write_unit<float>(stream, entry, full, unit, output);
+        lost = write_unit(stream, entry, full, unit, output);
     if (stream.derivative) {
         float *slopes =
             (float *)((char *)stream.derivative + place * stream.derivative_window_stride_bytes +
                       step * stream.derivative_step_stride_bytes);
-        if (wide)
-            write_derivative<double>(stream, entry, full, unit, slopes);
-        else
-            write_derivative<float>(stream, entry, full, unit, slopes);
+        write_derivative(stream, entry, full, unit, slopes);
     }
     return lost ? max(code, (uint32_t)TRAJD_MASK_NAN) : code;
 }

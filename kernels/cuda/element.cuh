@@ -96,6 +96,21 @@ __device__ __forceinline__ void round_to(float value, __nv_bfloat16 &out)
     out = __float2bfloat16_rn(value);
 }
 
+__device__ __forceinline__ void round_to(double value, float &out)
+{
+    out = (float)value;
+}
+
+__device__ __forceinline__ void round_to(double value, __half &out)
+{
+    out = __double2half(value);
+}
+
+__device__ __forceinline__ void round_to(double value, __nv_bfloat16 &out)
+{
+    out = __double2bfloat16(value);
+}
+
 /* Rounds two values with one instruction. An instruction for one value would use the slow unit. */
 __device__ __forceinline__ void round_pair(float first, float second, float *out)
 {

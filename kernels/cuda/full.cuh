@@ -2,7 +2,8 @@
  * derivatives.
  *
  * Numerics  T is float, or double if the source is f64 or an integer of 32 bits and more. Sums
- *           of a mean are double. */
+ *           of a mean are double. Where float cannot tell two ways round apart, it gives NaN.
+ *           What is not finite in float is formed again in double. */
 #ifndef TRAJD_KERNELS_CUDA_FULL_CUH
 #define TRAJD_KERNELS_CUDA_FULL_CUH
 
@@ -14,6 +15,7 @@
 #define QUATERNION_SQUARE_MIN 1e-30
 #define QUATERNION_SQUARE_MAX 1e30
 #define QUATERNION_UNIT_SLACK 1e-5
+#define QUATERNION_TIE 1e-12
 
 /* A stream whose types are known at compile time. 0: not known. */
 template <int SOURCE, int OUTPUT> struct typed_stream : trajd_cuda_stream {
@@ -67,11 +69,25 @@ template <typename T> __device__ __forceinline__ T wrapped(T difference, T perio
     return difference - period * floor((difference + period / 2) / period);
 }
 
+/* NaN in float near the ends of the range, where rounding could choose the other end. */
 template <typename T> __device__ __forceinline__ T into_range(T value, T low, T period)
 {
-    T result = value - period * floor((value - low) / period);
+    const T result = value - period * floor((value - low) / period);
+    const T slack = (T)4e-7 * (fabs(value) + period);
 
+    if (sizeof(T) == 4 && !(result > low + slack && result < low + period - slack))
+        return nan_of<T>();
     return result < low || result >= low + period ? low : result;
+}
+
+/* Returns the wrapped difference of two angles. NaN in float near half a turn, where rounding could
+ * choose the other way round. */
+template <typename T> __device__ __forceinline__ T angle_between(T from, T to, T period)
+{
+    const T difference = wrapped(to - from, period);
+    const T slack = (T)4e-7 * (fabs(from) + fabs(to) + period);
+
+    return sizeof(T) == 4 && fabs(difference) > period / 2 - slack ? nan_of<T>() : difference;
 }
 
 template <typename T, typename STREAM>
@@ -106,7 +122,7 @@ __device__ __forceinline__ T scalar_value(const STREAM &stream, const entry &ent
         T next = load_element<T>(source_type_of(stream), entry.row + stream.row_stride_bytes, d),
           a = (T)full.a;
         if (stream.kind == TRAJD_KIND_ANGLE)
-            value += a * wrapped(next - value, (T)stream.angle_period);
+            value += a * angle_between(value, next, (T)stream.angle_period);
         else
             value += a * (next - value);
     }
@@ -138,12 +154,41 @@ __device__ __forceinline__ double sine_of(double angle)
     return sin(angle);
 }
 
+__device__ __forceinline__ float dot(const float (&p)[4], const float (&q)[4])
+{
+    return p[0] * q[0] + p[1] * q[1] + p[2] * q[2] + p[3] * q[3];
+}
+
+/* Rounds as the CPU, so that a square is on the same side of every bound. */
+__device__ __forceinline__ double dot(const double (&p)[4], const double (&q)[4])
+{
+    double sum = __dmul_rn(p[0], q[0]);
+
+#pragma unroll
+    for (int k = 1; k < 4; k++)
+        sum = __dadd_rn(sum, __dmul_rn(p[k], q[k]));
+    return sum;
+}
+
+/* As trajd_quaternion_side. NaN in float where rounding could choose the side. */
+__device__ __forceinline__ float side_of(float dot)
+{
+    return fabs(dot) < 1e-5f ? nan_of<float>() : dot < 0 ? -1.0f : 1.0f;
+}
+
+__device__ __forceinline__ double side_of(double dot)
+{
+    return dot < -QUATERNION_TIE ? -1 : 1;
+}
+
+/* NaN in float also near the bounds. */
 template <typename T> __device__ __forceinline__ void make_unit(T (&q)[4])
 {
-    T square = q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3];
-    T factor = square >= (T)QUATERNION_SQUARE_MIN && square <= (T)QUATERNION_SQUARE_MAX
-                   ? reciprocal_root(square)
-                   : nan_of<T>();
+    const T margin = sizeof(T) == 8 ? 1 : 10, square = dot(q, q);
+    const T factor =
+        square >= (T)QUATERNION_SQUARE_MIN * margin && square <= (T)QUATERNION_SQUARE_MAX / margin
+            ? reciprocal_root(square)
+            : nan_of<T>();
 
 #pragma unroll
     for (int k = 0; k < 4; k++)
@@ -166,8 +211,7 @@ __device__ __forceinline__ void slerp(const T (&p)[4], const T (&q)[4], T a, T (
 {
     /* the error of the weights is its square over 6 */
     const T parallel = sizeof(T) == 8 ? (T)1e-6 : (T)1e-3;
-    T dot = p[0] * q[0] + p[1] * q[1] + p[2] * q[2] + p[3] * q[3];
-    T sign = dot < 0 ? (T)-1 : (T)1, sum = 0, difference = 0, weight_p = 1 - a, weight_q = a;
+    T sign = side_of(dot(p, q)), sum = 0, difference = 0, weight_p = 1 - a, weight_q = a;
 
 #pragma unroll
     for (int k = 0; k < 4; k++) {
@@ -204,11 +248,9 @@ __device__ __forceinline__ void quaternion_value(const STREAM &stream, const ent
     } else {
         /* formed as in the reference, because a difference in rounding could change the side of the
          * slack */
-        double square = 0;
-#pragma unroll
-        for (int k = 0; k < 4; k++)
-            square += (double)stored[k] * (double)stored[k];
-        bool unit = fabs(square - 1) <= QUATERNION_UNIT_SLACK;
+        const double wide[4] = {(double)stored[0], (double)stored[1], (double)stored[2],
+                                (double)stored[3]};
+        bool unit = fabs(dot(wide, wide) - 1) <= QUATERNION_UNIT_SLACK;
 #pragma unroll
         for (int k = 0; k < 4; k++)
             out[k] = unit ? stored[k] : p[k];
@@ -227,8 +269,7 @@ __device__ __forceinline__ void turn(const T (&p)[4], const T (&q)[4], T (&out)[
     T sine = sqrt(x * x + y * y + z * z);
     T factor = sine > 0 ? 2 * atan2(sine, fabs(scalar)) / sine : (T)2;
 
-    if (scalar < 0)
-        factor = -factor;
+    factor *= side_of(scalar);
     out[0] = factor * x;
     out[1] = factor * y;
     out[2] = factor * z;
@@ -245,13 +286,14 @@ template <typename T> __device__ __forceinline__ void to_xyzw(uint32_t kind, T (
     }
 }
 
+/* Returns whether a slope is not finite. */
 template <typename T, typename STREAM>
-__device__ __forceinline__ void write_derivative(const STREAM &stream, const entry &entry,
-                                                 const full_entry &full, uint32_t unit, float *out)
+__device__ __forceinline__ bool form_derivative(const STREAM &stream, const entry &entry,
+                                                const full_entry &full, uint32_t unit, float *out)
 {
     const char *row = entry.row - (full.interval_before ? stream.row_stride_bytes : 0);
     const char *next = row + stream.row_stride_bytes;
-    bool slerps = is_slerp(stream.kind);
+    bool slerps = is_slerp(stream.kind), finite = true;
 
     if (full.per_second == 0) {
         for (uint32_t k = 0; k < (slerps ? 3 : 1); k++)
@@ -265,15 +307,39 @@ __device__ __forceinline__ void write_derivative(const STREAM &stream, const ent
         to_xyzw(stream.kind, p);
         to_xyzw(stream.kind, q);
         turn(p, q, rates);
-        for (int k = 0; k < 3; k++)
-            out[(uint64_t)unit * 3 + k] = (float)(rates[k] * (T)full.per_second);
+        for (int k = 0; k < 3; k++) {
+            const float slope = (float)(rates[k] * (T)full.per_second);
+            out[(uint64_t)unit * 3 + k] = slope;
+            finite &= isfinite(slope);
+        }
     } else {
-        T difference = load_element<T>(source_type_of(stream), next, unit) -
-                       load_element<T>(source_type_of(stream), row, unit);
-        if (stream.kind == TRAJD_KIND_ANGLE)
-            difference = wrapped(difference, (T)stream.angle_period);
+        const T from = load_element<T>(source_type_of(stream), row, unit),
+                to = load_element<T>(source_type_of(stream), next, unit);
+        const T difference = stream.kind == TRAJD_KIND_ANGLE
+                                 ? angle_between(from, to, (T)stream.angle_period)
+                                 : to - from;
         out[unit] = (float)(difference * (T)full.per_second);
+        finite = isfinite(out[unit]);
     }
+    return !finite;
+}
+
+/* The same in double, for what float could not form. Rare, so it is a function of its own. */
+template <typename STREAM>
+__device__ __noinline__ void form_derivative_again(const STREAM &stream, entry entry,
+                                                   full_entry full, uint32_t unit, float *out)
+{
+    form_derivative<double>(stream, entry, full, unit, out);
+}
+
+template <typename STREAM>
+__device__ __forceinline__ void write_derivative(const STREAM &stream, const entry &entry,
+                                                 const full_entry &full, uint32_t unit, float *out)
+{
+    if (is_wide(source_type_of(stream)))
+        form_derivative<double>(stream, entry, full, unit, out);
+    else if (form_derivative<float>(stream, entry, full, unit, out))
+        form_derivative_again(stream, entry, full, unit, out);
 }
 
 /* Returns whether the element is not finite. */
@@ -287,11 +353,11 @@ __device__ __forceinline__ bool write_normalised(const STREAM &stream, char *out
     return !(fabs(value) < (T)trajd_finite_limit(output_type_of(stream)));
 }
 
-/* Writes one unit (element or quaternion) of one target. Returns whether a result of rows is not
+/* Forms one unit (element or quaternion) of one target. Returns whether a result of rows is not
  * finite. */
 template <typename T, typename STREAM>
-__device__ __forceinline__ bool write_unit(const STREAM &stream, const entry &entry,
-                                           const full_entry &full, uint32_t unit, char *output)
+__device__ __forceinline__ bool form_unit(const STREAM &stream, const entry &entry,
+                                          const full_entry &full, uint32_t unit, char *output)
 {
     bool lost = false;
 
@@ -311,6 +377,24 @@ __device__ __forceinline__ bool write_unit(const STREAM &stream, const entry &en
         lost = write_normalised<T>(stream, output, unit, value);
     }
     return lost && entry.row;
+}
+
+/* The same in double, for what float could not form. Rare, so it is a function of its own. */
+template <typename STREAM>
+__device__ __noinline__ bool form_unit_again(const STREAM &stream, entry entry, full_entry full,
+                                             uint32_t unit, char *output)
+{
+    return form_unit<double>(stream, entry, full, unit, output);
+}
+
+template <typename STREAM>
+__device__ __forceinline__ bool write_unit(const STREAM &stream, const entry &entry,
+                                           const full_entry &full, uint32_t unit, char *output)
+{
+    if (is_wide(source_type_of(stream)))
+        return form_unit<double>(stream, entry, full, unit, output);
+    return form_unit<float>(stream, entry, full, unit, output) &&
+           form_unit_again(stream, entry, full, unit, output);
 }
 
 /* Copies bytes, for previous and nearest into the stream's own type. */
@@ -355,7 +439,6 @@ static __device__ __forceinline__ void write_full(const team &team, const trajd_
                                                   uint32_t step_count, char *output,
                                                   float *derivative, uint32_t *mask)
 {
-    bool wide = is_wide(stream.source_type);
     bool copies = picks_rows(stream) && !stream.scale && stream.source_type == stream.output_type;
     const lane_place lane = place_lane(team, stream.vector_count);
 
@@ -368,18 +451,14 @@ static __device__ __forceinline__ void write_full(const team &team, const trajd_
             char *out = output + t * stream.step_stride_bytes;
             bool lost = copies
                             ? copy_unit(stream, entry, element_size(stream.source_type), unit, out)
-                        : wide ? write_unit<double>(stream, entry, full, unit, out)
-                               : write_unit<float>(stream, entry, full, unit, out);
+                            : write_unit(stream, entry, full, unit, out);
 
             if (lost && mask)
                 atomicMax(mask + t, (uint32_t)TRAJD_MASK_NAN);
             if (derivative) {
                 float *slopes =
                     (float *)((char *)derivative + t * stream.derivative_step_stride_bytes);
-                if (wide)
-                    write_derivative<double>(stream, entry, full, unit, slopes);
-                else
-                    write_derivative<float>(stream, entry, full, unit, slopes);
+                write_derivative(stream, entry, full, unit, slopes);
             }
         }
 }

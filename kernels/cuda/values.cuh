@@ -40,8 +40,8 @@ __device__ __forceinline__ lane_place place_lane(const team &team, uint32_t vect
     return {slot < slots ? thread - slot * vector_count : vector_count, vector_count, slot, slots};
 }
 
-/* Marks a result that is not finite, for a mask of one stream. The mask was written together with the
- * entries, before a barrier. */
+/* Marks a result that is not finite, for a mask of one stream. The mask was written together with
+ * the entries, before a barrier. */
 struct own_mask {
     uint8_t *steps; /* NULL: no mask */
 
@@ -133,9 +133,9 @@ blend(const STREAM &stream, float a, const vector_of<S, V> &low, const vector_of
     return finish<O, V>(stream, values, first_feature);
 }
 
-/* Handles what blend gets wrong: no row, and a row alone with a NaN, whose payload is kept, or an
- * infinity. Writes the vector again if needed. Returns whether a result of rows is not finite. Rare,
- * so it is a function of its own. */
+/* Handles what blend gets wrong: no row, a row alone with a NaN, whose payload is kept, or an
+ * infinity, and numbers so large that float overflows in between. Writes the vector again if
+ * needed. Returns whether a result of rows is not finite. Rare, so it is a function of its own. */
 template <typename S, typename O, int V>
 __device__ __noinline__ bool look_closer(const float *scale, const float *offset, uint32_t edge,
                                          entry at, uint32_t vector, char *to)
@@ -154,6 +154,14 @@ __device__ __noinline__ bool look_closer(const float *scale, const float *offset
                 value = as_float(((const S *)from)[v]);
             if (scale)
                 value = fmaf(value, scale[vector * V + v], offset[vector * V + v]);
+            round_to(value, *result);
+        } else if (is_lost(as_float(*result))) {
+            const double low = (double)as_float(((const S *)from)[v]);
+            double value =
+                low +
+                (double)at.a * ((double)as_float(((const S *)(from + at.next_bytes))[v]) - low);
+            if (scale)
+                value = value * (double)scale[vector * V + v] + (double)offset[vector * V + v];
             round_to(value, *result);
         }
         lost |= at.row && is_lost(as_float(*result));

@@ -42,7 +42,7 @@ static void *take(struct arena *arena, uint64_t bytes, uint64_t alignment)
 
 static void store_any(enum trajd_dtype type, void *address, double value)
 {
-    int64_t integer = isfinite(value) ? (int64_t)value : 0;
+    int64_t integer = fabs(value) < 1e9 ? (int64_t)value : 0;
 
     if (trajd_dtype_is_float(type))
         trajd_element_store(type, address, value);
@@ -164,27 +164,52 @@ static bool is_unsigned(enum trajd_dtype type)
     return type >= TRAJD_U8 && type <= TRAJD_U64;
 }
 
+/* Draws the next quaternion: near the last one, distant, or half a turn away, where both arcs are
+ * equally long. */
+static void draw_quaternion(struct arena *arena, double q[4])
+{
+    const double reach = draw(arena, 6) ? 0.2 : 1.5, turned[4] = {-q[2], q[3], q[0], -q[1]};
+
+    if (draw(arena, 12) == 0 && !isnan(turned[0])) {
+        memcpy(q, turned, sizeof turned);
+        return;
+    }
+    for (int k = 0; k < 4; k++)
+        q[k] = (isnan(q[k]) ? 0.5 : q[k]) + reach * draw_double(arena);
+    trajd_quaternion_make_unit(q);
+}
+
+/* Draws a number that is no quaternion's. Quarter turns make half turns between rows. */
+static double draw_number(struct arena *arena, enum trajd_kind kind)
+{
+    if (kind == TRAJD_KIND_ANGLE && draw(arena, 6) == 0)
+        return ((double)draw(arena, 5) - 2) * (draw(arena, 2) ? 90 : 1.5707963267948966);
+    if (arena->spec.huge && kind != TRAJD_KIND_ANGLE && draw(arena, 8) == 0)
+        return 3.3e38 * draw_double(arena);
+    return 100 * draw_double(arena);
+}
+
 static void fill_rows(struct arena *arena, const struct trajd_stream *stream, char *rows,
                       uint64_t count)
 {
     uint32_t size = trajd_dtype_size(stream->source_type);
     bool nans = draw(arena, 2), slerp = trajd_kind_is_slerp(stream->kind);
-    double q[4] = {1, 0, 0, 0};
+    static const double sizes[] = {1e15, 1e-15, 1e19, 1e-19, 3e38};
+    double q[4] = {1, 0, 0, 0}, length = 1;
 
     for (uint64_t r = 0; r < count; r++) {
         memset(rows + r * stream->row_stride_bytes, 0xff, stream->row_stride_bytes);
         for (uint32_t d = 0; d < stream->feature_count; d++) {
-            double value = 100 * draw_double(arena);
+            double value = draw_number(arena, stream->kind);
             if (slerp && d % 4 == 0) {
-                double reach = draw(arena, 6) ? 0.2 : 1.5;
-                for (int k = 0; k < 4; k++)
-                    q[k] = (isnan(q[k]) ? 0.5 : q[k]) + reach * draw_double(arena);
-                trajd_quaternion_make_unit(q);
+                draw_quaternion(arena, q);
+                length = arena->spec.huge && draw(arena, 8) == 0 ? sizes[draw(arena, 5)] : 1;
             }
             if (is_unsigned(stream->source_type))
                 value = fabs(value);
             if (slerp)
-                value = trajd_dtype_is_float(stream->source_type) ? q[d % 4] : 100 * fabs(q[d % 4]);
+                value = trajd_dtype_is_float(stream->source_type) ? q[d % 4] * length
+                                                                  : 100 * fabs(q[d % 4]);
             if (nans && draw(arena, 20 + stream->feature_count) == 0)
                 value = draw(arena, 3) ? NAN : draw(arena, 2) ? INFINITY : -INFINITY;
             store_any(stream->source_type,
@@ -238,7 +263,7 @@ static void make_rules(struct arena *arena, uint32_t s)
         ((int64_t)draw(arena, 5) + 1) * (unit == TRAJD_GRID_NS ? STEP_NS * 2 / 3 : 1);
     stream->angle_period = draw(arena, 2) ? 6.283185307179586 : 360;
     stream->angle_low = draw(arena, 2) ? NAN : -stream->angle_period / 2;
-    arena->largest[s] = stream->kind == TRAJD_KIND_ANGLE ? 360 : 100;
+    arena->largest[s] = stream->kind == TRAJD_KIND_ANGLE ? 360 : arena->spec.huge ? 7e38 : 100;
     if (floats && stream->kind == TRAJD_KIND_PREVIOUS &&
         (arena->spec.totals || draw(arena, 3) == 0)) {
         stream->total = unit == TRAJD_GRID_NS ? TRAJD_TOTAL_STEP : TRAJD_TOTAL_REST;
@@ -473,7 +498,8 @@ static bool is_close(const struct trajd_stream *stream, uint32_t d, double large
     /* next to the seam of a turn, float and double may fall on different sides */
     turn = stream->angle_period * fabs(stream->scale ? (double)stream->scale[d] : 1);
     return stream->kind == TRAJD_KIND_ANGLE && !isnan(stream->angle_low) &&
-           fabs(fabs(wanted - got) - turn) <= 4 * slack;
+           fabs(fabs(wanted - got) - turn) <=
+               4 * tolerance(stream, largest, fmax(fabs(wanted), fabs(got)));
 }
 
 static bool compare_stream(const struct arena *arena, uint32_t s, char *result, char *text,

@@ -36,6 +36,7 @@ struct arena_spec {
     bool window_rows; /* outputs have more rows than windows */
     /* streams of kind previous with outputs of floats add rows; else one of three does */
     bool totals;
+    bool huge; /* rows have numbers, and quaternions lengths, up to the ends of float's range */
 };
 
 struct arena {

@@ -117,6 +117,22 @@ static void test_random_requests(void **state)
     }
 }
 
+/* Numbers and quaternions at the ends of float's range have the reference's values and masks. */
+static void test_huge_numbers(void **state)
+{
+    struct fixture *f = *state;
+
+    for (uint64_t i = 0; i < f->problem_count / 4; i++) {
+        struct arena_spec spec = any;
+        spec.seed = 500009 * (i + 1);
+        spec.huge = true;
+        spec.kind = i % 2 ? TRAJD_KIND_LINEAR : -1;
+        spec.source = i % 4 == 0 ? TRAJD_F32 : i % 4 == 1 ? TRAJD_BF16 : TRAJD_DTYPE_NONE;
+        spec.output = i % 3 == 0 ? TRAJD_F32 : TRAJD_DTYPE_NONE;
+        check_problem(f, &spec, NULL);
+    }
+}
+
 /* Sums of rows: over steps of time, and over the rest of the rows. */
 static void test_totals(void **state)
 {
@@ -600,6 +616,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(test_every_kind_and_pair_of_types, &fixture),
         cmocka_unit_test_prestate(test_random_requests, &fixture),
+        cmocka_unit_test_prestate(test_huge_numbers, &fixture),
         cmocka_unit_test_prestate(test_totals, &fixture),
         cmocka_unit_test_prestate(test_sizes_around_vectors_and_tiles, &fixture),
         cmocka_unit_test_prestate(test_stamps_that_are_not_ascending, &fixture),

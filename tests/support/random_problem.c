@@ -50,7 +50,7 @@ static void store_any(enum trajd_dtype type, void *address, double value)
 }
 
 /* Fills in a random walk on the sphere: mostly near neighbours, and sometimes a sign flip, a
- * distant one, a long one or a zero. */
+ * distant one, half a turn, a long one or a zero. */
 static void draw_quaternion(struct problem *problem, double q[4])
 {
     uint64_t event = problem_draw(problem, 24);
@@ -58,9 +58,10 @@ static void draw_quaternion(struct problem *problem, double q[4])
                                                : event == 6 ? 0
                                                : event == 7 ? -1
                                                             : 1;
+    const double turned[4] = {-q[2], q[3], q[0], -q[1]};
 
     for (int k = 0; k < 4; k++)
-        q[k] += reach * draw_double(problem);
+        q[k] = event == 8 ? turned[k] : q[k] + reach * draw_double(problem);
     trajd_quaternion_make_unit(q);
     for (int k = 0; k < 4; k++)
         q[k] = isnan(q[k]) ? 0.5 : q[k] * size;

@@ -10,6 +10,7 @@
 
 #include "kernels/element_convert.h"
 #include "kernels/dispatch/plan.h"
+#include "kernels/quaternion.h"
 #include "proto/array_len.h"
 #include "unit/kernels/small_request.h"
 
@@ -338,6 +339,48 @@ static void test_quaternions(void **state)
     assert_true(fabsf(one.derivative[2] - 1.5707963e8f) < 20 && fabsf(one.derivative[0]) < 1e-3f);
 }
 
+/* Between rows half a turn apart both arcs are equally long, and the dot product of the unit
+ * quaternions is 0 but for rounding. The value goes to the next row as it is stored, and so does the
+ * rate. */
+static void test_half_turns(void **state)
+{
+    /* their dot products: -7e-17; -1e-17, or 0 with the scalar added first; 0 */
+    static const double turns[][8] = {{0.3, 0.1, 0.7, 0.2, -0.7, 0.2, 0.3, -0.1},
+                                      {0.7, 0.1, 0.3, -0.6, -0.3, -0.6, 0.7, -0.1},
+                                      {0.201171875, -0.435546875, 0.37109375, -0.796875, 0.44921875,
+                                       -0.71484375, -0.44921875, 0.294921875}};
+    static const enum trajd_kind kinds[] = {TRAJD_KIND_SLERP_XYZW, TRAJD_KIND_SLERP_WXYZ};
+    const int64_t target = 5;
+    const uint8_t mask = 0;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(turns); i++)
+        for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
+            double rows[16] = {0}, p[4], q[4], middle[4], turn[3];
+            struct small_request one;
+
+            memcpy(rows, turns[i], sizeof turns[i]);
+            memcpy(p, rows, sizeof p);
+            memcpy(q, rows + 4, sizeof q);
+            trajd_quaternion_make_unit(p);
+            trajd_quaternion_make_unit(q);
+            for (int d = 0; d < 4; d++)
+                middle[d] = (p[d] + q[d]) / sqrt(2);
+            trajd_quaternion_turn(kinds[k], p, middle, turn); /* a quarter turn: no tie */
+            small_request_set_up(&one, kinds[k], 4, rows);
+            small_request_add_derivative(&one);
+            expect(&one, &target, 1, middle, &mask, 1e-12);
+            for (size_t v = 0; v < ARRAY_LEN(variants); v++) {
+                memset(one.derivative, 0x77, sizeof one.derivative);
+                run_variant(&one, variants[v]);
+                for (uint32_t d = 0; d < 3; d++)
+                    if (!(fabs((double)one.derivative[d] - 2 * turn[d] * 1e8) < 100)) /* of 3e8 */
+                        fail_msg("%s: rate %u is %.9g, expected %.9g", variants[v], d,
+                                 (double)one.derivative[d], 2 * turn[d] * 1e8);
+            }
+        }
+}
+
 static void test_slopes(void **state)
 {
     const int64_t targets[] = {-1, 0, 15, 20, 40, 41};
@@ -453,6 +496,7 @@ int main(void)
         cmocka_unit_test(test_total_of_a_step),
         cmocka_unit_test(test_angle),
         cmocka_unit_test(test_quaternions),
+        cmocka_unit_test(test_half_turns),
         cmocka_unit_test(test_slopes),
         cmocka_unit_test(test_clipped_rows_are_not_read),
         cmocka_unit_test(test_integers_are_copied_exactly),
