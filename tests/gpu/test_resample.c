@@ -247,7 +247,7 @@ static void test_every_shape(void **state)
                     spec.kind = seed % 3 == 0 ? -1 : TRAJD_KIND_LINEAR;
                     spec.unit = seed % 7 == 0 ? -1 : TRAJD_GRID_NS;
                     spec.stamps = (int)(seed % (ARENA_DRIFT + 1));
-                    if (shape.style == TRAJD_CUDA_NARROW && seed % 2)
+                    if (shape.style == TRAJD_CUDA_NARROW)
                         spec.features = 1 + (uint32_t)(seed % 20);
                     spec.window_rows = seed % 5 == 0;
                     if (shape.style <= TRAJD_CUDA_NARROW)
