@@ -388,8 +388,6 @@ class Copied:
     ({"values": np.ma.zeros((B, S + 1, D), "f4")}, "times of shape .* does not fit values of shape"),
     ({"values": np.ma.zeros(S, "f4")}, "values has 1 dimension"),
     ({"dtype": "float64"}, r"float64 needs values of float64, and these are f32: pass values.astype\('float64'\)"),
-    ({"values": np.ma.masked_equal(GOOD["values"], 0)}, "values has masked numbers.*fill them first"),
-    ({"times": np.ma.masked_equal(GOOD["times"], GOOD["times"].max())}, "times has masked numbers"),
     ({"dtype": "int32"}, "dtype i32 needs values of that type"),
     ({"dtype": "float31"}, "dtype 'float31' is no element type"),
     ({"dtype": "bfloat16"}, "dtype is bfloat16, which numpy does not have"),

@@ -266,9 +266,6 @@ def _is_torch(value):
 
 def _plain(value, place, name):
     """Returns a numpy array that shares the memory of an array or tensor. bfloat16 becomes int16."""
-    if np.ma.is_masked(value):
-        raise ArgumentError(f"{place}{name} has masked numbers, which trajd.resample does not know: fill them first, for example "
-                            f"with {name}.filled(np.nan), or leave these rows out")
     if isinstance(value, np.ndarray):
         return value
     if not _is_torch(value):
