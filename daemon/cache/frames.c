@@ -81,6 +81,20 @@ static uint64_t largest_frame(const struct trajd_index_stream *stream,
     return stream->form == TRAJD_ROWS_PLAIN ? pixels : pixels + TRAJD_DECODER_HEADER_BYTES;
 }
 
+/* Returns the bytes of the largest decode unit of a stream of videos; 0 for pictures. */
+static uint64_t largest_unit(const struct trajd_index *index,
+                             const struct trajd_index_stream *stream)
+{
+    uint64_t largest = 0;
+
+    for (uint32_t e = 0; e < index->episode_count; e++) {
+        const struct trajd_array *array = &index->episodes[e].extents[stream->array_index];
+        if (array->form == TRAJD_ROWS_VIDEO && array->video->largest_unit_bytes > largest)
+            largest = array->video->largest_unit_bytes;
+    }
+    return largest;
+}
+
 /* Returns whether the rows in the files are the frames of the view: raw pixels that are upright,
  * with red first, and of which the whole is wanted. */
 static bool is_direct(const struct trajd_frame_view *view, enum trajd_row_form form)
@@ -132,10 +146,12 @@ static struct trajd_frame_view *make_view(struct trajd_frames *frames, uint32_t 
     view->decoder.bits = 8 * trajd_dtype_size(preparation->type);
     view->decoder.upright = true;
     view->decoder.largest_frame_bytes = largest_frame(stream, preparation);
+    view->decoder.largest_unit_bytes = largest_unit(frames->index, stream);
     view->decoder.timeout_ms = TIMEOUT_MS;
     view->is_direct = is_direct(view, stream->form);
     view->frame_bytes = (bytes + FRAME_ALIGNMENT - 1) / FRAME_ALIGNMENT * FRAME_ALIGNMENT;
     view->block_slots = block_slots(frames, view->frame_bytes);
+    view->extras.last = &view->extras.first;
     view->turning = 1;
     view->rows = calloc(frames->index->episode_count + 1, sizeof *view->rows);
     if (!view->rows) {
@@ -222,10 +238,19 @@ static bool leave(struct trajd_frame_view *view)
     return !view->loading_count;
 }
 
+/* Lets all slots of a video take turns, so that they hold the units that are in use. */
+static void keep_units(struct trajd_frame_view *view, bool keeps_units)
+{
+    if (!keeps_units || !view->decoder.largest_unit_bytes)
+        return;
+    view->keeps_units = true;
+    view->turning = TURNING_ALL;
+}
+
 enum trajd_status trajd_frames_open_view(struct trajd_frames *frames, uint32_t stream_index,
                                          const struct trajd_image_preparation *preparation,
-                                         uint32_t least_frames, struct trajd_frame_view **view,
-                                         struct trajd_error *error)
+                                         uint32_t least_frames, bool keeps_units,
+                                         struct trajd_frame_view **view, struct trajd_error *error)
 {
     struct trajd_frame_view *unused = NULL;
     enum trajd_status status = TRAJD_OK;
@@ -236,6 +261,7 @@ enum trajd_status trajd_frames_open_view(struct trajd_frames *frames, uint32_t s
         status = add_view(frames, stream_index, preparation, view, error);
     if (!status) {
         (*view)->users++;
+        keep_units(*view, keeps_units);
         status = reserve(*view, least_frames, error);
         if (status) {
             unused = leave(*view) ? *view : NULL;

@@ -3,7 +3,8 @@
  *
  * A view is one stream with one preparation. Feeds that ask for the same share a view and its
  * frames. Frames are made one by one on demand: worker threads read their bytes, and helper
- * programs (daemon/decode) decode them.
+ * programs (daemon/decode) decode them. Frames of a video are made by the decode unit: all that
+ * wait, and the others too where there is room.
  *
  *   absent --want or pin--> queued --a worker--> ready, or bad (with a reason)
  *
@@ -50,6 +51,7 @@ struct trajd_frame_use {
 struct trajd_frames_stats {
     uint64_t resident_bytes; /* memory of frames, taken from the row cache's budget */
     uint64_t decoded_frames; /* made by a helper program, good or bad */
+    uint64_t unit_frames;    /* of videos: decoded, also those that others needed before them */
     uint64_t direct_frames;  /* taken as they lie in the file, good or bad */
     uint64_t read_bytes;     /* of frames in the files, from the page cache or the disk */
     uint64_t bad_frames;
@@ -64,12 +66,13 @@ enum trajd_status trajd_frames_create(const struct trajd_frames_options *options
 void trajd_frames_destroy(struct trajd_frames **frames);
 
 /* Opens the view of a stream, or shares an open one. The caller closes it. The first view starts
- * the workers. TRAJD_ERR_ARGUMENT: the preparation is wrong. TRAJD_ERR_MEMORY: the budget has no
+ * the workers. keeps_units: windows come in order or in blocks, so the frames of a video's decode
+ * unit are needed at about the same time, and take the place of frames used longer ago. TRAJD_ERR_ARGUMENT: the preparation is wrong. TRAJD_ERR_MEMORY: the budget has no
  * room for least_frames frames. */
 enum trajd_status trajd_frames_open_view(struct trajd_frames *frames, uint32_t stream_index,
                                          const struct trajd_image_preparation *preparation,
-                                         uint32_t least_frames, struct trajd_frame_view **view,
-                                         struct trajd_error *error);
+                                         uint32_t least_frames, bool keeps_units,
+                                         struct trajd_frame_view **view, struct trajd_error *error);
 /* No frame may be pinned by this caller. Frees the frames with the view's last user. */
 void trajd_frames_close_view(struct trajd_frame_view **view);
 

@@ -8,6 +8,9 @@
 #include <stdbool.h>
 
 #include "daemon/cache/frames.h"
+#include "daemon/index/rows/video.h"
+
+#define TURNING_ALL 16u /* parts of the slots of a view */
 
 enum frame_state { FRAME_FREE, FRAME_QUEUED, FRAME_LOADING, FRAME_READY, FRAME_BAD, FRAME_FAILED };
 enum frame_queue { FRAME_QUEUE_DEMAND, FRAME_QUEUE_AHEAD, FRAME_QUEUE_COUNT };
@@ -17,13 +20,14 @@ struct frame_slot {
     struct trajd_frame_view *view;
     uint8_t *pixels;
     char *reason;                /* while bad or failed */
-    struct frame_slot *next;     /* of the free list, or of a queue */
-    struct frame_slot **link;    /* in a queue: what points to this slot */
+    struct frame_slot *next;     /* of the free list, of a queue, or of the extra frames */
+    struct frame_slot **link;    /* in a list but the free one: what points to this slot */
     uint32_t episode_index, row; /* while not free */
     uint32_t pins;
     uint64_t wanted; /* the view's tick of the last hint; 0: none since the last pin */
     enum trajd_status failure;
     uint8_t state, queue;
+    bool is_extra; /* decoded beside others of its unit, and not asked for yet */
 };
 
 /* Slots that were allocated together. */
@@ -51,8 +55,10 @@ struct trajd_frame_view {
     uint32_t block_count;
     struct frame_block **blocks;
     struct frame_slot *free_slots;
+    struct frame_list extras; /* the oldest first */
+    bool keeps_units;         /* windows come in order, or in blocks */
     uint32_t loading_count;
-    uint32_t turning;          /* sixteenths of the slots whose frames take turns */
+    uint32_t turning;          /* of TURNING_ALL parts of the slots, whose frames take turns */
     uint64_t hand;             /* where the search for a frame to evict goes on */
     uint64_t tick;             /* calls of pin */
     struct frame_slot ***rows; /* [episode_count] of [rows], NULL until an episode is used */
@@ -81,9 +87,13 @@ struct trajd_frames {
  * there is no such row. */
 struct frame_slot *frames_find(struct trajd_frame_view *view, uint32_t episode_index, uint32_t row,
                                struct frame_slot ***place);
+/* Who needs a slot. A hint keeps the frames that other hints wait for. An extra frame evicts none,
+ * unless the view keeps units: its unit is needed again soon. */
+enum frame_need { FRAME_NEED_PIN, FRAME_NEED_HINT, FRAME_NEED_EXTRA };
+
 /* Returns a slot for a frame that has none, from the free ones, from more memory, or from an
- * evicted frame. is_hint: keeps frames that other hints wait for. NULL: there is no room. */
-struct frame_slot *frames_take_slot(struct trajd_frame_view *view, bool is_hint);
+ * evicted frame. NULL: there is no room. */
+struct frame_slot *frames_take_slot(struct trajd_frame_view *view, enum frame_need need);
 /* Takes a frame from its slot, which becomes free. It is neither pinned nor loading. */
 void frames_drop(struct frame_slot *slot);
 bool frames_add_block(struct trajd_frame_view *view);
@@ -95,6 +105,49 @@ void frames_free_view(struct trajd_frame_view *view);
 void frames_enqueue(struct frame_slot *slot, enum frame_queue queue);
 /* Takes a queued slot out of its queue. */
 void frames_dequeue(struct frame_slot *slot);
+/* Lists a frame that nobody has asked for; it is the first to be evicted. */
+void frames_add_extra(struct frame_slot *slot);
+
+/* ---- frames_unit.c: the frames of a video, without the lock ---- */
+
+#define FRAMES_JOB 32 /* pictures that a worker makes together, at most */
+
+/* The bytes of a frame, as they are in the file. */
+struct frame_bytes {
+    uint8_t *data;
+    uint64_t size, room;
+};
+
+/* A thread, and the frames that it makes together: of a video, those of one decode unit. */
+struct frames_worker {
+    struct trajd_frames *frames;
+    struct trajd_array_reader *rows;
+    struct trajd_encoded_reader *encoded;
+    struct trajd_video_reader *video;
+    uint32_t slot_count, slot_room;
+    /* [slot_room] */
+    struct frame_slot **slots;
+    struct frame_bytes *bytes;
+    struct trajd_decoder_frame *requests;
+    struct trajd_error *errors;
+    enum trajd_status *statuses;
+    struct trajd_unit_bytes unit; /* of a video; borrowed from its reader */
+    uint64_t unit_bytes, read_bytes;
+};
+
+/* Return the file of a slot's frame, its array, and its row in the file. */
+uint32_t frames_file(const struct frame_slot *slot);
+const struct trajd_array *frames_array(const struct frame_slot *slot);
+uint64_t frames_file_row(const struct trajd_frame_view *view, uint32_t episode_index, uint32_t row);
+
+/* Makes room for the frames of a job. */
+enum trajd_status frames_reserve(struct frames_worker *worker, uint32_t count,
+                                 struct trajd_error *error);
+
+/* Reads the packets for the frames of a video: of the unit of the worker's first slot. First adds
+ * further frames of that unit to the job: those that are queued, and extra ones where there is
+ * room, because a unit is decoded as a whole. `fd`: of the file. */
+enum trajd_status frames_read_unit(struct frames_worker *worker, int fd, struct trajd_error *error);
 
 /* ---- frames_worker.c ---- */
 

@@ -8,7 +8,7 @@
 #include "daemon/base/heartbeat.h"
 #include "daemon/cache/frames_internal.h"
 
-#define TURNING_MAX 4 /* sixteenths of the slots */
+#define TURNING_MAX (TURNING_ALL / 4) /* parts of the slots */
 #define HINT_TICKS 64 /* a hint that no pin followed in so many calls is forgotten */
 
 struct frame_slot *frames_find(struct trajd_frame_view *view, uint32_t episode_index, uint32_t row,
@@ -30,26 +30,19 @@ struct frame_slot *frames_find(struct trajd_frame_view *view, uint32_t episode_i
     return **place;
 }
 
-/* ---- queues ---- */
+/* ---- lists ---- */
 
-void frames_enqueue(struct frame_slot *slot, enum frame_queue queue)
+static void append(struct frame_list *list, struct frame_slot *slot)
 {
-    struct frame_list *list = &slot->view->frames->queues[queue];
-
-    slot->state = FRAME_QUEUED;
-    slot->queue = (uint8_t)queue;
     slot->next = NULL;
     slot->link = list->last;
     *list->last = slot;
     list->last = &slot->next;
     list->count++;
-    pthread_cond_signal(&slot->view->frames->work);
 }
 
-void frames_dequeue(struct frame_slot *slot)
+static void take_out(struct frame_list *list, struct frame_slot *slot)
 {
-    struct frame_list *list = &slot->view->frames->queues[slot->queue];
-
     *slot->link = slot->next;
     if (slot->next)
         slot->next->link = slot->link;
@@ -57,6 +50,33 @@ void frames_dequeue(struct frame_slot *slot)
         list->last = slot->link;
     slot->next = NULL;
     list->count--;
+}
+
+void frames_enqueue(struct frame_slot *slot, enum frame_queue queue)
+{
+    slot->state = FRAME_QUEUED;
+    slot->queue = (uint8_t)queue;
+    append(&slot->view->frames->queues[queue], slot);
+    pthread_cond_signal(&slot->view->frames->work);
+}
+
+void frames_dequeue(struct frame_slot *slot)
+{
+    take_out(&slot->view->frames->queues[slot->queue], slot);
+}
+
+void frames_add_extra(struct frame_slot *slot)
+{
+    slot->is_extra = true;
+    append(&slot->view->extras, slot);
+}
+
+/* Somebody asks for a frame, which is no longer an extra one. While it is made, no list has it. */
+static void claim(struct frame_slot *slot)
+{
+    if (slot->is_extra && slot->state != FRAME_LOADING)
+        take_out(&slot->view->extras, slot);
+    slot->is_extra = false;
 }
 
 /* ---- room ---- */
@@ -75,6 +95,7 @@ void frames_drop(struct frame_slot *slot)
 
     if (slot->state == FRAME_QUEUED)
         frames_dequeue(slot);
+    claim(slot);
     frames_find(slot->view, slot->episode_index, slot->row, &place);
     *place = NULL;
     free(slot->reason);
@@ -216,21 +237,29 @@ static struct frame_slot *search(struct trajd_frame_view *view, uint64_t first, 
 static struct frame_slot *find_evictable(struct trajd_frame_view *view, bool is_hint)
 {
     const uint64_t count = (uint64_t)view->block_count * view->block_slots;
-    struct frame_slot *found = search(view, count - count * view->turning / 16, true);
+    struct frame_slot *found = search(view, count - count * view->turning / TURNING_ALL, true);
 
     while (!found && view->turning < TURNING_MAX) {
         view->turning++;
-        found = search(view, count - count * view->turning / 16, true);
+        found = search(view, count - count * view->turning / TURNING_ALL, true);
     }
     return found || is_hint ? found : search(view, 0, false);
 }
 
-struct frame_slot *frames_take_slot(struct trajd_frame_view *view, bool is_hint)
+/* Finds the frame that makes room for another one: an extra one, if there is any. */
+static struct frame_slot *find_victim(struct trajd_frame_view *view, enum frame_need need)
+{
+    if (need == FRAME_NEED_EXTRA && !view->keeps_units)
+        return NULL;
+    return view->extras.first ? view->extras.first : find_evictable(view, need != FRAME_NEED_PIN);
+}
+
+struct frame_slot *frames_take_slot(struct trajd_frame_view *view, enum frame_need need)
 {
     struct frame_slot *slot;
 
     if (!view->free_slots && !frames_add_block(view)) {
-        if (!(slot = find_evictable(view, is_hint)))
+        if (!(slot = find_victim(view, need)))
             return NULL;
         frames_drop(slot);
         view->frames->stats.evicted_frames++;
@@ -247,7 +276,8 @@ struct frame_slot *frames_take_slot(struct trajd_frame_view *view, bool is_hint)
 static struct frame_slot *make(struct trajd_frame_view *view, const struct trajd_frame_use *use,
                                struct frame_slot **place, enum frame_queue queue)
 {
-    struct frame_slot *slot = frames_take_slot(view, queue == FRAME_QUEUE_AHEAD);
+    struct frame_slot *slot =
+        frames_take_slot(view, queue == FRAME_QUEUE_AHEAD ? FRAME_NEED_HINT : FRAME_NEED_PIN);
 
     if (!slot)
         return NULL;
@@ -270,8 +300,10 @@ void trajd_frames_want(struct trajd_frame_view *view, const struct trajd_frame_u
             *slot = frames_find(view, uses[i].episode_index, uses[i].row, &place);
         if (!slot && place && has_room)
             has_room = (slot = make(view, &uses[i], place, FRAME_QUEUE_AHEAD)) != NULL;
-        if (slot)
+        if (slot) {
+            claim(slot);
             slot->wanted = view->tick + 1;
+        }
     }
     pthread_mutex_unlock(&view->frames->lock);
 }
@@ -305,6 +337,7 @@ static enum trajd_status pin(struct trajd_frame_view *view, struct trajd_frame_u
                                    "bytes: raise memory.store, or lower batch",
                                    view->frames->index->streams[view->stream_index].name, count,
                                    (unsigned long long)view->frame_bytes);
+        claim(slot);
         use->slot = slot;
         slot->pins++;
         slot->wanted = 0;

@@ -12,39 +12,43 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/heartbeat.h"
 #include "daemon/index/rows/encoded.h"
+#include "proto/array_len.h"
 
-#define FRAMES_JOB 32
 #define FRAMES_RETRIES 3
 #define FRAMES_BACKOFF_NS 10000000 /* four times as much after each failure */
 
-/* The bytes of a frame, as they are in the file. */
-struct frame_bytes {
-    uint8_t *data;
-    uint64_t size, room;
-};
+/* ---- the frames of a job ---- */
 
-struct frames_worker {
-    struct trajd_frames *frames;
-    struct trajd_array_reader *rows;
-    struct trajd_encoded_reader *encoded;
-    uint32_t slot_count;
-    struct frame_slot *slots[FRAMES_JOB];
-    struct frame_bytes bytes[FRAMES_JOB];
-    struct trajd_decoder_frame requests[FRAMES_JOB];
-    struct trajd_error errors[FRAMES_JOB];
-    enum trajd_status statuses[FRAMES_JOB];
-    uint64_t read_bytes;
-};
+enum trajd_status frames_reserve(struct frames_worker *worker, uint32_t count,
+                                 struct trajd_error *error)
+{
+    const uint32_t room = count > FRAMES_JOB ? count : FRAMES_JOB;
+    void **arrays[] = {(void **)&worker->slots, (void **)&worker->bytes, (void **)&worker->requests,
+                       (void **)&worker->errors, (void **)&worker->statuses};
+    const size_t sizes[] = {sizeof *worker->slots, sizeof *worker->bytes, sizeof *worker->requests,
+                            sizeof *worker->errors, sizeof *worker->statuses};
 
-/* ---- reading the bytes of the frames of a job, without the lock ---- */
+    if (room <= worker->slot_room)
+        return TRAJD_OK;
+    for (size_t i = 0; i < ARRAY_LEN(arrays); i++) {
+        void *grown = realloc(*arrays[i], room * sizes[i]);
+        if (!grown)
+            return trajd_error_set(error, TRAJD_ERR_MEMORY, ENOMEM,
+                                   "no memory for %u frames of a job", room);
+        *arrays[i] = grown;
+    }
+    memset(worker->bytes + worker->slot_room, 0,
+           (room - worker->slot_room) * sizeof *worker->bytes);
+    worker->slot_room = room;
+    return TRAJD_OK;
+}
 
-/* Returns the index of the slot's file. */
-static uint32_t file_of(const struct frame_slot *slot)
+uint32_t frames_file(const struct frame_slot *slot)
 {
     return slot->view->frames->index->episodes[slot->episode_index].file_index;
 }
 
-static const struct trajd_array *array_of(const struct frame_slot *slot)
+const struct trajd_array *frames_array(const struct frame_slot *slot)
 {
     const struct trajd_index *index = slot->view->frames->index;
 
@@ -52,17 +56,26 @@ static const struct trajd_array *array_of(const struct frame_slot *slot)
                 .extents[index->streams[slot->view->stream_index].array_index];
 }
 
-/* Returns the row in that file. */
+uint64_t frames_file_row(const struct trajd_frame_view *view, uint32_t episode_index, uint32_t row)
+{
+    const struct trajd_index *index = view->frames->index;
+    const struct trajd_episode_clock *clock =
+        &index->episodes[episode_index].clocks[index->streams[view->stream_index].clock_index];
+
+    return clock->kept_rows && row < clock->row_count ? clock->kept_rows[row] : row;
+}
+
 static uint64_t file_row(const struct frame_slot *slot)
 {
-    const struct trajd_index *index = slot->view->frames->index;
-    const struct trajd_episode_clock *clock =
-        &index->episodes[slot->episode_index]
-             .clocks[index->streams[slot->view->stream_index].clock_index];
-
-    return clock->kept_rows && slot->row < clock->row_count ? clock->kept_rows[slot->row]
-                                                            : slot->row;
+    return frames_file_row(slot->view, slot->episode_index, slot->row);
 }
+
+static bool is_video(const struct frame_slot *slot)
+{
+    return frames_array(slot)->form == TRAJD_ROWS_VIDEO;
+}
+
+/* ---- reading the bytes of the frames of a job, without the lock ---- */
 
 static enum trajd_status copy_bytes(struct frame_bytes *bytes, const void *data, uint64_t size,
                                     struct trajd_error *error)
@@ -81,7 +94,7 @@ static enum trajd_status read_with(struct frames_worker *worker, uint32_t i, int
 {
     const struct frame_slot *slot = worker->slots[i];
     const struct trajd_index *index = worker->frames->index;
-    const struct trajd_array *array = array_of(slot);
+    const struct trajd_array *array = frames_array(slot);
     const uint64_t file_size =
         index->files[index->episodes[slot->episode_index].file_index].stat.size_bytes;
     const struct trajd_row_bytes *row;
@@ -106,7 +119,7 @@ static enum trajd_status read_with(struct frames_worker *worker, uint32_t i, int
 static enum trajd_status read_once(struct frames_worker *worker, uint32_t i,
                                    struct trajd_error *error)
 {
-    const uint32_t file = file_of(worker->slots[i]);
+    const uint32_t file = frames_file(worker->slots[i]);
     int fd;
     enum trajd_status status = trajd_cache_file_acquire(worker->frames->cache, file, &fd, error);
 
@@ -114,7 +127,8 @@ static enum trajd_status read_once(struct frames_worker *worker, uint32_t i,
     worker->bytes[i] = (struct frame_bytes){0};
     if (status)
         return status;
-    status = read_with(worker, i, fd, error);
+    status = is_video(worker->slots[i]) ? frames_read_unit(worker, fd, error)
+                                        : read_with(worker, i, fd, error);
     trajd_cache_file_release(worker->frames->cache, file, fd, status == TRAJD_ERR_IO);
     return status;
 }
@@ -128,7 +142,7 @@ static bool is_masked(const struct frames_worker *worker, uint32_t i)
         &worker->frames->index->streams[worker->slots[i]->view->stream_index];
     const struct frame_bytes *bytes = &worker->bytes[i];
 
-    return stream->image.masks_zero_frames &&
+    return stream->image.masks_zero_frames && !is_video(worker->slots[i]) &&
            (!bytes->size || (!stream->preparation && !bytes->data[0] &&
                              !memcmp(bytes->data, bytes->data + 1, bytes->size - 1)));
 }
@@ -159,13 +173,13 @@ static void read_frame(struct frames_worker *worker, uint32_t i, int retries)
 
 static bool is_same_file(const struct frames_worker *worker, uint32_t i, uint32_t j)
 {
-    return file_of(worker->slots[i]) == file_of(worker->slots[j]);
+    return frames_file(worker->slots[i]) == frames_file(worker->slots[j]);
 }
 
 /* Returns whether frame i and the next one may lie in one compressed chunk. */
 static bool may_share_chunk(const struct frames_worker *worker, uint32_t i)
 {
-    const struct trajd_array *array = array_of(worker->slots[i]);
+    const struct trajd_array *array = frames_array(worker->slots[i]);
 
     return i + 1 < worker->slot_count && is_same_file(worker, i, i + 1) && array->filter_count &&
            array->chunk_shape[0] > 1;
@@ -177,12 +191,26 @@ static void keep_chunks(struct frames_worker *worker, bool keeps)
     trajd_encoded_reader_keep(worker->encoded, keeps);
 }
 
+/* Reads the unit of a video, which all frames of the job need. */
+static void read_unit(struct frames_worker *worker)
+{
+    read_frame(worker, 0, FRAMES_RETRIES);
+    for (uint32_t i = 1; i < worker->slot_count; i++) {
+        worker->statuses[i] = worker->statuses[0];
+        worker->errors[i] = worker->errors[0];
+    }
+}
+
 /* Reads all frames of the job. Inflates a chunk once for all frames of a file. A file that cannot
  * be read costs one pause, not one for each frame. */
 static void read_all(struct frames_worker *worker)
 {
     bool is_broken = false;
 
+    if (is_video(worker->slots[0])) {
+        read_unit(worker);
+        return;
+    }
     for (uint32_t i = 0; i < worker->slot_count; i++) {
         if (!i || !is_same_file(worker, i - 1, i)) {
             is_broken = false;
@@ -201,7 +229,7 @@ static uint32_t *readers_of(const struct frame_slot *slot)
 {
     struct trajd_frames *frames = slot->view->frames;
 
-    return &frames->readers[trajd_cache_filesystem(frames->cache, file_of(slot))];
+    return &frames->readers[trajd_cache_filesystem(frames->cache, frames_file(slot))];
 }
 
 /* ---- taking frames ---- */
@@ -217,10 +245,10 @@ static int compare_slots(const void *a, const void *b)
 }
 
 /* Returns whether a job that begins with `first` may have the slot, too: with its view and
- * filesystem. */
+ * filesystem. What joins the frame of a video is found by its unit. */
 static bool may_join(const struct frame_slot *slot, const struct frame_slot *first)
 {
-    return slot->view == first->view && readers_of(slot) == readers_of(first);
+    return !is_video(first) && slot->view == first->view && readers_of(slot) == readers_of(first);
 }
 
 /* Takes the first frame of a queue that may be read, and others of its view. All workers share what
@@ -282,23 +310,36 @@ static void copy_frames(struct frames_worker *worker, const struct trajd_frame_v
     }
 }
 
-/* Lets a helper program decode frames. Where it does not start, or something kills it, because
- * memory is short for a moment, tries again. */
+/* Has a helper program decode frames: pictures, or those of the worker's unit. */
+static enum trajd_status run_once(struct frames_worker *worker, const struct trajd_frame_view *view,
+                                  uint32_t count, struct trajd_error *error)
+{
+    struct trajd_decoder_pool *decoders = worker->frames->decoders;
+    struct trajd_decoder_options options = view->decoder;
+    const struct trajd_decoder_unit unit = {worker->unit.extradata, worker->unit.extradata_size,
+                                            worker->unit.bytes, worker->unit.sizes,
+                                            worker->unit.packet_count};
+
+    options.preparation = &view->preparation;
+    if (!is_video(worker->slots[0]))
+        return trajd_decoder_pool_run(decoders, &options, worker->requests, count, error);
+    options.video = frames_array(worker->slots[0])->video->format;
+    return trajd_decoder_pool_run_unit(decoders, &options, &unit, worker->requests, count, error);
+}
+
+/* Decodes frames. Where the helper program does not start, or something kills it, because memory is
+ * short for a moment, tries again. */
 static enum trajd_status run_decoder(struct frames_worker *worker,
                                      const struct trajd_frame_view *view, uint32_t count,
                                      struct trajd_error *error)
 {
-    struct trajd_decoder_pool *decoders = worker->frames->decoders;
-    struct trajd_decoder_options options = view->decoder;
     struct timespec pause = {0, FRAMES_BACKOFF_NS};
-    enum trajd_status status;
+    enum trajd_status status = run_once(worker, view, count, error);
 
-    options.preparation = &view->preparation;
-    status = trajd_decoder_pool_run(decoders, &options, worker->requests, count, error);
     for (int r = 0; r < FRAMES_RETRIES && status; r++) {
         nanosleep(&pause, NULL);
         pause.tv_nsec *= 4;
-        status = trajd_decoder_pool_run(decoders, &options, worker->requests, count, error);
+        status = run_once(worker, view, count, error);
     }
     return status;
 }
@@ -309,6 +350,39 @@ static bool is_name_of(const char *file, const char *episode)
     const char *slash = strrchr(file, '/');
 
     return !strcmp(slash ? slash + 1 : file, episode);
+}
+
+/* Records what became of frame i. `failure`: of the helper program, or NULL. */
+static void conclude(struct frames_worker *worker, uint32_t i, const char *reason,
+                     const struct trajd_error *failure)
+{
+    const struct frame_slot *slot = worker->slots[i];
+    const struct trajd_index *index = worker->frames->index;
+    const struct trajd_episode *episode = &index->episodes[slot->episode_index];
+    const char *file = index->files[episode->file_index].path;
+    const bool has_own_file = is_name_of(file, episode->id);
+
+    if (failure) {
+        worker->errors[i] = *failure;
+        worker->statuses[i] = TRAJD_ERR_SYSTEM;
+    } else if (*reason) {
+        worker->statuses[i] = trajd_error_set(
+            &worker->errors[i], TRAJD_ERR_DATA, 0, "%s: %s%s%s: row %llu: %s", file,
+            has_own_file ? "" : episode->id, has_own_file ? "" : "/",
+            index->arrays[index->streams[slot->view->stream_index].array_index].path,
+            (unsigned long long)file_row(slot), reason);
+    }
+}
+
+/* Makes the frames of a unit whose packets were read. */
+static void decode_unit(struct frames_worker *worker)
+{
+    struct trajd_error error;
+    const bool has_failed =
+        run_decoder(worker, worker->slots[0]->view, worker->slot_count, &error) != TRAJD_OK;
+
+    for (uint32_t i = 0; i < worker->slot_count; i++)
+        conclude(worker, i, worker->requests[i].reason, has_failed ? &error : NULL);
 }
 
 /* Makes the frames whose bytes were read. */
@@ -322,37 +396,24 @@ static void decode(struct frames_worker *worker)
     for (uint32_t i = 0; i < worker->slot_count; i++)
         if (!worker->statuses[i]) {
             worker->requests[count] =
-                (struct trajd_decoder_frame){worker->bytes[i].data, worker->bytes[i].size,
-                                             worker->bytes[i].room, worker->slots[i]->pixels, ""};
+                (struct trajd_decoder_frame){.bytes = worker->bytes[i].data,
+                                             .size = worker->bytes[i].size,
+                                             .room = worker->bytes[i].room,
+                                             .pixels = worker->slots[i]->pixels};
             order[count++] = i;
         }
     if (view->is_direct)
         copy_frames(worker, view, count);
     else if (count)
         status = run_decoder(worker, view, count, &error);
-    for (uint32_t k = 0; k < count; k++) {
-        const uint32_t i = order[k];
-        if (status) {
-            worker->errors[i] = error;
-            worker->statuses[i] = TRAJD_ERR_SYSTEM;
-        } else if (*worker->requests[k].reason) {
-            const struct frame_slot *slot = worker->slots[i];
-            const struct trajd_index *index = worker->frames->index;
-            const struct trajd_episode *episode = &index->episodes[slot->episode_index];
-            const char *file = index->files[episode->file_index].path;
-            const bool has_own_file = is_name_of(file, episode->id);
-            worker->statuses[i] = trajd_error_set(
-                &worker->errors[i], TRAJD_ERR_DATA, 0, "%s: %s%s%s: row %llu: %s", file,
-                has_own_file ? "" : episode->id, has_own_file ? "" : "/",
-                index->arrays[index->streams[slot->view->stream_index].array_index].path,
-                (unsigned long long)file_row(slot), worker->requests[k].reason);
-        }
-    }
+    for (uint32_t k = 0; k < count; k++)
+        conclude(worker, order[k], worker->requests[k].reason, status ? &error : NULL);
 }
 
 static void free_bytes(struct frames_worker *worker)
 {
-    worker->read_bytes = 0;
+    worker->read_bytes = worker->unit_bytes;
+    worker->unit_bytes = 0;
     for (uint32_t i = 0; i < worker->slot_count; i++) {
         worker->read_bytes += worker->bytes[i].size;
         free(worker->bytes[i].data);
@@ -383,7 +444,9 @@ static struct trajd_frame_view *finish(struct frames_worker *worker, int64_t beg
     for (uint32_t i = 0; i < worker->slot_count; i++) {
         struct frame_slot *slot = worker->slots[i];
         const enum trajd_status status = worker->statuses[i];
-        const bool is_bad = status == TRAJD_ERR_DATA || status == TRAJD_ERR_NOT_FOUND;
+        const bool is_bad = status == TRAJD_ERR_DATA || status == TRAJD_ERR_NOT_FOUND,
+                   is_extra = slot->is_extra;
+        slot->is_extra = false;
         slot->failure = status;
         slot->state = !status ? FRAME_READY : is_bad ? FRAME_BAD : FRAME_FAILED;
         slot->reason = status ? strdup(worker->errors[i].message) : NULL;
@@ -393,7 +456,11 @@ static struct trajd_frame_view *finish(struct frames_worker *worker, int64_t beg
         frames->stats.bad_frames += is_bad;
         if (slot->state == FRAME_FAILED && !slot->pins)
             frames_drop(slot);
+        else if (is_extra)
+            frames_add_extra(slot);
     }
+    frames->stats.unit_frames += worker->unit.packet_count;
+    worker->unit.packet_count = 0;
     frames->stats.read_bytes += worker->read_bytes;
     frames->stats.decode_ns += (uint64_t)(trajd_now_ns() - begin_ns);
     pthread_cond_broadcast(&frames->done);
@@ -417,7 +484,10 @@ static void run(struct frames_worker *worker)
         begin_ns = trajd_now_ns();
         read_all(worker);
         end_reading(worker);
-        decode(worker);
+        if (!is_video(worker->slots[0]))
+            decode(worker);
+        else if (!worker->statuses[0])
+            decode_unit(worker);
         free_bytes(worker);
         pthread_mutex_lock(&frames->lock);
         unused = finish(worker, begin_ns);
@@ -434,6 +504,12 @@ static void destroy_worker(struct frames_worker *worker)
 {
     trajd_array_reader_destroy(&worker->rows);
     trajd_encoded_reader_destroy(&worker->encoded);
+    trajd_video_reader_destroy(&worker->video);
+    free(worker->slots);
+    free(worker->bytes);
+    free(worker->requests);
+    free(worker->errors);
+    free(worker->statuses);
     free(worker);
 }
 
@@ -456,6 +532,10 @@ static enum trajd_status start_worker(struct trajd_frames *frames, struct trajd_
     status = trajd_array_reader_create(&worker->rows, error);
     if (!status)
         status = trajd_encoded_reader_create(&worker->encoded, error);
+    if (!status)
+        status = trajd_video_reader_create(&worker->video, error);
+    if (!status)
+        status = frames_reserve(worker, FRAMES_JOB, error);
     code = status ? 0
                   : trajd_thread_start(&frames->workers[frames->worker_count], "trajd-decode",
                                        run_worker, worker);

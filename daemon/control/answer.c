@@ -244,9 +244,9 @@ enum trajd_mask trajd_explain_frame(const struct trajd_window_plan *plan, uint32
     enum trajd_status status = TRAJD_ERR_SYSTEM;
 
     if (plan->dataset->frames)
-        status =
-            trajd_frames_open_view(plan->dataset->frames, target->stream_index,
-                                   &plan->rules.pictures[picture].preparation, 1, &view, &error);
+        status = trajd_frames_open_view(plan->dataset->frames, target->stream_index,
+                                        &plan->rules.pictures[picture].preparation, 1, false, &view,
+                                        &error);
     if (!status)
         status = trajd_frames_pin(view, &use, 1, &error);
     snprintf(reason, TRAJD_REASON_SIZE, "%s",

@@ -106,8 +106,9 @@ static enum trajd_status open_picture(struct trajd_producer *producer,
                                "feed %s: trajd-decoder, which decodes pictures, was found neither "
                                "beside this program nor in its installation",
                                producer->name);
-    status = trajd_frames_open_view(member->dataset->frames, target->stream_index,
-                                    &picture->plan->preparation, steps, &picture->view, error);
+    status = trajd_frames_open_view(
+        member->dataset->frames, target->stream_index, &picture->plan->preparation, steps,
+        producer->spec->order != TRAJD_ORDER_GLOBAL, &picture->view, error);
     if (status)
         trajd_error_prefix(error, "feed %s: outputs.%s", producer->name,
                            plan->rules.outputs[target->output_index].name);

@@ -241,7 +241,7 @@ static struct trajd_frame_view *try_view(struct world *world, uint32_t stream, u
     preparation.crop = (struct trajd_image_box){top, left, SIDE - top, SIDE - left};
     preparation.filter = TRAJD_IMAGE_NEAREST;
     trajd_image_place(&preparation, TRAJD_IMAGE_STRETCH, SIDE, SIDE);
-    trajd_frames_open_view(world->frames, stream, &preparation, least_frames, &view, error);
+    trajd_frames_open_view(world->frames, stream, &preparation, least_frames, false, &view, error);
     return view;
 }
 
