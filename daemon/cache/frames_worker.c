@@ -451,7 +451,8 @@ static struct trajd_frame_view *finish(struct frames_worker *worker, int64_t beg
         slot->state = !status ? FRAME_READY : is_bad ? FRAME_BAD : FRAME_FAILED;
         slot->reason = status ? strdup(worker->errors[i].message) : NULL;
         slot->view->loading_count--;
-        frames->stats.decoded_frames += !view->is_direct && (!status || is_bad);
+        frames->stats.decoded_frames +=
+            !view->is_direct && !worker->unit.packet_count && (!status || is_bad);
         frames->stats.direct_frames += view->is_direct && (!status || is_bad);
         frames->stats.bad_frames += is_bad;
         if (slot->state == FRAME_FAILED && !slot->pins)
@@ -459,7 +460,7 @@ static struct trajd_frame_view *finish(struct frames_worker *worker, int64_t beg
         else if (is_extra)
             frames_add_extra(slot);
     }
-    frames->stats.unit_frames += worker->unit.packet_count;
+    frames->stats.decoded_frames += worker->unit.packet_count;
     worker->unit.packet_count = 0;
     frames->stats.read_bytes += worker->read_bytes;
     frames->stats.decode_ns += (uint64_t)(trajd_now_ns() - begin_ns);

@@ -177,6 +177,12 @@ uint64_t trajd_plan_norm_count(const struct trajd_plan_output *output);
 
 /* ---- window_plan_picture.c: how pictures are made ---- */
 
+#define TRAJD_VIDEOS_TEXT_SIZE 320
+/* Writes how many frames the videos of a feed have, how much memory all images take, and how many
+ * frames are decoded at most for each that is delivered. False where the feed has no videos.
+ * *is_costly: much is decoded more than once. */
+bool trajd_window_describe_videos(const struct trajd_window_plan *plan, bool *is_costly,
+                                  char text[TRAJD_VIDEOS_TEXT_SIZE]);
 /* Writes how the frames of plan->rules.pictures[picture] were prepared in the files: "480x640, resized to
  * ...". Returns `text`; NULL: they are as recorded. */
 const char *trajd_window_describe_prepared(const struct trajd_window_plan *plan, uint32_t picture,

@@ -224,6 +224,9 @@ static void report_colors(const struct trajd_window_plan *plan, FILE *out)
 
 static void report_outputs(const struct trajd_window_plan *plan, FILE *out)
 {
+    char videos[TRAJD_VIDEOS_TEXT_SIZE];
+    bool is_costly;
+
     report_selection(plan, out);
     report_targets(plan, out);
     for (uint32_t o = 0; o < plan->rules.visible_count; o++)
@@ -234,6 +237,8 @@ static void report_outputs(const struct trajd_window_plan *plan, FILE *out)
             report_picture_preset(&plan->spec->outputs[o], out);
     report_colors(plan, out);
     report_prepared(plan, out);
+    if (trajd_window_describe_videos(plan, &is_costly, videos) && !is_costly) /* else a warning */
+        fprintf(out, "  %s\n", videos);
     for (uint32_t o = 0; o < plan->rules.visible_count; o++)
         if (plan->rules.outputs[o].transform) {
             char text[1024];

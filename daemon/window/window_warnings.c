@@ -387,6 +387,9 @@ static void warn_of_preset(struct trajd_window_plan *plan, const struct trajd_sp
 
 void trajd_window_plan_find_warnings(struct trajd_window_plan *plan)
 {
+    char videos[TRAJD_VIDEOS_TEXT_SIZE];
+    bool is_costly;
+
     for (uint32_t o = 0; o < plan->rules.visible_count; o++)
         warn_of_preset(plan, &plan->spec->outputs[o]);
     for (uint32_t t = 0; t < plan->rules.target_count; t++)
@@ -410,5 +413,7 @@ void trajd_window_plan_find_warnings(struct trajd_window_plan *plan)
         warn_of_disjoint_clocks(plan, c);
     for (uint32_t c = 0; c < plan->dataset->index->clock_count; c++)
         warn_of_early_end(plan, c);
+    if (trajd_window_describe_videos(plan, &is_costly, videos) && is_costly)
+        trajd_window_plan_warn(plan, "%s", videos);
     warn_of_version(plan);
 }
