@@ -318,18 +318,41 @@ static void unpin(const struct trajd_frame_use *uses, uint32_t count)
     }
 }
 
+/* Returns whether frames are being made that nobody has pinned: they can go soon. */
+static bool has_unpinned_loading(const struct trajd_frame_view *view)
+{
+    for (uint32_t b = 0; b < view->block_count; b++)
+        for (uint32_t s = 0; s < view->block_slots; s++)
+            if (view->blocks[b]->slots[s].state == FRAME_LOADING && !view->blocks[b]->slots[s].pins)
+                return true;
+    return false;
+}
+
+/* Finds the slot of a frame, or gives it one. Waits where a unit that is being decoded takes all
+ * the room. NULL: there is no room. */
+static struct frame_slot *find_or_make(struct trajd_frame_view *view,
+                                       const struct trajd_frame_use *use,
+                                       struct frame_slot ***place)
+{
+    struct frame_slot *slot;
+
+    while (!(slot = frames_find(view, use->episode_index, use->row, place)) && *place &&
+           !(slot = make(view, use, *place, FRAME_QUEUE_DEMAND)) && has_unpinned_loading(view) &&
+           !trajd_heartbeat_is_cancelled())
+        trajd_heartbeat_wait_for(&view->frames->done, &view->frames->lock);
+    return slot;
+}
+
 /* Pins the frames that have a slot, and gives one to the others. *pinned: how many it pinned. */
 static enum trajd_status pin(struct trajd_frame_view *view, struct trajd_frame_use *uses,
                              uint32_t count, uint32_t *pinned, struct trajd_error *error)
 {
     for (*pinned = 0; *pinned < count; ++*pinned) {
         struct trajd_frame_use *use = &uses[*pinned];
-        struct frame_slot **place, *slot = frames_find(view, use->episode_index, use->row, &place);
+        struct frame_slot **place, *slot = find_or_make(view, use, &place);
         if (slot && slot->state == FRAME_QUEUED && slot->queue == FRAME_QUEUE_AHEAD) {
             frames_dequeue(slot);
             frames_enqueue(slot, FRAME_QUEUE_DEMAND);
-        } else if (!slot && place) {
-            slot = make(view, use, place, FRAME_QUEUE_DEMAND);
         }
         if (!slot)
             return trajd_error_set(error, TRAJD_ERR_MEMORY, place ? 0 : ENOMEM,
