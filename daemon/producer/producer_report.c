@@ -67,10 +67,11 @@ void trajd_producer_report_norm(const struct trajd_producer *producer, FILE *out
         if (output->norm_file)
             fprintf(out, " of %s", output->norm_file);
         else if (output->norm_by != TRAJD_NORM_NUMBERS)
-            fprintf(out, ", statistics over %s of %s%s%s",
+            fprintf(out, ", statistics over %s of %s%s%s%s",
                     trajd_norm_over_name(producer->plan->members[0]->rules.outputs[o].norm_over),
                     producer->spec->statistics_from ? "feed " : "this feed",
                     producer->spec->statistics_from ? producer->spec->statistics_from : "",
+                    producer->spec->is_mixture ? ", for each dataset its own" : "",
                     producer->norm_is_known ? "" : " (to be computed when it is opened)");
         if (producer->plan->members[0]->rules.outputs[o].norm_min_std > 0)
             fprintf(out, ", std at least %g",

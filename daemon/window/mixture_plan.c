@@ -4,6 +4,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/window/window_plan_internal.h"
+
+/* Returns the output whose line says in what datasets a and b differ: that of a dataset's own keys in
+ * `mix:`, if there are such. */
+static const struct trajd_spec_output *blame(const struct trajd_mixture_plan *plan, uint32_t b,
+                                             uint32_t output_index)
+{
+    const struct trajd_spec_output *own = &plan->members[b]->spec->outputs[output_index];
+
+    return own->line != plan->spec->outputs[output_index].line
+               ? own
+               : &plan->members[0]->spec->outputs[output_index];
+}
+
 static bool is_same(const struct trajd_plan_output *a, const struct trajd_plan_output *b)
 {
     return a->dtype == b->dtype && a->step_count == b->step_count && a->rank == b->rank &&
@@ -25,12 +39,12 @@ static enum trajd_status check_outputs(const struct trajd_mixture_plan *plan,
                 continue;
             trajd_plan_write_tensor(a, 0, &text_a);
             trajd_plan_write_tensor(b, 0, &text_b);
-            return trajd_error_set(
-                error, TRAJD_ERR_ARGUMENT, 0,
-                "feed %s: outputs.%s: a window is %s in dataset %s and %s in dataset %s: all "
-                "datasets of a mixture need the same type and shape",
-                plan->spec->feed_name, a->name, of_a, first->dataset->name, of_b,
-                plan->members[p]->dataset->name);
+            trajd_plan_output_error(
+                blame(plan, p, o), error, TRAJD_ERR_ARGUMENT,
+                "a window is %s in dataset %s and %s in dataset %s: all datasets of a mixture need "
+                "the same type and shape",
+                of_a, first->dataset->name, of_b, plan->members[p]->dataset->name);
+            return trajd_error_prefix(error, "feed %s", plan->spec->feed_name);
         }
     return TRAJD_OK;
 }

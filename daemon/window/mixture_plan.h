@@ -20,8 +20,9 @@ struct trajd_mixture_plan {
 };
 
 /* Makes the plans of datasets[member_count], one for each spec->members. Caller destroys. Errors
- * are those of trajd_window_plan_create. TRAJD_ERR_ARGUMENT also where outputs differ between
- * datasets; the message names the output, the datasets and both shapes. spec and datasets must
+ * are those of trajd_window_plan_create. TRAJD_ERR_ARGUMENT also where the types or shapes of an
+ * output differ between datasets; the message names the line, the output, the datasets and both
+ * shapes. spec and datasets must
  * outlive the plan. */
 enum trajd_status trajd_mixture_plan_create(const struct trajd_window_spec *spec,
                                             struct trajd_dataset *const *datasets,

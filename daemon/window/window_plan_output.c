@@ -60,6 +60,9 @@ static enum trajd_status find_target(struct trajd_window_plan *plan,
     model = find_model(plan->peers, plan->peer_count, target->output_index, source_index);
     if (!model || !index->clock_count)
         return status;
+    if (output->missing != TRAJD_MISSING_ZERO &&
+        strcmp(model->name, output->sources[source_index]) != 0)
+        return status; /* the dataset has a name of its own for it, which is wrong */
     if (output->missing != TRAJD_MISSING_ZERO)
         return trajd_plan_output_error(
             output, error, status,

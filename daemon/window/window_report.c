@@ -53,9 +53,11 @@ static void write_grid(const struct trajd_window_plan *plan, const struct trajd_
     else if (grid->rule == TRAJD_TARGET_OFFSETS)
         snprintf(text, size, "%lld..%lld @ %.6g Hz", from, to,
                  (double)grid->rate.num / (double)grid->rate.den);
+    else if (plan->spec->anchor_clock)
+        snprintf(text, size, "%lld..%lld of %s", from, to, plan->spec->anchor_clock);
     else
-        snprintf(text, size, "%lld..%lld of %s", from, to,
-                 plan->spec->anchor_clock ? plan->spec->anchor_clock : "the anchors");
+        snprintf(text, size, "%lld..%lld of the anchors, %.6g Hz", from, to,
+                 (double)plan->rules.anchor_rate.num / (double)plan->rules.anchor_rate.den);
 }
 
 const char *trajd_window_target_kind_name(const struct trajd_window_plan *plan,

@@ -154,7 +154,7 @@ MIXTURE = """
         rate: 10
         mix:
           demo:  {{weight: 2, streams: {{lift: gone}}}}
-          other: {{weight: 1, streams: {{lift: obs/object}}, filter: train}}
+          other: {{weight: 1, streams: {{lift: obs/object}}, filter: train{own}}}
         epoch: 320
         anchor: {{clock: pose}}
         pad: {{before: 2, after: any, with: edge}}
@@ -165,13 +165,16 @@ MIXTURE = """
 """
 
 
-@pytest.mark.parametrize("rows", ["64MiB", "192KiB"])
-def test_a_mixture(tmp_path, data, rows):
+OWN_STEPS = ", rate: 15, anchor: {clock: actions}, outputs: {joints: {at: -5..-1, kind: previous}, actions: {at: -1..6}}"
+
+
+@pytest.mark.parametrize("rows, own", [("64MiB", ""), ("192KiB", ""), ("64MiB", OWN_STEPS)])
+def test_a_mixture(tmp_path, data, rows, own):
     """The windows of each dataset go to their own rows, with one launch per dataset. One dataset lacks a stream,
-    and (with few rows) is not resident."""
+    (with few rows) is not resident, or has steps, a rate and anchors of its own."""
     other = tmp_path / "other.hdf5"
     make_demo_file(other, "--seed", "5", episodes=4)
-    daemon = GpuDaemon(tmp_path / "mixture", MIXTURE.format(data=data, other=other, rows=rows), program=FAKE_PROGRAM).start()
+    daemon = GpuDaemon(tmp_path / "mixture", MIXTURE.format(data=data, other=other, rows=rows, own=own), program=FAKE_PROGRAM).start()
     here, there = daemon.client(), daemon.client()
     here.open("train")
     info = there.open("train", job="gpu", gpu=UUID)

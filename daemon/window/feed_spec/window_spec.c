@@ -180,27 +180,56 @@ static const struct trajd_yaml_key weight_key = {
     "weight", TRAJD_YAML_U64, .offset = offsetof(struct trajd_spec_member, weight), .low = 1,
     .high = MAX_WEIGHT};
 
-/* Reads `streams: {OUTPUT: STREAM or [STREAM...]}`: the sources of an output in this dataset. */
-static enum trajd_status read_streams(const struct trajd_yaml_reader *r,
+/* Reads `outputs: {OUTPUT: {from: STREAM, at: 0..15}}`, in what outputs differ in this dataset, or
+ * `streams: {OUTPUT: STREAM or [STREAM...]}`, their sources alone. Errors that the plan finds then
+ * name the line here. */
+static enum trajd_status read_changes(const struct trajd_yaml_reader *r,
                                       const struct trajd_yaml_node *node,
                                       struct trajd_window_spec *spec)
 {
+    const bool is_streams = strcmp(node->key, "streams") == 0;
     const char *names[TRAJD_SPEC_MAX_OUTPUTS + 1] = {NULL};
     enum trajd_status status;
 
+    /* the hidden outputs come last; they have streams of their own and no other key */
     for (uint32_t o = 0; o < spec->output_count; o++)
-        names[o] = spec->outputs[o].name;
+        names[o] = is_streams || !spec->outputs[o].is_hidden ? spec->outputs[o].name : NULL;
     if (node->kind != TRAJD_YAML_MAPPING)
         return trajd_yaml_error(
             r->yaml, node, r->error,
-            "expected {OUTPUT: STREAM}, the streams of this dataset that outputs are made from");
+            is_streams
+                ? "expected {OUTPUT: STREAM}, the streams of this dataset that outputs are made "
+                  "from"
+                : "expected {OUTPUT: {from: STREAM, at: FROM..TO}}, in what outputs differ in this "
+                  "dataset");
     status = trajd_yaml_check_keys(r->yaml, node, names, r->error);
-    for (uint32_t o = 0; o < spec->output_count && !status; o++) {
+    for (uint32_t o = 0; names[o] && !status; o++) {
         const struct trajd_yaml_node *child = trajd_yaml_get(node, names[o]);
-        if (child)
-            status = trajd_spec_read_sources(r, child, &spec->outputs[o]);
+        if (!child)
+            continue;
+        spec->outputs[o].line = child->line;
+        status = is_streams ? trajd_spec_read_sources(r, child, &spec->outputs[o])
+                            : trajd_spec_read_member_output(r, child, &spec->outputs[o]);
     }
     return status;
+}
+
+/* Refuses two lists of streams for one output of a dataset. */
+static enum trajd_status check_streams(const struct trajd_yaml_reader *r,
+                                       const struct trajd_yaml_node *member)
+{
+    const struct trajd_yaml_node *streams = trajd_yaml_get(member, "streams"),
+                                 *outputs = trajd_yaml_get(member, "outputs");
+
+    for (const struct trajd_yaml_node *child = outputs && streams ? outputs->children : NULL; child;
+         child = child->next) {
+        const struct trajd_yaml_node *from = trajd_yaml_get(child, "from");
+        if (from && child->key && trajd_yaml_get(streams, child->key))
+            return trajd_yaml_error(r->yaml, from, r->error,
+                                    "`streams:` names the streams of this output, too: remove "
+                                    "one of the two");
+    }
+    return TRAJD_OK;
 }
 
 /* Reads one of the feed's keys. */
@@ -219,16 +248,19 @@ static enum trajd_status read_member_keys(const struct trajd_yaml_reader *r,
                                           const struct trajd_yaml_node *node,
                                           struct trajd_spec_member *member)
 {
-    static const char *const names[] = {"weight", "streams", "filter", "where", "episodes",
-                                        "split",  "ranges",  "anchor", "pad",   NULL};
+    static const char *const names[] = {"weight", "streams",  "outputs", "filter",
+                                        "where",  "episodes", "split",   "ranges",
+                                        "rate",   "anchor",   "pad",     NULL};
     enum trajd_status status = trajd_yaml_check_keys(r->yaml, node, names, r->error);
 
+    if (!status)
+        status = check_streams(r, node);
     for (const struct trajd_yaml_node *child = node->children; child && !status;
          child = child->next) {
         if (strcmp(child->key, "weight") == 0)
             status = trajd_yaml_read_key(r, child, &weight_key, member);
-        else if (strcmp(child->key, "streams") == 0)
-            status = read_streams(r, child, member->spec);
+        else if (strcmp(child->key, "streams") == 0 || strcmp(child->key, "outputs") == 0)
+            status = read_changes(r, child, member->spec);
         else
             status = read_key(r, child, member->spec);
     }

@@ -13,6 +13,10 @@ enum trajd_status trajd_spec_read_outputs(const struct trajd_yaml_reader *r,
 /* Reads a stream's name or a list of them, and replaces the sources of the output. */
 enum trajd_status trajd_spec_read_sources(const struct trajd_yaml_reader *r,
                                           const struct trajd_yaml_node *node, void *output);
+/* Reads the keys of an output that one dataset of a mixture has otherwise into a copy of the
+ * feed's output. */
+enum trajd_status trajd_spec_read_member_output(const struct trajd_yaml_reader *r,
+                                                const struct trajd_yaml_node *node, void *output);
 /* Reads `norm:` of an output. */
 enum trajd_status trajd_spec_read_norm(const struct trajd_yaml_reader *r,
                                        const struct trajd_yaml_node *node, void *output);

@@ -279,13 +279,13 @@ static enum trajd_status read_chain(const struct trajd_yaml_reader *r,
 static const struct trajd_yaml_key output_keys[] = {
     {"from", .read = trajd_spec_read_sources},
     {"at", .offset = AT(at), .read = read_range},
-    {"role", TRAJD_YAML_CHOICE, .offset = AT(role), .words = roles},
     {"kind", .offset = AT(kind), .read = read_kind},
-    {"dtype", .offset = AT(dtype), .read = read_dtype},
     {"max_age", TRAJD_YAML_DURATION, .offset = AT(max_age_ns)},
     {"max_gap", TRAJD_YAML_DURATION, .offset = AT(max_gap_ns)},
     {"lookahead", TRAJD_YAML_DURATION, .offset = AT(lookahead_ns)},
     {"width", TRAJD_YAML_DURATION, .offset = AT(mean_width_ns)},
+    {"role", TRAJD_YAML_CHOICE, .offset = AT(role), .words = roles},
+    {"dtype", .offset = AT(dtype), .read = read_dtype},
     {"range_low", .read = read_range_low},
     {"norm", .read = read_norm},
     {"missing", TRAJD_YAML_CHOICE, .offset = AT(missing), .words = missings},
@@ -297,6 +297,10 @@ static const struct trajd_yaml_key output_keys[] = {
     {"relative_to", .read = read_chain},
     {"preset", .type = TRAJD_YAML_LATER}, /* before the other keys */
 };
+
+/* The first keys of the table say which rows make the steps. Datasets of a mixture may differ in
+ * them, and in no other: those describe the tensor, which is one for all. */
+enum { MEMBER_KEY_COUNT = 7 };
 
 /* Sets the keys of the output's preset that the output does not have. */
 static enum trajd_status apply_preset(const struct trajd_yaml_reader *r,
@@ -332,26 +336,34 @@ static bool is_a_day_at_most(int64_t ns)
     return ns >= 0 && ns <= TRAJD_SPEC_MAX_NS;
 }
 
-/* Sets the role that `goal:` and `return:` imply, and checks that the keys of an output fit each
- * other. */
-static enum trajd_status check_output(const struct trajd_yaml_reader *r,
-                                      const struct trajd_yaml_node *node,
-                                      struct trajd_spec_output *output)
+struct rule {
+    bool is_broken;
+    const char *key; /* the error names it if the output has it, else the output */
+    const char *message;
+};
+
+static enum trajd_status check_rules(const struct trajd_yaml_reader *r,
+                                     const struct trajd_yaml_node *node, const struct rule *rules,
+                                     size_t count)
 {
-    const bool has_goal = trajd_yaml_get(node, "goal"), returns = output->returns.is_given,
-               has_role = trajd_yaml_get(node, "role"),
-               is_relative = trajd_yaml_get(node, "relative_to");
-    const enum trajd_role given = output->role, implied = returns ? TRAJD_ROLE_ACTION : given,
-                          role = has_goal   ? TRAJD_ROLE_GOAL
-                                 : has_role ? given
-                                            : implied;
-    const bool over_windows = output->norm_over == TRAJD_NORM_OVER_WINDOWS || output->norm_per_step,
-               over_rows = output->norm_over == TRAJD_NORM_OVER_ROWS;
-    const struct {
-        bool is_broken;
-        const char *key; /* NULL: the output */
-        const char *message;
-    } rules[] = {
+    for (size_t i = 0; i < count; i++) {
+        const struct trajd_yaml_node *key =
+            rules[i].key ? trajd_yaml_get(node, rules[i].key) : NULL;
+        if (rules[i].is_broken)
+            return trajd_yaml_error(r->yaml, key ? key : node, r->error, "%s", rules[i].message);
+    }
+    return TRAJD_OK;
+}
+
+/* Sets the role that `goal:` and `return:` imply, and checks that the keys fit it. */
+static enum trajd_status read_role(const struct trajd_yaml_reader *r,
+                                   const struct trajd_yaml_node *node,
+                                   struct trajd_spec_output *output)
+{
+    const bool has_goal = trajd_yaml_get(node, "goal"), has_role = trajd_yaml_get(node, "role");
+    const enum trajd_role given = output->role,
+                          implied = output->returns.is_given ? TRAJD_ROLE_ACTION : given;
+    const struct rule rules[] = {
         {output->preset && given != TRAJD_ROLE_ACTION, "preset",
          "a preset is for an output of role action"},
         {!has_goal && given == TRAJD_ROLE_GOAL, NULL,
@@ -360,9 +372,27 @@ static enum trajd_status check_output(const struct trajd_yaml_reader *r,
          "an output with goal: has the role goal: remove role:"},
         {has_goal && trajd_yaml_get(node, "from"), "from",
          "goal: names its streams with of: remove from:"},
-        {has_goal && is_relative, "relative_to",
+    };
+
+    output->role = has_goal ? TRAJD_ROLE_GOAL : has_role ? given : implied;
+    return check_rules(r, node, rules, ARRAY_LEN(rules));
+}
+
+/* Checks that the keys of an output fit each other. `node` may also have the keys alone in which a
+ * dataset of a mixture differs. */
+static enum trajd_status check_output(const struct trajd_yaml_reader *r,
+                                      const struct trajd_yaml_node *node,
+                                      const struct trajd_spec_output *output)
+{
+    const bool returns = output->returns.is_given,
+               is_relative = trajd_yaml_get(node, "relative_to");
+    const enum trajd_role role = output->role;
+    const bool over_windows = output->norm_over == TRAJD_NORM_OVER_WINDOWS || output->norm_per_step,
+               over_rows = output->norm_over == TRAJD_NORM_OVER_ROWS;
+    const struct rule rules[] = {
+        {role == TRAJD_ROLE_GOAL && is_relative, "relative_to",
          "a goal is delivered as it is observed: remove relative_to:"},
-        {has_goal && over_windows, "norm",
+        {role == TRAJD_ROLE_GOAL && over_windows, "norm",
          "goals are drawn anew in every pass, so windows give no fixed statistics: use over: rows, "
          "the statistics of the stream"},
         {returns && (role == TRAJD_ROLE_OBS || role == TRAJD_ROLE_GOAL), "return",
@@ -392,13 +422,7 @@ static enum trajd_status check_output(const struct trajd_yaml_reader *r,
          NULL, "max_age, max_gap, lookahead and width must be between 0 and one day"},
     };
 
-    output->role = role;
-    for (size_t i = 0; i < ARRAY_LEN(rules); i++)
-        if (rules[i].is_broken)
-            return trajd_yaml_error(r->yaml,
-                                    rules[i].key ? trajd_yaml_get(node, rules[i].key) : node,
-                                    r->error, "%s", rules[i].message);
-    return TRAJD_OK;
+    return check_rules(r, node, rules, ARRAY_LEN(rules));
 }
 
 bool trajd_spec_name_is_reserved(const char *name)
@@ -473,7 +497,23 @@ static enum trajd_status read_output(const struct trajd_yaml_reader *r,
         output->source_count = 1;
         output->sources[0] = output->name;
     }
-    return check_output(r, node, output);
+    status = read_role(r, node, output);
+    return status ? status : check_output(r, node, output);
+}
+
+enum trajd_status trajd_spec_read_member_output(const struct trajd_yaml_reader *r,
+                                                const struct trajd_yaml_node *node, void *member)
+{
+    enum trajd_status status;
+
+    for (size_t k = MEMBER_KEY_COUNT; k < ARRAY_LEN(output_keys); k++)
+        if (trajd_yaml_get(node, output_keys[k].name))
+            return trajd_yaml_error(r->yaml, trajd_yaml_get(node, output_keys[k].name), r->error,
+                                    "all datasets of a mixture share this key: only from, at, "
+                                    "kind, max_age, max_gap, lookahead and width may differ");
+    status = trajd_yaml_read_keys(r, node, "{from: STREAM or [STREAM...], at: FROM..TO}",
+                                  output_keys, MEMBER_KEY_COUNT, member);
+    return status ? status : check_output(r, node, member);
 }
 
 /* Adds the hidden output that has the state of `relative_to:`: its row at the anchor, as an

@@ -88,9 +88,10 @@ static void test_outputs_that_differ(void **state)
     snprintf(keys, sizeof keys, of_lab, "[wrench, cam]");
     assert_int_equal(plan_feed(two, keys), TRAJD_ERR_ARGUMENT);
     assert_null(two->plan);
-    assert_string_equal(two->error.message,
-                        "feed feed: outputs.x: a window is i64 [2] in dataset droid and f32 [2,2] "
-                        "in dataset lab: all datasets of a mixture need the same type and shape");
+    assert_string_equal(
+        two->error.message,
+        "feed feed: line 1: outputs.x: a window is i64 [2] in dataset droid and f32 "
+        "[2,2] in dataset lab: all datasets of a mixture need the same type and shape");
     end(two);
 
     snprintf(keys, sizeof keys, of_lab, "cam");
@@ -110,6 +111,74 @@ static void test_outputs_that_differ(void **state)
     stream->shape[1] = 3; /* the last number of the shape */
     assert_int_equal(plan_feed(two, keys), TRAJD_ERR_ARGUMENT);
     assert_non_null(strstr(two->error.message, "i64 [2,1,1] in dataset droid and i64 [2,1,3] in "));
+    end(two);
+}
+
+/* Datasets may differ in the steps, their rate and the anchors, as long as each has as many steps. */
+static void test_steps_that_differ(void **state)
+{
+    static const char of_lab[] = "epoch: 75,\nmix: {droid: 3,\nlab: {weight: 1, %s}},\n"
+                                 "outputs: {x: {from: cam, at: 0..7, role: action}}";
+    struct two *two = *state;
+    const struct trajd_plan_rules *droid, *lab;
+    const struct trajd_plan_grid *grid;
+    uint64_t fingerprint;
+    char keys[256];
+
+    snprintf(keys, sizeof keys, of_lab, "outputs: {x: {at: 0..7}}");
+    must_plan(two, keys);
+    fingerprint = two->plan->fingerprint;
+    end(two);
+    must_plan(two, "mix: {droid: 3, lab: 1}, epoch: 75, outputs: {x: {from: cam, at: 0..7, role: "
+                   "action}}");
+    assert_int_equal(two->plan->fingerprint, fingerprint); /* the same feed, said twice */
+    end(two);
+
+    snprintf(keys, sizeof keys, of_lab, "outputs: {x: {at: -1..6}}");
+    must_plan(two, keys);
+    assert_int_not_equal(two->plan->fingerprint, fingerprint);
+    droid = &two->plan->members[0]->rules;
+    lab = &two->plan->members[1]->rules;
+    assert_true(droid->grids[0].from == 0 && lab->grids[0].from == -1);
+    assert_true(droid->grids[0].step_count == 8 && lab->grids[0].step_count == 8);
+    end(two);
+
+    snprintf(keys, sizeof keys, of_lab,
+             "anchor: {rate: 15}, outputs: {x: {from: arm, kind: nearest}}");
+    must_plan(two, keys);
+    droid = &two->plan->members[0]->rules;
+    lab = &two->plan->members[1]->rules;
+    assert_true(droid->anchor_clock == 0 && droid->grids[0].rule == TRAJD_TARGET_ROWS);
+    assert_true(lab->anchor_clock == -1 && lab->anchor_rate.num == 15);
+    grid = &lab->grids[0];
+    assert_true(grid->rule == TRAJD_TARGET_ANCHOR_STEPS && grid->rate.num == 15);
+    assert_int_equal(two->plan->members[1]->spec->outputs[0].kind, TRAJD_KIND_NEAREST);
+    end(two);
+
+    snprintf(keys, sizeof keys, of_lab, "rate: 15, outputs: {x: {at: 0ms..500ms}}");
+    must_plan(two, keys); /* 500 ms at 15 Hz: 8 steps */
+    grid = &two->plan->members[1]->rules.grids[0];
+    assert_true(grid->rule == TRAJD_TARGET_OFFSETS && grid->rate.num == 15 && grid->from == 0);
+    end(two);
+
+    snprintf(keys, sizeof keys, of_lab, "rate: 10, outputs: {x: {at: 0ms..500ms}}");
+    assert_int_equal(plan_feed(two, keys), TRAJD_ERR_ARGUMENT);
+    assert_string_equal(
+        two->error.message,
+        "feed feed: line 3: outputs.x: a window is i64 [8] in dataset droid and i64 "
+        "[6] in dataset lab: all datasets of a mixture need the same type and "
+        "shape");
+    end(two);
+    assert_int_equal(plan_feed(two, "mix: {droid: {weight: 1,\noutputs: {x: {at: 0..3}}},\nlab: "
+                                    "1},\noutputs: {x: {from: cam, at: 0..7, role: action}}"),
+                     TRAJD_ERR_ARGUMENT); /* the line is that of the dataset with own keys */
+    assert_memory_equal(two->error.message, "feed feed: line 2: outputs.x: a window is i64 [4]",
+                        49);
+    end(two);
+    snprintf(keys, sizeof keys, of_lab, "outputs: {x: {from: can}}");
+    assert_int_equal(plan_feed(two, keys), TRAJD_ERR_NOT_FOUND);
+    assert_non_null(strstr(two->error.message, "line 3: outputs.x: no stream can"));
+    assert_non_null(strstr(two->error.message, "(did you mean cam?"));
     end(two);
 }
 
@@ -349,10 +418,26 @@ static void test_the_report_of_a_mixture(void **state)
         "  (none: filled)\n  quarantined: ",
         "\n  quarantined: dataset lab: its stamps go back\n",
     };
+    static const char *const own[] = {
+        "\n  x       camera 30 Hz  previous  rows 0..3  action  i64 [8,4]  cam\n",
+        "\n  x       arm stamped  nearest  -1..2 of the anchors, 15 Hz  action  i64 [8,4]  arm\n",
+    };
     struct two *two = *state;
     char *text = NULL;
     size_t size;
     FILE *out = open_memstream(&text, &size);
+
+    must_plan(two,
+              "mix: {droid: 3, lab: {weight: 1, anchor: {rate: 15}, outputs: {x: {from: arm, "
+              "at: -1..2, kind: nearest}}}}, outputs: {x: {from: cam, at: 0..3, role: action}}");
+    trajd_window_report(two->plan, out);
+    fclose(out);
+    for (size_t i = 0; i < ARRAY_LEN(own); i++)
+        if (!strstr(text, own[i]))
+            fail_msg("%s\nis not in:\n%s", own[i], text);
+    free(text);
+    end(two);
+    out = open_memstream(&text, &size);
 
     two->fixtures[1]->episodes[1].quarantine = "its stamps go back";
     two->fixtures[1]->streams[2].name = "other";
@@ -371,6 +456,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_outputs_that_differ, make_two, free_two),
+        cmocka_unit_test_setup_teardown(test_steps_that_differ, make_two, free_two),
         cmocka_unit_test_setup_teardown(test_a_member_that_has_no_plan, make_two, free_two),
         cmocka_unit_test_setup_teardown(test_counts_and_numbers, make_two, free_two),
         cmocka_unit_test_setup_teardown(test_what_the_fingerprint_has, make_two, free_two),

@@ -56,17 +56,23 @@ static void test_ranges(void **state)
             fail_msg("'%s' was taken for a range", bad[i]);
 }
 
-static enum trajd_status parse(const char *text, struct trajd_window_spec **spec,
-                               struct trajd_error *error)
+static enum trajd_status parse_version(const char *text, uint32_t version,
+                                       struct trajd_window_spec **spec, struct trajd_error *error)
 {
     struct trajd_yaml *yaml;
     enum trajd_status status = trajd_yaml_parse("test", text, strlen(text), &yaml, error);
 
     *spec = NULL;
     if (!status)
-        status = trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), "feed", 2, spec, error);
+        status = trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), "feed", version, spec, error);
     trajd_yaml_destroy(&yaml);
     return status;
+}
+
+static enum trajd_status parse(const char *text, struct trajd_window_spec **spec,
+                               struct trajd_error *error)
+{
+    return parse_version(text, 2, spec, error);
 }
 
 static void test_a_spec_outlives_its_text(void **state)
@@ -253,6 +259,61 @@ static void test_a_mixture(void **state)
     trajd_window_spec_destroy(&spec);
 }
 
+/* A dataset's own keys replace those of the feed's outputs one by one, and no other dataset sees
+ * them. */
+static void test_outputs_of_one_dataset(void **state)
+{
+    const char *const text = "mix:\n"
+                             "  sim: 1\n"
+                             "  real:\n"
+                             "    weight: 1\n"
+                             "    rate: 15\n"
+                             "    anchor: {rate: 15}\n"
+                             "    streams: {actions.relative_to: state}\n"
+                             "    outputs:\n"
+                             "      actions: {at: -1..98, from: [arm, grip], max_gap: 200ms}\n"
+                             "      x: {lookahead: 5ms, kind: previous}\n"
+                             "      r: {at: 0..9}\n"
+                             "      g: {from: h}\n"
+                             "global_batch: 8\nanchor: {clock: c}\n"
+                             "outputs:\n"
+                             "  x: {at: 0..1, lookahead: 1s, max_age: 3s}\n"
+                             "  actions: {at: 0..99 @ 50, norm: mean_std, relative_to: qpos}\n"
+                             "  r: {at: 0..1, return: {gamma: 1}, role: next}\n"
+                             "  g: {goal: {from: last, of: q}}\n";
+    const struct trajd_spec_output *sim, *real;
+    struct trajd_window_spec *spec;
+    struct trajd_error error;
+
+    (void)state;
+    for (uint32_t version = 1; version <= 2; version++) {
+        if (parse_version(text, version, &spec, &error))
+            fail_msg("%s", error.message);
+        assert_true(!spec->rate.num && !spec->members[0].spec->rate.num);
+        assert_true(spec->members[1].spec->rate.num == 15 && spec->members[1].spec->rate.den == 1);
+        sim = spec->members[0].spec->outputs;
+        real = spec->members[1].spec->outputs;
+        assert_int_equal(spec->output_count, 5);
+        assert_memory_equal(sim, spec->outputs, 5 * sizeof *sim);
+        assert_true(sim[1].at.from == 0 && sim[1].at.to == 99 && sim[1].at.rate.num == 50);
+        assert_true(real[1].at.from == -1 && real[1].at.to == 98 && !real[1].at.rate.num);
+        assert_true(real[1].source_count == 2 && !strcmp(real[1].sources[1], "grip"));
+        assert_true(real[1].max_gap_ns == 200000000 && sim[1].max_gap_ns == -1);
+        assert_true(real[1].norm_by == TRAJD_NORM_MEAN_STD && real[1].chain == sim[1].chain);
+        assert_true(real[1].line == 9 && sim[1].line == 17);
+        assert_true(real[0].lookahead_ns == 5000000 && real[0].at.to == 1 &&
+                    real[0].max_age_ns == sim[0].max_age_ns);
+        assert_true(real[0].kind == TRAJD_KIND_PREVIOUS &&
+                    sim[0].kind == TRAJD_SPEC_KIND_FROM_STREAM);
+        assert_true(real[2].role == TRAJD_ROLE_NEXT && real[2].at.to == 9);
+        assert_true(!strcmp(real[3].sources[0], "h") && !strcmp(sim[3].sources[0], "q") &&
+                    real[3].role == TRAJD_ROLE_GOAL);
+        assert_true(real[4].is_hidden && !strcmp(real[4].sources[0], "state") &&
+                    !strcmp(sim[4].sources[0], "qpos"));
+        trajd_window_spec_destroy(&spec);
+    }
+}
+
 static void test_every_error_names_its_line(void **state)
 {
     static const struct {
@@ -274,6 +335,38 @@ static void test_every_error_names_its_line(void **state)
         {"mix: {a: {weight: 1, fliter: f}}" REST, "did you mean filter"},
         {"mix: {a: {weight: 1, streams: {y: q}}}" REST, "mix.a.streams.y"},
         {"mix: {a: {weight: 1, streams: {x: []}}}" REST, "a stream or a list"},
+        {"mix: {a: {weight: 1, streams: [x]}}" REST, "expected {OUTPUT: STREAM}, the streams"},
+        {"mix: {a: {weight: 1, rate: 0}}" REST, "test:1: mix.a.rate"},
+        {"mix: {a: {weight: 1, raet: 15}}" REST, "did you mean rate"},
+        {"mix:\n  a:\n    weight: 1\n    outputs: {y: {at: 0}}" REST,
+         "test:4: mix.a.outputs.y: no such key (known: x)"},
+        {"mix:\n  a:\n    weight: 1\n    outputs:\n      x: {att: 0}" REST,
+         "test:5: mix.a.outputs.x.att: no such key (did you mean at?)"},
+        {"mix: {a: {weight: 1, outputs: [x]}}" REST,
+         "test:1: mix.a.outputs: expected {OUTPUT: {from: STREAM, at: FROM..TO}}, in what outputs"},
+        {"mix: {a: {weight: 1, outputs: {x: 0..1}}}" REST,
+         "test:1: mix.a.outputs.x: expected {from"},
+        {"mix: {a: {weight: 1, outputs: {x: {at: 0, norm: mean_std}}}}" REST,
+         "test:1: mix.a.outputs.x.norm: all datasets of a mixture share this key: only from, at, "},
+        {"mix: {a: {weight: 1, outputs: {x: {role: action}}}}" REST, "share this key"},
+        {"mix: {a: {weight: 1, outputs: {x: {preset: act}}}}" REST, "share this key"},
+        {"mix: {a: {weight: 1, outputs: {x: {at: 1..0}}}}" REST, "FROM is greater than TO"},
+        {"mix: {a: {weight: 1, outputs: {x: {at: 0..1}}}}" REST,
+         "test:1: mix.a.outputs.x.at: an observation reads nothing after its anchor"},
+        {"mix: {a: {weight: 1, outputs: {x: {lookahead: 0s}}}}\nglobal_batch: 1\nanchor: {rate: "
+         "1}\noutputs: {x: {at: 0..1, lookahead: 1s}}",
+         "test:1: mix.a.outputs.x: an observation reads nothing after its anchor"},
+        {"mix: {a: {weight: 1, outputs: {x: {max_gap: 2d}}}}" REST, "between 0 and one day"},
+        {"mix: {a: {weight: 1, streams: {x: q}, outputs: {x: {from: p}}}}" REST,
+         "test:1: mix.a.outputs.x.from: `streams:` names the streams of this output, too"},
+        {"mix: {a: {weight: 1, streams: [x], outputs: {x: {from: p}}}}" REST, "expected {OUTPUT: "},
+        {"mix: {a: {weight: 1, outputs: {actions.relative_to: {at: -1}}}}\nglobal_batch: "
+         "1\nanchor: "
+         "{rate: 1}\noutputs: {actions: {at: 0, relative_to: q}}",
+         "mix.a.outputs.actions.relative_to: no such key"},
+        {"mix: {a: {weight: 1, outputs: {actions: {kind: mean}}}}\nglobal_batch: 1\nanchor: "
+         "{rate: 1}\noutputs: {actions: {at: 0, return: {gamma: 1}}}",
+         "mix.a.outputs.actions: a return adds rows as they are recorded: remove kind"},
         {"mix: {by: count, datasets: [a]}" REST, "mix.by"},
         {"mix: {by: size}" REST, "needs `datasets:`"},
         {"mix: {by: size, datasets: [a, a]}" REST, "dataset a is listed twice"},
@@ -387,6 +480,7 @@ int main(void)
         cmocka_unit_test(test_the_least_numbers),
         cmocka_unit_test(test_slow_jobs),
         cmocka_unit_test(test_a_mixture),
+        cmocka_unit_test(test_outputs_of_one_dataset),
         cmocka_unit_test(test_every_error_names_its_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
