@@ -25,12 +25,12 @@ BITEXACT = {"fflags": "+bitexact"}
 # What is shown.
 
 
-def draw(number, height=HEIGHT, width=WIDTH, camera=0):
+def draw(number, height=HEIGHT, width=WIDTH, camera=0, noise=24):
     """A slope and a box that move with `number`, over noise that stays, and `number` as a bar code along the top."""
     y, x = np.mgrid[:height, :width]
-    noise = np.random.default_rng(7 + camera).integers(0, 24, (height, width, 1))
+    grain = np.random.default_rng(7 + camera).integers(0, max(noise, 1), (height, width, 1))
     slope = np.stack([3 * x + 5 * number, 4 * y + 40 * camera, 200 - 2 * x + 3 * number], 2) % 256
-    picture = np.clip(slope * 0.8 + noise, 0, 255)
+    picture = np.clip(slope * 0.8 + grain, 0, 255)
     left = number * 3 % (width - 12)
     picture[height // 2:height // 2 + 10, left:left + 12] = (240, 40 + 60 * camera, 10)
     bar = width // BITS
