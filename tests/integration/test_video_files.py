@@ -7,8 +7,9 @@ import h5py
 import numpy as np
 import pytest
 
-from paths import TRAJCTL
+from paths import PROGRAM, TRAJCTL
 from video_groups import Video
+from waiting import wait_for
 
 LAYOUT = """\
 layout: lab
@@ -291,3 +292,57 @@ def test_pack_copies_video(tmp_path):
     assert refused.returncode and f"media file videos/a.mp4 below {tmp_path}/far: No such file or directory" in refused.stderr
     refused = trajctl("pack", path, "-o", tmp_path / "small.h5", "--layout", layout, "--prepare", "openpi", check=False)
     assert refused.returncode and "cam holds packed video, of which no prepared frames are made" in refused.stderr
+
+
+# ---- the configuration and the cache ----
+
+CONFIG = """\
+version: 2
+cache: {folder}/cache
+datasets: {{lab: {{path: a.h5, layout: ./lab.yaml{media}}}}}
+feeds: {{one: {{dataset: lab, global_batch: 1, anchor: {{clock: robot}}, outputs: {{state: {{at: 0..0}}}}}}}}
+"""
+
+
+def check(tmp_path, media=""):
+    (tmp_path / "trajd.yaml").write_text(CONFIG.format(folder=tmp_path, media=media))
+    done = subprocess.run([PROGRAM, "--check", "--config", tmp_path / "trajd.yaml"], capture_output=True, text=True, timeout=60)
+    return done.stdout + done.stderr
+
+
+def age(*paths):
+    """The cache keeps no record of files that were written to a moment ago."""
+    for path in paths:
+        os.utime(path, (1_600_000_000, 1_600_000_000))
+
+
+def test_the_key_media(tmp_path, layout):
+    videos = [Video(), Video(seed=1)]
+    for n, video in enumerate(videos):
+        video.write_media(tmp_path / "elsewhere", f"{n}.mp4")
+    write(tmp_path / "a.h5", *videos)
+    assert f"media file 0.mp4 below {tmp_path}: No such file or directory" in check(tmp_path)
+    assert "2 episodes kept of 2" in check(tmp_path, ", media: elsewhere")
+    printed = subprocess.run([PROGRAM, "--print-config", "--config", tmp_path / "trajd.yaml"], capture_output=True, text=True, timeout=60).stdout
+    assert f'media: "{tmp_path}/elsewhere"' in printed
+    (tmp_path / "trajd.yaml").write_text(printed)
+    assert f"{tmp_path}/elsewhere" in printed
+    assert "datasets.lab.media: a text is expected" in check(tmp_path, ", media: [a]")
+
+
+def test_the_cache_sees_media_files(tmp_path, layout):
+    path, _, media = by_reference(tmp_path)
+    (tmp_path / "cache").mkdir()
+    age(path, media, media.with_name("good.mp4"))
+    wait_for(lambda: "1 file (1 from the cache), 2 episodes kept of 2" in check(tmp_path), 10)
+    content = media.read_bytes()
+    media.unlink()
+    assert "1 file (0 from the cache), 1 episode kept of 2" in check(tmp_path)  # gone
+    wait_for(lambda: "1 file (1 from the cache), 1 episode kept of 2" in check(tmp_path), 10)
+    media.write_bytes(content)  # back again
+    assert "1 file (0 from the cache), 2 episodes kept of 2" in check(tmp_path)
+    assert "1 file (0 from the cache), 2 episodes kept of 2" in check(tmp_path)  # too young to be kept
+    media.write_bytes(content[:-1] + b"!")  # where no sample is: only stat tells
+    age(media)
+    found = check(tmp_path)
+    assert "1 file (0 from the cache)" in found
