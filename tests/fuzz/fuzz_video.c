@@ -30,18 +30,21 @@ static struct trajd_array array_of_head(const uint8_t *head, uint64_t file_size,
     struct trajd_array array = {.storage = TRAJD_STORAGE_CONTIGUOUS,
                                 .form = TRAJD_ROWS_VIDEO,
                                 .dtype = TRAJD_I64,
-                                .rank = 2,
-                                .shape = {head[0], 2},
-                                .size_bytes = head[0] * 16u,
-                                .offset = place(&at, head[0] * 16u),
+                                .rank = 1,
+                                .shape = {head[0]},
+                                .size_bytes = head[0] * 8u,
+                                .offset = place(&at, head[0] * 8u),
                                 .video = video};
 
     *video = (struct trajd_video){.pixel_format = "yuv420p",
-                                  .packets_offset = place(&at, head[1] * 16u),
+                                  .row_count = head[0],
+                                  .packets_offset = place(&at, head[1] * 24u),
                                   .packet_count = head[1],
                                   .unit_count = head[2],
                                   .extradata_count = head[3],
-                                  .extradata_bytes = head[4]};
+                                  .extradata_bytes = head[4],
+                                  .largest_unit_packets = 16,
+                                  .largest_unit_bytes = 4096};
     video->units_offset = place(&at, head[2] * 24u);
     video->ends_offset = place(&at, head[3] * 8u);
     video->extradata_offset = place(&at, head[4]);
@@ -56,7 +59,7 @@ static volatile unsigned sink; /* so that the bytes are read */
 static bool read_row(struct trajd_video_reader *reader, int fd, const struct trajd_array *array,
                      uint64_t row)
 {
-    static uint32_t packets[TRAJD_UNIT_PACKETS_MAX];
+    static uint32_t packets[TRAJD_UNIT_PACKETS_MAX]; /* as many rows has a unit at most */
     struct trajd_unit_bytes unit;
     uint64_t number, first, count, at = 0;
 
@@ -89,7 +92,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (fd < 0 || write(fd, data + HEAD_BYTES, size - HEAD_BYTES) != (ssize_t)(size - HEAD_BYTES))
         return 0;
     trajd_digest_init(&digest);
-    is_good = !trajd_video_examine(fd, &array, &video, &digest, NULL);
+    is_good = !trajd_video_examine(fd, &array, &digest, NULL);
     for (uint64_t row = 0; row < array.shape[0]; row++)
         if (!read_row(reader, fd, &array, row) && is_good)
             abort();

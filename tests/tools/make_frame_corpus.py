@@ -1,6 +1,7 @@
 """Writes the corpora of fuzz/encoded, fuzz/video and fuzz/picture: build/venv/bin/python tests/tools/make_frame_corpus.py"""
 import pathlib
 import struct
+import zlib
 
 CORPUS = pathlib.Path(__file__).resolve().parents[1] / "golden/fuzz"
 PADDED, STRING, HEAP, PACKED = range(4)  # as fuzz_encoded.c counts them
@@ -38,15 +39,18 @@ def write_encoded(folder):
 
 def write_video(folder):
     def write(name, rows, packets, units, ends, extradata, payload):
+        packets = [(at, size, zlib.crc32(payload[max(at, 0):at + size])) for at, size in packets]
+
         def table(width, entries):
             return b"".join(struct.pack(f"<{width}q", *entry) for entry in entries)
-        (folder / name).write_bytes(bytes([len(rows), len(packets), len(units), len(ends), len(extradata)]) + table(2, rows)
-                                    + table(2, packets) + table(3, units) + table(1, ends) + extradata + payload)
-    shuffled = [(1, 0), (0, 0), (3, 1), (2, 1)]
-    write("two_units", shuffled, [(0, 7), (7, 9), (16, 8), (24, 8)], [(0, 1, 0), (2, 0, 1)], [(3,), (5,)], b"extra", bytes(range(32)))
-    write("gaps", shuffled[:2], [(20, 7), (0, 9), (9, 1)], [(0, 1, 0)], [(0,)], b"", bytes(range(32)))
-    write("bad_row", [(0, 0), (5, 1)], [(0, 7), (7, 9)], [(0, 1, 0)], [(0,)], b"", bytes(16))
-    write("bad_packet", [(0, 0)], [(-1, 7)], [(0, 1, 0)], [(0,)], b"", bytes(16))
+        (folder / name).write_bytes(bytes([len(rows), len(packets), len(units), len(ends), len(extradata)])
+                                    + struct.pack(f"<{len(rows)}q", *rows) + table(3, packets) + table(3, units) + table(1, ends)
+                                    + extradata + payload)
+    whole = bytes(range(32))
+    write("two_units", [1, 0, 3, 2], [(0, 7), (7, 9), (16, 8), (24, 8)], [(0, 0, 0), (2, 2, 1)], [(3,), (5,)], b"extra", whole)
+    write("gaps", [1, 0], [(20, 7), (0, 9), (9, 1)], [(0, 0, 0)], [(0,)], b"", whole)
+    write("bad_row", [0, 5], [(0, 7), (7, 9)], [(0, 0, 0)], [(0,)], b"", whole)
+    write("bad_packet", [0], [(-1, 7)], [(0, 0, 0)], [(0,)], b"", whole)
 
 
 def jpeg(height, width, components, marker=0xC0):

@@ -316,7 +316,9 @@ static struct trajd_array *make_video(struct sample *s, struct trajd_video *vide
     struct trajd_array *extent = frames(s, TRAJD_ROWS_VIDEO);
 
     extent->dtype = TRAJD_I64;
-    extent->shape[1] = 2;
+    extent->rank = 1;
+    extent->shape[1] = 0;
+    extent->offset = 8;
     extent->picture = (struct trajd_picture){TRAJD_PICTURE_VIDEO, 480, 640, 3, 8, false};
     extent->video = video;
     return extent;
@@ -327,6 +329,8 @@ static void test_video(void **state)
     static const struct trajd_video good = {
         .format = {TRAJD_VIDEO_HEVC, TRAJD_MATRIX_BT2020, TRAJD_RANGE_FULL},
         .pixel_format = "yuv420p",
+        .rows_offset = 0,
+        .row_count = 4,
         .packets_offset = 100,
         .packet_count = 5,
         .units_offset = 200,
@@ -334,11 +338,9 @@ static void test_video(void **state)
         .ends_offset = 300,
         .extradata_count = 1,
         .largest_unit_packets = 4096,
+        .largest_unit_bytes = TRAJD_UNIT_BYTES_MAX,
         .media = "a/b.mp4",
         .media_size = 5000,
-        .moov_offset = 4000,
-        .moov_size = 1000,
-        .media_crc32 = UINT32_MAX,
         .media_stat = {5000, 7, 1, -5, 6}};
     struct trajd_video video = good;
     struct sample *s = make_sample();
@@ -361,7 +363,7 @@ static void test_video(void **state)
     assert_string_equal(found->pixel_format, good.pixel_format);
     assert_memory_equal(&found->format, &good.format, sizeof good.format);
     assert_memory_equal(&found->media_stat, &good.media_stat, sizeof good.media_stat);
-    assert_true(found->media_crc32 == UINT32_MAX && found->moov_offset == 4000);
+    assert_true(found->row_count == 4 && found->media_size == 5000);
     trajd_arena_free(&d.arena);
     trajd_arena_free(&arena);
     trajd_bytes_free(&bytes);

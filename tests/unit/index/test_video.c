@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include <fcntl.h>
+#include <libdeflate.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,17 +18,17 @@
 
 enum { ROWS = 6, PACKETS = 8, UNITS = 3, ENDS = 2, EXTRADATA = 7, PAYLOAD = 100 };
 
-/* A file with the tables one after another. Packets 2 and 5 are not shown; packets 3 to 5 have a gap
- * between them. */
+/* A file with the tables one after another. Packets 2 and 5 are not shown; there is a gap between
+ * packets 3 and 4. */
 struct made {
-    int64_t rows[ROWS][2], packets[PACKETS][2], units[UNITS][3], ends[ENDS];
+    int64_t rows[ROWS], packets[PACKETS][3], units[UNITS][3], ends[ENDS];
     uint8_t extradata[EXTRADATA], payload[PAYLOAD];
 };
 
-static const struct made good = {
-    .rows = {{1, 0}, {0, 0}, {4, 1}, {3, 1}, {6, 2}, {7, 2}},
+static const struct made places = {
+    .rows = {1, 0, 4, 3, 6, 7},
     .packets = {{0, 10}, {10, 5}, {15, 1}, {20, 10}, {31, 9}, {40, 20}, {60, 40}, {0, 3}},
-    .units = {{0, 1, 0}, {3, 0, 1}, {6, 1, 0}},
+    .units = {{0, 0, 0}, {3, 2, 1}, {6, 4, 0}},
     .ends = {4, 7},
     .extradata = {9, 8, 7, 6, 5, 4, 3}};
 
@@ -42,6 +43,7 @@ static struct opened open_made(const struct made *made)
     struct opened o = {
         .video = {.format = {TRAJD_VIDEO_AV1, TRAJD_MATRIX_UNSPECIFIED, TRAJD_RANGE_UNSPECIFIED},
                   .pixel_format = "yuv420p",
+                  .row_count = ROWS,
                   .packets_offset = offsetof(struct made, packets),
                   .packet_count = PACKETS,
                   .units_offset = offsetof(struct made, units),
@@ -49,12 +51,14 @@ static struct opened open_made(const struct made *made)
                   .extradata_offset = offsetof(struct made, extradata),
                   .extradata_bytes = EXTRADATA,
                   .ends_offset = offsetof(struct made, ends),
-                  .extradata_count = ENDS},
+                  .extradata_count = ENDS,
+                  .largest_unit_packets = 3,
+                  .largest_unit_bytes = 43},
         .array = {.storage = TRAJD_STORAGE_CONTIGUOUS,
                   .dtype = TRAJD_I64,
                   .form = TRAJD_ROWS_VIDEO,
-                  .rank = 2,
-                  .shape = {ROWS, 2},
+                  .rank = 1,
+                  .shape = {ROWS},
                   .size_bytes = sizeof made->rows,
                   .payload_offset = offsetof(struct made, payload),
                   .payload_bytes = PAYLOAD},
@@ -67,10 +71,13 @@ static struct opened open_made(const struct made *made)
 /* Returns the file with payload bytes that are their own positions. */
 static struct made make(void)
 {
-    struct made made = good;
+    struct made made = places;
 
     for (int i = 0; i < PAYLOAD; i++)
         made.payload[i] = (uint8_t)i;
+    for (int p = 0; p < PACKETS; p++)
+        made.packets[p][2] =
+            libdeflate_crc32(0, made.payload + made.packets[p][0], (size_t)made.packets[p][1]);
     return made;
 }
 
@@ -81,7 +88,7 @@ static enum trajd_status examine(struct opened *o, uint64_t *digest, struct traj
 
     o->array.video = &o->video;
     trajd_digest_init(&made);
-    status = trajd_video_examine(o->fd, &o->array, &o->video, &made, error);
+    status = trajd_video_examine(o->fd, &o->array, &made, error);
     *digest = trajd_digest_end(&made);
     return status;
 }
@@ -105,12 +112,15 @@ static void places_are_checked(void **state)
     } while (0)
     EXPECT_BAD(o.array.video = NULL);
     EXPECT_BAD(o.array.dtype = TRAJD_U64);
-    EXPECT_BAD((o.array.shape[1] = 3, o.array.size_bytes = ROWS * 24));
-    EXPECT_BAD((o.array.rank = 1, o.array.size_bytes = ROWS * 8));
+    EXPECT_BAD((o.array.rank = 2, o.array.shape[1] = 1));
     EXPECT_BAD(o.array.storage = TRAJD_STORAGE_EMPTY);
-    EXPECT_BAD(o.array.offset = file - 8);
+    EXPECT_BAD(o.array.offset = 8);
+    EXPECT_BAD((o.array.shape[0] = ROWS + 1, o.array.size_bytes += 8));
+    EXPECT_BAD((o.array.offset = 4, o.array.shape[0] = 2, o.array.size_bytes = 16));
+    EXPECT_BAD(video->rows_offset = 8);
+    EXPECT_BAD(video->row_count = UINT64_MAX / 8 + 2);
     EXPECT_BAD(video->packets_offset = file - 16);
-    EXPECT_BAD(video->packet_count = UINT64_MAX / 16 + 2);
+    EXPECT_BAD(video->packet_count = UINT64_MAX / 24 + 2);
     EXPECT_BAD(video->packet_count = 2);
     EXPECT_BAD(video->units_offset = UINT64_MAX - 8);
     EXPECT_BAD(video->unit_count = 0);
@@ -120,41 +130,40 @@ static void places_are_checked(void **state)
     EXPECT_BAD(o.array.payload_bytes = file);
     EXPECT_BAD(video->largest_unit_packets = 4097);
     EXPECT_BAD(video->largest_unit_bytes = UINT64_MAX);
+    EXPECT_BAD(video->largest_unit_packets = 0);
     EXPECT_BAD(video->media = "a.mp4"); /* and a payload */
     o.array.payload_bytes = 0;
     video->media = "a/b.mp4";
     video->media_size = 100;
-    video->moov_offset = 40, video->moov_size = 60;
     EXPECT_BAD(video->media = "../b.mp4");
-    EXPECT_BAD(video->moov_size = 61);
-    EXPECT_BAD(video->moov_offset = UINT64_MAX);
     EXPECT_BAD(video->media_size = UINT64_MAX);
-    EXPECT_BAD((video->media_size = INT64_MAX, video->moov_size = TRAJD_MOOV_BYTES_MAX + 1));
     close(o.fd);
 }
 
-static void tables_are_examined(void **state)
+static void the_digest_is_of_the_frames(void **state)
 {
-    struct made made = make(), moved;
-    struct opened o = open_made(&made), other;
+    struct made made = make(), other = made;
+    struct opened o = open_made(&made);
     uint64_t digest, same;
 
     (void)state;
     assert_int_equal(examine(&o, &digest, NULL), TRAJD_OK);
-    assert_int_equal(o.video.largest_unit_packets, 3);
-    assert_int_equal(o.video.largest_unit_bytes, 43 + 4);
-    moved = made;
-    moved.packets[7][0] = 50; /* other places, the same frames */
-    other = open_made(&moved);
-    assert_int_equal(examine(&other, &same, NULL), TRAJD_OK);
-    assert_true(same == digest);
-    close(other.fd);
-    moved.packets[7][1] = 4;
-    other = open_made(&moved);
-    assert_int_equal(examine(&other, &same, NULL), TRAJD_OK);
-    assert_true(same != digest);
-    close(other.fd);
     close(o.fd);
+    other.packets[7][0] = 50; /* at another place, the same frame */
+    o = open_made(&other);
+    assert_int_equal(examine(&o, &same, NULL), TRAJD_OK);
+    assert_true(same == digest);
+    close(o.fd);
+    for (int change = 0; change < 4; change++) {
+        other = made;
+        other.packets[2][change == 0 ? 1 : 2] += change < 2;
+        other.rows[3] += change == 2;
+        other.extradata[6] += change == 3;
+        o = open_made(&other);
+        assert_int_equal(examine(&o, &same, NULL), TRAJD_OK);
+        assert_true(same != digest);
+        close(o.fd);
+    }
 }
 
 static void rows_are_found(void **state)
@@ -163,7 +172,6 @@ static void rows_are_found(void **state)
     struct opened o = open_made(&made);
     uint64_t unit, first, count;
     uint32_t packets[ROWS];
-    struct trajd_error error;
 
     (void)state;
     o.array.video = &o.video;
@@ -178,8 +186,8 @@ static void rows_are_found(void **state)
     assert_true(packets[0] == 1 && packets[1] == 0);
     assert_int_equal(trajd_video_locate(o.fd, &o.array, 2, 2, 1, packets, NULL), TRAJD_OK);
     assert_true(packets[0] == 1 && packets[1] == 0);
-    assert_int_equal(trajd_video_locate(o.fd, &o.array, 1, 2, 0, packets, &error), TRAJD_ERR_DATA);
-    assert_string_equal(error.message, "row 2: it is in unit 1, not in unit 0");
+    assert_int_equal(trajd_video_locate(o.fd, &o.array, 1, 2, 0, packets, NULL),
+                     TRAJD_ERR_ARGUMENT);
     assert_int_equal(trajd_video_locate(o.fd, &o.array, 5, 2, 2, packets, NULL),
                      TRAJD_ERR_ARGUMENT);
     assert_int_equal(trajd_video_locate(o.fd, &o.array, 5, 1, 3, packets, NULL),
@@ -188,51 +196,52 @@ static void rows_are_found(void **state)
                      TRAJD_ERR_ARGUMENT);
     /* a part of the rows, as of a file that holds several episodes */
     trajd_array_slice(&o.array, 3, 2);
-    assert_int_equal(trajd_video_rows_of_unit(o.fd, &o.array, 0, &unit, &first, &count, NULL),
-                     TRAJD_OK);
-    assert_true(unit == 1 && first == 0 && count == 1);
-    assert_int_equal(trajd_video_locate(o.fd, &o.array, 1, 1, 2, packets, NULL), TRAJD_OK);
+    assert_int_equal(trajd_array_check(&o.array, sizeof made, 0, NULL), TRAJD_OK);
+    for (uint64_t row = 0; row < 2; row++) {
+        assert_int_equal(trajd_video_rows_of_unit(o.fd, &o.array, row, &unit, &first, &count, NULL),
+                         TRAJD_OK);
+        assert_true(unit == 1 + row && first == row && count == 1);
+    }
+    assert_int_equal(trajd_video_locate(o.fd, &o.array, 0, 1, 1, packets, NULL), TRAJD_OK);
     assert_int_equal(packets[0], 0);
     close(o.fd);
 }
 
-/* More rows and packets than a block of a table has. */
+/* More rows, packets and units than a block of a table has. */
 static void long_tables(void **state)
 {
-    enum { COUNT = 1000, GOP = 250 };
-    struct trajd_video video = {.packets_offset = COUNT * 16,
-                                .packet_count = COUNT,
-                                .units_offset = COUNT * 32,
-                                .unit_count = COUNT / GOP,
-                                .ends_offset = COUNT * 32 + COUNT / GOP * 24,
-                                .extradata_count = 1,
-                                .extradata_bytes = 0,
-                                .pixel_format = "yuv420p"};
-    struct opened o = {.video = video,
-                       .array = {.shape = {COUNT, 2}, .payload_bytes = COUNT},
-                       .fd = memfd_create("video", MFD_CLOEXEC)};
+    enum { COUNT = 3000, GOP = 3, PACKETS_AT = COUNT * 8, UNITS_AT = COUNT * 32 };
+    const int64_t ends_at = UNITS_AT + COUNT / GOP * 24, crc32 = libdeflate_crc32(0, "\0", 1);
+    const struct trajd_video video = {.row_count = COUNT,
+                                      .packets_offset = PACKETS_AT,
+                                      .packet_count = COUNT,
+                                      .units_offset = UNITS_AT,
+                                      .unit_count = COUNT / GOP,
+                                      .ends_offset = (uint64_t)ends_at,
+                                      .extradata_count = 1,
+                                      .largest_unit_packets = GOP,
+                                      .largest_unit_bytes = GOP,
+                                      .pixel_format = "yuv420p"};
+    struct opened o = {
+        .video = video,
+        .array = {.shape = {COUNT}, .payload_offset = (uint64_t)ends_at, .payload_bytes = COUNT},
+        .fd = memfd_create("video", MFD_CLOEXEC)};
     uint64_t unit, first, count, digest;
-    struct trajd_video_reader *reader;
-    struct trajd_unit_bytes bytes;
 
     (void)state;
+    assert_int_equal(ftruncate(o.fd, ends_at + COUNT), 0); /* also one empty extradata */
     for (int64_t i = 0; i < COUNT; i++) {
-        assert_int_equal(pwrite(o.fd, (int64_t[]){i, i / GOP}, 16, i * 16), 16);
-        assert_int_equal(pwrite(o.fd, (int64_t[]){i, 1}, 16, (COUNT + i) * 16), 16);
+        assert_int_equal(pwrite(o.fd, &i, 8, i * 8), 8);
+        assert_int_equal(pwrite(o.fd, (int64_t[]){i, 1, crc32}, 24, PACKETS_AT + i * 24), 24);
     }
     for (int64_t i = 0; i < COUNT / GOP; i++)
-        assert_int_equal(pwrite(o.fd, (int64_t[]){i * GOP, 1, 0}, 24, COUNT * 32 + i * 24), 24);
-    assert_int_equal(pwrite(o.fd, (int64_t[]){0}, 8, COUNT * 32 + COUNT / GOP * 24), 8);
+        assert_int_equal(pwrite(o.fd, (int64_t[]){i * GOP, i * GOP, 0}, 24, UNITS_AT + i * 24), 24);
     assert_int_equal(examine(&o, &digest, NULL), TRAJD_OK);
-    assert_int_equal(o.video.largest_unit_packets, GOP);
-    assert_int_equal(trajd_video_rows_of_unit(o.fd, &o.array, 499, &unit, &first, &count, NULL),
-                     TRAJD_OK);
-    assert_true(unit == 1 && first == GOP && count == GOP);
-    assert_int_equal(trajd_video_reader_create(&reader, NULL), TRAJD_OK);
-    assert_int_equal(trajd_video_read_unit(reader, o.fd, -1, &o.array, 3, GOP - 1, &bytes, NULL),
-                     TRAJD_OK);
-    assert_int_equal(bytes.packet_count, GOP);
-    trajd_video_reader_destroy(&reader);
+    for (uint64_t row = 0; row < COUNT; row++) {
+        assert_int_equal(trajd_video_rows_of_unit(o.fd, &o.array, row, &unit, &first, &count, NULL),
+                         TRAJD_OK);
+        assert_true(unit == row / GOP && first == row / GOP * GOP && count == GOP);
+    }
     close(o.fd);
 }
 
@@ -242,8 +251,6 @@ static void units_are_read(void **state)
     struct opened o = open_made(&made);
     struct trajd_video_reader *reader;
     struct trajd_unit_bytes bytes;
-    uint8_t sample[TRAJD_PACKET_SAMPLE_BYTES];
-    uint64_t size;
 
     (void)state;
     o.array.video = &o.video;
@@ -262,13 +269,39 @@ static void units_are_read(void **state)
                      TRAJD_ERR_ARGUMENT);
     assert_int_equal(trajd_video_read_unit(reader, o.fd, -1, &o.array, 3, 0, &bytes, NULL),
                      TRAJD_ERR_ARGUMENT);
-    assert_int_equal(trajd_video_sample(o.fd, -1, &o.array, 6, sample, &size, NULL), TRAJD_OK);
-    assert_true(size == 40 && sample[0] == 60 && sample[39] == 99);
     /* the same from a media file, where positions are those of the file */
     o.video.media = "a.mp4", o.video.media_size = sizeof made, o.array.payload_bytes = 0;
-    assert_int_equal(trajd_video_read_unit(reader, o.fd, o.fd, &o.array, 2, 1, &bytes, NULL),
+    assert_int_equal(pwrite(o.fd, made.payload, PAYLOAD, 0), PAYLOAD);
+    assert_int_equal(trajd_video_check_packet(reader, o.fd, o.fd, &o.array, 6, NULL), TRAJD_OK);
+    trajd_video_reader_destroy(&reader);
+    close(o.fd);
+}
+
+/* Packets in front of one that has changed are good. */
+static void changed_bytes_are_seen(void **state)
+{
+    struct made made = make();
+    struct trajd_video_reader *reader;
+    struct trajd_unit_bytes bytes;
+    struct trajd_error error;
+    struct opened o;
+
+    (void)state;
+    made.payload[31]++;
+    o = open_made(&made);
+    o.array.video = &o.video;
+    assert_int_equal(trajd_video_reader_create(&reader, NULL), TRAJD_OK);
+    assert_int_equal(trajd_video_read_unit(reader, o.fd, -1, &o.array, 1, 0, &bytes, NULL),
                      TRAJD_OK);
-    assert_memory_equal(bytes.bytes, (const uint8_t *)&made + 60, 40);
+    assert_true(bytes.packet_count == 1 && !bytes.damage);
+    assert_int_equal(trajd_video_read_unit(reader, o.fd, -1, &o.array, 1, 2, &bytes, NULL),
+                     TRAJD_OK);
+    assert_int_equal(bytes.packet_count, 1);
+    assert_string_equal(bytes.damage, "the bytes of packet 4 have changed since the conversion");
+    assert_int_equal(trajd_video_check_packet(reader, o.fd, -1, &o.array, 3, NULL), TRAJD_OK);
+    assert_int_equal(trajd_video_check_packet(reader, o.fd, -1, &o.array, 4, &error),
+                     TRAJD_ERR_DATA);
+    assert_string_equal(error.message, "the bytes of packet 4 have changed since the conversion");
     trajd_video_reader_destroy(&reader);
     close(o.fd);
 }
@@ -298,19 +331,24 @@ static void bad_numbers_are_seen_where_they_are_read(void **state)
 #define READ trajd_video_read_unit(reader, o.fd, -1, &o.array, 1, 2, &bytes, &error)
 #define LOCATE trajd_video_locate(o.fd, &o.array, 2, 1, 1, &packet, &error)
 #define FIND trajd_video_rows_of_unit(o.fd, &o.array, 2, &unit, &first, &count, &error)
-    EXPECT_ERROR(made.units[2][0] = 3, READ, "unit 1: it begins at packet 3");
-    EXPECT_ERROR(made.units[1][0] = -1, READ, "unit 1: it begins at packet -1");
-    EXPECT_ERROR(made.units[2][0] = 9, READ, "unit 1: ");
+    EXPECT_ERROR(made.units[2][0] = 3, READ, "unit 1: packets from 3 to before 3 of 8");
+    EXPECT_ERROR(made.units[1][0] = -1, READ, "unit 1: packets from -1 to before 6");
+    EXPECT_ERROR(made.units[2][0] = 9, READ, "there are not so many");
+    EXPECT_ERROR(made.units[2][0] = 7, READ, "the attribute largest_unit says less");
     EXPECT_ERROR(made.units[1][2] = 2, READ, "number 2 of 2");
     EXPECT_ERROR(made.packets[5][0] = 81, READ, "packet 5: 20 bytes at position 81");
     EXPECT_ERROR(made.packets[5][1] = -1, READ, "packet 5: -1 bytes");
     EXPECT_ERROR(made.packets[5][1] = INT64_MAX, READ, "packet 5: ");
+    EXPECT_ERROR(made.packets[5][1] = 25, READ, "packet 5: its unit has more than 43 bytes");
+    EXPECT_ERROR(made.packets[5][2] = -1, READ, "with crc32 -1");
     EXPECT_ERROR(made.ends[1] = 8, READ, "extradata 1: it begins at 4 and ends at 8, of 7 bytes");
     EXPECT_ERROR(made.ends[0] = -1, READ, "extradata 1: it begins at -1");
-    EXPECT_ERROR(made.rows[2][0] = 8, LOCATE, "row 2: it shows packet 8 of unit 1");
-    EXPECT_ERROR(made.rows[2][0] = 6, LOCATE, "row 2: it shows packet 6, which is not in its unit");
-    EXPECT_ERROR(made.rows[2][1] = 3, FIND, "row 2: it shows packet 4 of unit 3");
-    EXPECT_ERROR(made.rows[3][1] = -1, FIND, "row 3: it shows packet 3 of unit -1");
+    EXPECT_ERROR(made.rows[2] = 6, LOCATE, "row 2: it shows packet 6, which is not in its unit 1");
+    EXPECT_ERROR(made.rows[2] = -1, LOCATE, "row 2: it shows packet -1");
+    EXPECT_ERROR(made.units[1][1] = -1, FIND,
+                 "unit 0: packets from 0 to before 3 of 8, rows from 0 to "
+                 "before -1");
+    EXPECT_ERROR(made.units[2][1] = 2, FIND, "unit 2: ");
     trajd_video_reader_destroy(&reader);
 }
 
@@ -387,10 +425,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(places_are_checked),
-        cmocka_unit_test(tables_are_examined),
+        cmocka_unit_test(the_digest_is_of_the_frames),
         cmocka_unit_test(rows_are_found),
         cmocka_unit_test(long_tables),
         cmocka_unit_test(units_are_read),
+        cmocka_unit_test(changed_bytes_are_seen),
         cmocka_unit_test(bad_numbers_are_seen_where_they_are_read),
         cmocka_unit_test(media_files_are_below_the_folder),
     };
