@@ -198,8 +198,10 @@ static enum trajd_status examine_encoded(struct examiner *examiner,
         EXAMINE_FRAMES, file->relative_path, episode->id, stream->name, -1, 0, NULL};
     struct examine_bad_frames found;
     enum trajd_status status =
-        examine_frames(examiner->encoded, fd, file->stat.size_bytes,
-                       &episode->extents[stream->array_index], stream, &found, error);
+        stream->form == TRAJD_ROWS_VIDEO
+            ? examine_video(examiner->index, episode, stream, fd, &found, error)
+            : examine_frames(examiner->encoded, fd, file->stat.size_bytes,
+                             &episode->extents[stream->array_index], stream, &found, error);
 
     if (status) {
         trajd_error_prefix(error, "%s:%s: %s", finding.file, finding.episode, finding.stream);
