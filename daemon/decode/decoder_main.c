@@ -1,10 +1,12 @@
 /* trajd-decoder, the helper program that decodes pictures and video for a parent
- * (decode_protocol.h). Only trajd and trajctl start it. */
+ * (decode_protocol.h). Only trajd and trajctl start it. As "trajd-decoder describe" it says what is
+ * in an MP4 file (mp4/describe.h), for trajd.convert. */
 #include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "daemon/decode/decode_child.h"
+#include "daemon/decode/mp4/describe.h"
 #include "daemon/sandbox/sandbox.h"
 
 /* Each decode unit has a codec of its own. The frames of one are allocated where those of the codec
@@ -24,6 +26,8 @@ int main(int argc, char **argv)
         trajd_decode_print_codecs();
         return 0;
     }
+    if (!strcmp(task, "describe"))
+        return trajd_describe_main();
     keep_freed_memory();
     if (!trajd_sandbox_end_with_parent() || !trajd_sandbox_limit(false)) {
         fprintf(stderr,

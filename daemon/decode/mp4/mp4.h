@@ -1,0 +1,72 @@
+/* The first video track of an MP4 file (ISO/IEC 14496-12, -15; AV1-ISOBMFF): how it is compressed,
+ * where its samples are and when each is shown. The file is a stranger's: every number is checked
+ * against the file and against the tables beside it. */
+#ifndef TRAJD_DECODE_MP4_MP4_H
+#define TRAJD_DECODE_MP4_MP4_H
+
+#include "daemon/base/arena.h"
+#include "daemon/layout/video.h"
+#include "proto/error.h"
+
+/* At 30 frames a second, 155 hours. */
+#define TRAJD_MP4_SAMPLES_MAX (UINT64_C(1) << 24)
+#define TRAJD_MP4_MOOV_BYTES_MAX (UINT64_C(256) << 20)
+#define TRAJD_MP4_PACKET_BYTES_MAX (UINT32_C(16) << 20)
+
+/* How samples are compressed: an entry of the box stsd. */
+struct trajd_mp4_entry {
+    const uint8_t *extradata; /* payload of avcC, hvcC or av1C */
+    uint32_t extradata_bytes;
+    enum trajd_video_matrix matrix; /* of the box colr; unspecified where there is none */
+    enum trajd_video_range range;
+};
+
+struct trajd_mp4_sample {
+    uint64_t offset; /* in the file */
+    uint32_t bytes;  /* 1 or more */
+    uint32_t entry;
+    int64_t time; /* when it is shown, in ticks of the timescale, before the edit list */
+};
+
+/* What the edit list makes of the times. Without one, all is 0 and last_seconds infinite. */
+struct trajd_mp4_edit {
+    int64_t first_time;  /* before it nothing is shown */
+    int64_t delay;       /* of the first frame, in ticks */
+    double last_seconds; /* after first_time; nothing is shown from there on */
+};
+
+struct trajd_mp4 {
+    enum trajd_video_codec codec;
+    uint32_t timescale; /* ticks per second */
+    struct trajd_mp4_edit edit;
+    bool is_reordered; /* it has the box ctts */
+    struct trajd_mp4_entry *entries;
+    uint32_t entry_count;
+    struct trajd_mp4_sample *samples; /* in decode order */
+    uint64_t sample_count;
+    uint64_t file_bytes;
+    uint64_t moov_offset, moov_bytes; /* with its header */
+    uint32_t moov_crc32;
+};
+
+/* Reads the boxes of an open regular file into the arena. TRAJD_ERR_DATA: a rule is broken.
+ * TRAJD_ERR_UNSUPPORTED: it is valid, but for others. TRAJD_ERR_IO, TRAJD_ERR_MEMORY. The message is
+ * a sentence without the file's name. `error` is not NULL, here and in units.h. */
+enum trajd_status trajd_mp4_read(int fd, struct trajd_arena *arena, struct trajd_mp4 *mp4,
+                                 struct trajd_error *error);
+
+/* Reads `size` bytes at a place of the file. */
+enum trajd_status trajd_mp4_pread(int fd, uint64_t offset, void *bytes, size_t size,
+                                  struct trajd_error *error);
+
+/* Reads big-endian numbers. */
+static inline uint32_t trajd_be(const uint8_t *bytes, uint32_t size)
+{
+    uint32_t number = 0;
+
+    for (uint32_t i = 0; i < size; i++)
+        number = number << 8 | bytes[i];
+    return number;
+}
+
+#endif
