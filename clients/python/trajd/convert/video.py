@@ -1,0 +1,150 @@
+"""A part of an MP4 as packed video: a group of packets with the table of rows and the table of decode units.
+
+`trajd-decoder describe` reads the MP4's boxes and finds where decode units begin, in a sandbox. Here its arrays are cut
+to an episode's rows, and the packets are copied, or referred to by their positions in the MP4."""
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import zlib
+from typing import Any, BinaryIO, Dict, Iterator, NamedTuple, Optional, Tuple
+
+import h5py
+import numpy as np
+
+from ..errors import ArgumentError
+from ..launch import program
+from .output import LeftOut
+
+UNIT_PACKETS_MAX, UNIT_BYTES_MAX = 4096, 64 << 20  # daemon/layout/video.h
+SAMPLED_PACKETS, SAMPLED_BYTES = 64, 4096          # of the fingerprint of a file with packets
+
+
+class Video(NamedTuple):
+    """The video track of an MP4. The arrays are those of `trajd-decoder describe` (its README)."""
+
+    path: pathlib.Path  # without links
+    name: str           # in messages
+    header: Dict[str, Any]
+    rows: np.ndarray
+    pts: np.ndarray
+    packets: np.ndarray
+    units: np.ndarray
+    extradata: np.ndarray
+
+    def is_late(self, frame: int, fps_num: int, fps_den: int) -> bool:
+        """Tells whether the time of a shown frame is further than half a frame from frame / fps."""
+        scale = self.header["timescale"] * fps_den
+        return 2 * abs(int(self.pts[frame]) * fps_num - frame * scale) > scale
+
+    def seconds(self, frame: int) -> float:
+        return int(self.pts[frame]) / self.header["timescale"]
+
+
+def describe(path: pathlib.Path, name: str) -> Video:
+    """Returns what is in an MP4. Raises LeftOut if it is none that can be read."""
+    try:
+        real = path.resolve(strict=True)
+        if not real.is_file():  # of a FIFO, opening may not end
+            raise LeftOut(f"{name}: it is not a regular file")
+        with open(real, "rb") as file:
+            done = subprocess.run([program("trajd-decoder"), "describe"], stdin=file, capture_output=True)
+    except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
+        raise LeftOut(f"{name}: {getattr(error, 'strerror', None) or error}") from None
+    if done.returncode:
+        why = done.stderr.decode(errors="replace").strip() or f"trajd-decoder ended with status {done.returncode}"
+        raise LeftOut(f"{name}: {why}")
+    line, _, data = done.stdout.partition(b"\n")
+    header = json.loads(line)
+    places, end = [], 0
+    for count, columns in ((header["rows"], 2), (header["rows"], 1), (header["packets"], 2), (header["units"], 3)):
+        places.append(np.frombuffer(data, "<i8", count * columns, end).reshape(-1, *([columns] if columns > 1 else [])))
+        end += 8 * count * columns
+    return Video(real, name, header, *places, np.frombuffer(data, np.uint8, -1, end))
+
+
+class Clip:
+    """Some shown frames of a video, one after another, and the packets that they need.
+
+    `lacking` rows at the end were not recorded: they show a packet without bytes, which makes them bad frames.
+    `media` is the folder beneath which packets are referred to; None: they are copied."""
+
+    def __init__(self, video: Video, first: int, count: int, media: Optional[pathlib.Path], lacking: int = 0):
+        rows = video.rows[first:first + count]
+        begin_unit, end_unit = int(rows[0, 1]), int(rows[-1, 1]) + 1
+        begin = int(video.units[begin_unit, 0])
+        self.video = video
+        self.packets = video.packets[begin:int(rows[:, 0].max()) + 1]
+        self.rows = rows - [begin, begin_unit]
+        self.units = video.units[begin_unit:end_unit] - [begin, 0, 0]
+        self._check_limits()
+        if lacking:
+            nothing = [[self.packets[-1].sum(), 0]]
+            self.rows = np.concatenate([self.rows, [[len(self.packets), len(self.units) - 1]] * lacking])
+            self.packets = np.concatenate([self.packets, nothing])
+        self.media = None if media is None else relative_media(video.path, media)
+
+    def _check_limits(self) -> None:
+        ends = np.append(self.units[1:, 0], len(self.packets))
+        counts = ends - self.units[:, 0]
+        sizes = np.add.reduceat(self.packets[:, 1], self.units[:, 0])
+        for unit in np.flatnonzero((counts > UNIT_PACKETS_MAX) | (sizes > UNIT_BYTES_MAX))[:1]:
+            raise LeftOut(f"{self.video.name}: it has no closed key frame for {counts[unit]} packets, "
+                          f"{sizes[unit]} bytes: at most {UNIT_PACKETS_MAX} and {UNIT_BYTES_MAX} are read")
+
+    def write(self, group: h5py.Group, path: str) -> None:
+        header = self.video.header
+        video = group.create_group(path)
+        attributes = {name: header[name] for name in ("codec", "pixel_format", "matrix", "range")}
+        attributes.update(encoding="video", color="rgb", size=np.array([header["height"], header["width"]], "<i8"))
+        with open(self.video.path, "rb", buffering=0) as file:
+            if self.media is None:
+                packets = self._copy(file, video)
+            else:
+                packets = self.packets
+                attributes.update(media=self.media, media_size=header["file_bytes"], media_crc32=self._crc32(file),
+                                  media_moov=np.array(header["moov"], "<i8"))
+        for name, array in (("rows", self.rows), ("packets", packets), ("units", self.units),
+                            ("extradata_ends", np.array(header["extradata_ends"], "<i8")),
+                            ("extradata", self.video.extradata)):
+            video.create_dataset(name, data=array)
+        video.attrs.update(attributes)
+
+    def _runs(self) -> Iterator[Tuple[int, int]]:
+        """Yields position and size of the pieces of the file in which the packets lie one after another."""
+        ends = self.packets.sum(axis=1)
+        cuts = np.flatnonzero(self.packets[1:, 0] != ends[:-1]) + 1
+        for begin, end in zip([0, *cuts], [*cuts, len(ends)]):
+            yield int(self.packets[begin, 0]), int(ends[end - 1] - self.packets[begin, 0])
+
+    def _copy(self, file: BinaryIO, group: h5py.Group) -> np.ndarray:
+        """Copies the packets into the dataset `bytes`. Returns the table of their new positions."""
+        ends = np.cumsum(self.packets[:, 1])
+        data, filled = np.empty(ends[-1], np.uint8), 0
+        for position, size in self._runs():
+            file.seek(position)
+            if file.readinto(data[filled:filled + size]) != size:
+                raise ArgumentError(f"{self.video.path}: it changed while it was converted")
+            filled += size
+        group.create_dataset("bytes", data=data)
+        return np.stack([ends - self.packets[:, 1], self.packets[:, 1]], axis=1)
+
+    def _crc32(self, file: BinaryIO) -> int:
+        """Returns the fingerprint of the file's index and of some of these packets."""
+        crc, last = self.video.header["moov_crc32"], len(self.packets) - 1
+        sampled = (range(last + 1) if last + 1 < SAMPLED_PACKETS else
+                   ((2 * i * last + SAMPLED_PACKETS - 1) // (2 * (SAMPLED_PACKETS - 1)) for i in range(SAMPLED_PACKETS)))
+        for position, size in self.packets[list(sampled)].tolist():
+            crc = zlib.crc32(os.pread(file.fileno(), min(size, SAMPLED_BYTES), position), crc)
+        return crc
+
+
+def relative_media(path: pathlib.Path, media: pathlib.Path) -> str:
+    """Returns the path of an MP4 relative to the folder `media`. Both are without links. Raises ArgumentError."""
+    try:
+        return path.relative_to(media).as_posix()
+    except ValueError:
+        raise ArgumentError(f"{path}: it is not beneath {media}, so the output cannot refer to it; give --media FOLDER "
+                            "with a folder above it, and write it as `media: FOLDER` in the configuration") from None
