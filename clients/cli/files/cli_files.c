@@ -75,6 +75,7 @@ static const struct candidate candidates[] = {
     {.layout = "minari"},
     {.layout = "lerobot"},
     {.layout = "droid"},
+    {.layout = "agibot"},
     {.layout = "droid_im"},
     {.layout = "droid_raw"},
     {.layout = "aloha"},

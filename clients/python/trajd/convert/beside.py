@@ -138,7 +138,8 @@ class Droid(_Beside):
         if len(wrists) != 1:
             raise LeftOut(f"{self._name(path)}: {len(wrists)} of its {len(types)} cameras have the camera_type 0, the wrist's")
         known = [str(metadata.get(f"ext{number}_cam_serial")) for number in (1, 2)]
-        others = sorted(set(types) - set(wrists), key=lambda serial: (serial not in known and 2 or known.index(serial), serial))
+        others = sorted(set(types) - set(wrists),
+                        key=lambda serial: (known.index(serial) if serial in known else len(known), serial))
         return {wrists[0]: "wrist", **{serial: f"exterior_{number}" for number, serial in enumerate(others, 1)}}
 
 

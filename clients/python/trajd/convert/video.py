@@ -19,6 +19,7 @@ from ..launch import program
 from .output import LeftOut
 
 UNIT_PACKETS_MAX, UNIT_BYTES_MAX = 4096, 64 << 20  # daemon/layout/video.h
+COPY_BYTES_MAX = 16 << 20                           # in one call
 SAMPLED_PACKETS, SAMPLED_BYTES = 64, 4096          # of the fingerprint of a file with packets
 
 
@@ -120,15 +121,17 @@ class Clip:
             yield int(self.packets[begin, 0]), int(ends[end - 1] - self.packets[begin, 0])
 
     def _copy(self, file: BinaryIO, group: h5py.Group) -> np.ndarray:
-        """Copies the packets into the dataset `bytes`. Returns the table of their new positions."""
+        """Copies the packets into the dataset `bytes`. Returns the table of their new positions.
+
+        The kernel copies from file to file, as cp does: HDF5 has given the dataset its place before."""
         ends = np.cumsum(self.packets[:, 1])
-        data, filled = np.empty(ends[-1], np.uint8), 0
+        space, form = h5py.h5s.create_simple((int(ends[-1]),)), h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        form.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+        form.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+        place = h5py.h5d.create(group.id, b"bytes", h5py.h5t.STD_U8LE, space, form).get_offset()
         for position, size in self._runs():
-            file.seek(position)
-            if file.readinto(data[filled:filled + size]) != size:
-                raise ArgumentError(f"{self.video.path}: it changed while it was converted")
-            filled += size
-        group.create_dataset("bytes", data=data)
+            _copy_bytes(file.fileno(), position, group.file.id.get_vfd_handle(), place, size, self.video.path)
+            place += size
         return np.stack([ends - self.packets[:, 1], self.packets[:, 1]], axis=1)
 
     def _crc32(self, file: BinaryIO) -> int:
@@ -139,6 +142,17 @@ class Clip:
         for position, size in self.packets[list(sampled)].tolist():
             crc = zlib.crc32(os.pread(file.fileno(), min(size, SAMPLED_BYTES), position), crc)
         return crc
+
+
+def _copy_bytes(source: int, position: int, target: int, place: int, size: int, path: pathlib.Path) -> None:
+    while size:
+        try:
+            copied = os.copy_file_range(source, target, min(size, COPY_BYTES_MAX), position, place)
+        except OSError:  # such as EXDEV, between file systems of an old kernel
+            copied = os.pwrite(target, os.pread(source, min(size, COPY_BYTES_MAX), position), place)
+        if not copied:
+            raise ArgumentError(f"{path}: it was cut short while it was converted")
+        position, place, size = position + copied, place + copied, size - copied
 
 
 def relative_media(path: pathlib.Path, media: pathlib.Path) -> str:
