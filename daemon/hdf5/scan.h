@@ -62,7 +62,7 @@ enum trajd_scan_found {
     TRAJD_SCAN_DAMAGED, /* a dataset or group that cannot be read, which is refused with a reason */
 };
 /* Describes the dataset at `path`, a listed link below `group`, or the reason why it cannot be
- * used. `image`: what its frames are, or NULL. Frames may also be a group of packed ones. */
+ * used. `image`: what its frames are, or NULL. Frames may also be a group of packed ones, or of packed video. */
 enum trajd_scan_found trajd_scan_array(struct trajd_scan *scan, hid_t group, const char *path,
                                        const struct trajd_layout_image *image,
                                        struct trajd_record_array *dataset);
@@ -70,11 +70,6 @@ enum trajd_scan_found trajd_scan_array(struct trajd_scan *scan, hid_t group, con
  * are in the record then. */
 bool trajd_scan_episode(struct trajd_scan *scan, const char *path,
                         struct trajd_record_episode *episode);
-/* Returns whether the path leads to a group with packed frames. */
-bool trajd_scan_is_packed(hid_t group, const char *path);
-/* Describes such a group. Returns NULL, or the reason why it cannot be used. */
-const char *trajd_scan_packed(struct trajd_scan *scan, hid_t group, const char *path,
-                              const struct trajd_layout_image *image, struct trajd_array *array);
 /* Reads the first rows of a slice of the dataset, which begins at row `begin`, through libhdf5, for
  * the parent to compare. A failure becomes the array's refusal. */
 void trajd_scan_check_rows(struct trajd_scan *scan, hid_t dataset, uint64_t begin,

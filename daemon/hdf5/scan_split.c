@@ -351,13 +351,15 @@ static void cut_array(struct trajd_scan *scan, hid_t group, uint32_t a,
         if (!rows)
             continue;
         *array = *from;
-        if (dataset < 0)
+        if (from->refusal)
             continue;
         trajd_array_slice(&array->extent, begin, rows);
-        trajd_scan_check_rows(scan, dataset, begin, array);
+        if (dataset >= 0) /* not a group of packed frames */
+            trajd_scan_check_rows(scan, dataset, begin, array);
     }
     if (dataset >= 0)
         H5Dclose(dataset);
+    H5Eclear2(H5E_DEFAULT);
 }
 
 /* Names the episode and gives it what all episodes of the group share. */

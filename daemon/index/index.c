@@ -307,6 +307,7 @@ enum trajd_status trajd_index_find_changes(const struct trajd_index_options *opt
         file_changes->layout_changed = layout->hash != index->layout->hash;
         compare_files(&files, index, file_changes);
         compare_text_files(index, file_changes);
+        trajd_index_media_compare(index, file_changes);
     }
     trajd_layout_destroy(&layout);
     free_files(&files);
@@ -373,7 +374,7 @@ const char *trajd_index_color_source(const struct trajd_index_stream *stream)
 {
     if (stream->image.color == TRAJD_COLOR_UNDECIDED)
         return "undecided";
-    if (stream->preparation)
+    if (stream->preparation || stream->form == TRAJD_ROWS_VIDEO)
         return "file";
     return stream->color_is_given ? "key" : "layout";
 }

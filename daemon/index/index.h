@@ -11,29 +11,14 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/stat.h>
 
 #include "daemon/engine/view.h"
 #include "daemon/index/rows/array.h"
+#include "daemon/index/rows/file_stat.h"
 #include "daemon/layout/layout.h"
 #include "daemon/layout/quaternions.h"
 #include "proto/timebase.h"
 #include "proto/error.h"
-
-/* What stat tells of a file when it is indexed. */
-struct trajd_file_stat {
-    uint64_t size_bytes;
-    uint64_t inode;      /* 0: stat failed */
-    uint64_t link_count; /* names: hard links */
-    int64_t mtime_ns, ctime_ns;
-};
-
-struct trajd_file_stat trajd_file_stat_from(const struct stat *status);
-/* Returns whether a file that is in use is as it was. A write changes ctime, also where the time of
- * modification is restored. Another ctime beside another number of hard links passes: backups make
- * such links. */
-bool trajd_file_stat_is_same(const struct trajd_file_stat *before,
-                             const struct trajd_file_stat *now);
 
 struct trajd_index_file {
     const char *path; /* as opened */
@@ -136,6 +121,7 @@ struct trajd_episode {
 
 struct trajd_index {
     struct trajd_layout *layout; /* owned */
+    const char *media_folder;    /* of the options, or NULL */
     uint32_t file_count;
     const struct trajd_index_file *files;
     uint32_t text_file_count;
@@ -196,6 +182,9 @@ struct trajd_index_options {
     /* Streams on one regular clock may have different numbers of rows without a word of the layout,
      * as in version 0.1.0. */
     bool allows_uneven_rows;
+    /* The folder below which the media files of packed video are (rows/video.h). NULL: of each HDF5
+     * file the folder that it is in. */
+    const char *media_folder;
     /* Only the first 8 files, and the first 8 episodes of each: tells whether the layout fits. */
     bool is_probe;
     /* Replaces the layout's rate or default, which is assumed where a file states none. num 0:
@@ -236,6 +225,13 @@ enum trajd_status trajd_index_find_changes(const struct trajd_index_options *opt
                                            const struct trajd_index *index,
                                            struct trajd_file_changes *file_changes,
                                            struct trajd_error *error);
+
+/* Opens the media file that has the packets of an array of the file; *fd becomes -1 where the array
+ * has none. The caller closes it. TRAJD_ERR_IO: it cannot be opened, or is not as it was when it was
+ * indexed. */
+enum trajd_status trajd_index_open_media(const struct trajd_index *index, uint32_t file_index,
+                                         const struct trajd_array *array, int *fd,
+                                         struct trajd_error *error);
 
 /* Returns the number of quaternions that have a column of [begin, end) of the array, and that the
  * kind blends as plain numbers. *first becomes the first of them. */

@@ -437,7 +437,9 @@ enum trajd_status trajd_index_build(const struct trajd_index_options *options,
     b.memory->arena.limit_bytes = index_bytes_max;
     b.memory->index.layout = layout;
     *index = &b.memory->index;
-    status = build(&b);
+    if (options->media_folder)
+        b.memory->index.media_folder = copy_text(&b, options->media_folder);
+    status = options->media_folder && !b.memory->index.media_folder ? no_memory(&b) : build(&b);
     trajd_index_texts_end(&b.texts);
     free(b.paths);
     free(b.validation.plans);

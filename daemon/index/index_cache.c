@@ -89,26 +89,29 @@ static struct trajd_index_entry *find_entry(struct trajd_index_entry *entries, u
     return NULL;
 }
 
-/* Returns whether the bytes are a valid, evaluated record. The same decoder checks records of
- * children. */
-static bool record_is_valid(const uint8_t *data, uint64_t length, uint64_t file_size,
+/* Returns whether the bytes are a valid, evaluated record, and its media files are unchanged. The
+ * same decoder checks records of children. */
+static bool record_is_valid(const uint8_t *data, uint64_t length,
+                            const struct trajd_index_entry *entry, const char *media_folder,
                             const struct trajd_layout *layout)
 {
     struct trajd_arena arena = {.limit_bytes = decode_bytes_max};
     struct trajd_record record;
-    bool valid =
-        length <= TRAJD_RECORD_SIZE_MAX &&
-        !trajd_record_decode(data, length, file_size, layout->clock_count, &arena, &record, NULL) &&
-        !record.io_errno;
+    bool valid = length <= TRAJD_RECORD_SIZE_MAX &&
+                 !trajd_record_decode(data, length, entry->stat.size_bytes, layout->clock_count,
+                                      &arena, &record, NULL) &&
+                 !record.io_errno;
 
     for (uint32_t i = 0; valid && i < record.episode_count; i++)
         valid = record.episodes[i].evaluated;
+    valid = valid && trajd_index_media_is_same(&record, media_folder, entry->path);
     trajd_arena_free(&arena);
     return valid;
 }
 
 static void take_entry(const struct cached *cached, const struct trajd_layout *layout,
-                       struct trajd_index_entry *entries, uint32_t count, uint32_t *from)
+                       const char *media_folder, struct trajd_index_entry *entries, uint32_t count,
+                       uint32_t *from)
 {
     struct trajd_index_entry *entry = find_entry(entries, count, from, &cached->path);
     const struct trajd_file_stat *stat = entry ? &entry->stat : NULL;
@@ -116,7 +119,7 @@ static void take_entry(const struct cached *cached, const struct trajd_layout *l
     if (!entry || entry->record.length || stat->size_bytes != cached->size_bytes ||
         stat->mtime_ns != cached->mtime_ns || stat->ctime_ns != cached->ctime_ns ||
         stat->inode != cached->inode ||
-        !record_is_valid(cached->record.data, cached->record.size, cached->size_bytes, layout))
+        !record_is_valid(cached->record.data, cached->record.size, entry, media_folder, layout))
         return; /* the file changed: it is indexed again */
     trajd_bytes_add(&entry->record, cached->record.data, cached->record.size);
     if (entry->record.failed)
@@ -139,7 +142,7 @@ void trajd_index_cache_load(const struct trajd_index_options *options,
     if (data && !trajd_arena_decode(&arena, &cache_table, data, size, &cache, NULL, NULL) &&
         cache.layout_hash == layout->hash && is_text(&cache.dataset, options->path))
         for (uint32_t i = 0; i < cache.count; i++)
-            take_entry(&cache.entries[i], layout, entries, count, &from);
+            take_entry(&cache.entries[i], layout, options->media_folder, entries, count, &from);
     trajd_arena_free(&arena);
     free(data);
 }

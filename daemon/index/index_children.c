@@ -189,18 +189,23 @@ static enum trajd_status accept_record(struct pool *pool, struct trajd_index_chi
                                        struct trajd_arena *arena, struct trajd_record *record)
 {
     struct trajd_index_entry *entry = child->entry;
+    struct trajd_index_media media = {.next = 0};
     struct trajd_error local;
     enum trajd_status status;
 
     if (record->io_errno)
         return retry_entry(pool, entry, record->io_errno);
+    if (!trajd_index_media_folder(pool->options->media_folder, entry->path, media.folder))
+        return trajd_error_set(pool->error, TRAJD_ERR_ARGUMENT, 0,
+                               "%.512s...: the path is too long", entry->path);
     status = trajd_index_evaluate(pool->layout, pool->reader, child->fd, entry->stat.size_bytes,
-                                  arena, record, &local);
+                                  &media, arena, record, &local);
+    trajd_index_media_close(&media);
     if (status == TRAJD_ERR_IO)
         return retry_entry(pool, entry, local.foreign_code ? local.foreign_code : EIO);
     if (status == TRAJD_ERR_CLOSED)
         return trajd_heartbeat_check(pool->error);
-    entry->keep = true;
+    entry->keep = !media.is_unsettled;
     if (!status && !trajd_record_encode(record, &entry->record))
         status = TRAJD_ERR_MEMORY;
     return status

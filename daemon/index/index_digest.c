@@ -60,6 +60,16 @@ static uint64_t fingerprint(const struct trajd_index *index)
     return trajd_digest_end(&digest);
 }
 
+static void add_media(struct trajd_digest *digest, const struct trajd_video *video)
+{
+    if (!video || !video->media)
+        return;
+    trajd_digest_add_u64(digest, video->media_stat.size_bytes);
+    trajd_digest_add_u64(digest, (uint64_t)video->media_stat.mtime_ns);
+    trajd_digest_add_u64(digest, (uint64_t)video->media_stat.ctime_ns);
+    trajd_digest_add_u64(digest, video->media_stat.inode);
+}
+
 /* Returns a digest of what `stat` says of the files. */
 static uint64_t digest_files(const struct trajd_index *index)
 {
@@ -72,6 +82,9 @@ static uint64_t digest_files(const struct trajd_index *index)
         trajd_digest_add_u64(&digest, (uint64_t)index->files[i].stat.ctime_ns);
         trajd_digest_add_u64(&digest, index->files[i].stat.inode);
     }
+    for (uint32_t e = 0; e < index->episode_count; e++)
+        for (uint32_t i = 0; i < index->array_count && !index->episodes[e].quarantine; i++)
+            add_media(&digest, index->episodes[e].extents[i].video);
     return trajd_digest_end(&digest);
 }
 

@@ -44,8 +44,9 @@ static bool may_blend(const struct trajd_array *extent)
            !(extent->dtype == TRAJD_U8 && extent->rank >= 3);
 }
 
-/* Sets which colour comes first. Raw frames are as the layout says, and red first where it leaves
- * the order of encoded ones open: only writers of encoded frames exchange red and blue. */
+/* Sets which colour comes first. Raw frames and those of video are as the layout says, and red first
+ * where it leaves the order of encoded ones open: only writers of encoded frames exchange red and
+ * blue. */
 static void find_color(enum trajd_picture_color given, bool is_raw,
                        struct trajd_index_stream *stream)
 {
@@ -166,7 +167,7 @@ static void find_stream(struct trajd_candidate *c, const struct trajd_stream_pla
         find_frame_shape(extent, stream);
     if (source->image.is_present)
         find_color(c->validation->color,
-                   !trajd_array_is_encoded(extent) ||
+                   !trajd_array_is_encoded(extent) || extent->form == TRAJD_ROWS_VIDEO ||
                        (extent->form == TRAJD_ROWS_PACKED && stream->encoding == TRAJD_PICTURE_RAW),
                    stream);
     if (trajd_array_is_encoded(extent))

@@ -53,14 +53,57 @@ enum trajd_status trajd_index_run_children(const struct trajd_index_options *opt
                                            struct trajd_index_entry *entries, uint32_t count,
                                            struct trajd_error *error);
 
+/* ---- index_media.c: media files of packed video ---- */
+
+#define TRAJD_MEDIA_FOLDER_SIZE 4096
+#define TRAJD_MEDIA_OPEN_MAX 8
+
+struct trajd_open_media {
+    const char *name; /* borrowed from the record; NULL: the slot is free */
+    int fd;
+    struct trajd_file_stat stat;
+    bool has_moov; /* the members below are valid */
+    uint64_t moov_offset, moov_size;
+    uint32_t moov_crc32;
+};
+
+/* The media files that are open while the record of one HDF5 file is evaluated. */
+struct trajd_index_media {
+    char folder[TRAJD_MEDIA_FOLDER_SIZE];
+    struct trajd_open_media open[TRAJD_MEDIA_OPEN_MAX];
+    uint32_t next;     /* the slot that is taken next */
+    bool is_unsettled; /* one was written to a moment ago: the record must not go into the cache */
+};
+
+/* Writes the folder below which the media files of an HDF5 file are. False where it is too long. */
+bool trajd_index_media_folder(const char *media_folder, const char *file_path,
+                              char folder[TRAJD_MEDIA_FOLDER_SIZE]);
+/* Gives the array, which is packed video, a copy of its description with what stat tells of its
+ * media file. For all arrays of an episode, also if it is quarantined, so that the cache sees when
+ * the media file changes. TRAJD_ERR_IO, TRAJD_ERR_MEMORY. */
+enum trajd_status trajd_index_media_note(struct trajd_index_media *media, struct trajd_arena *arena,
+                                         struct trajd_array *array, struct trajd_error *error);
+/* Checks the tables of an array that was noted and its media file, and adds what its frames are to
+ * the digest: the same, whether the packets are in the HDF5 file or in a media file. */
+enum trajd_status trajd_index_media_sample(struct trajd_index_media *media, int fd,
+                                           struct trajd_array *array, struct trajd_digest *digest,
+                                           struct trajd_error *error);
+void trajd_index_media_close(struct trajd_index_media *media);
+/* Returns whether all media files are as they were when the record was evaluated. */
+bool trajd_index_media_is_same(const struct trajd_record *record, const char *media_folder,
+                               const char *file_path);
+/* Counts the media files of kept episodes that changed since the index was built. */
+void trajd_index_media_compare(const struct trajd_index *index, struct trajd_file_changes *changes);
+
 /* Reads the stamps, compares the first rows, finds the size of encoded frames and forms the digest
  * of every episode of the record, whose file has file_size bytes. A fault of an episode becomes its
  * `problem`. Returns only TRAJD_ERR_IO, TRAJD_ERR_MEMORY and TRAJD_ERR_CLOSED (base/heartbeat.h) as
  * errors. */
 enum trajd_status trajd_index_evaluate(const struct trajd_layout *layout,
                                        struct trajd_array_reader *reader, int fd,
-                                       uint64_t file_size, struct trajd_arena *arena,
-                                       struct trajd_record *record, struct trajd_error *error);
+                                       uint64_t file_size, struct trajd_index_media *media,
+                                       struct trajd_arena *arena, struct trajd_record *record,
+                                       struct trajd_error *error);
 
 /* Moves further names of the same file (hard or symbolic links) behind all other entries, keeps the
  * order of both and sets same_as of the moved ones. Two names are of one file where device, inode,

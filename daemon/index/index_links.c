@@ -1,13 +1,8 @@
-/* The identity of files, from stat; finds files that are listed by several names. */
+/* Finds files that are listed by several names. */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "daemon/index/index_internal.h"
-
-/* more than the steps in which file systems count times: up to 2 s for writes, and up to 10 ms for
- * ctime, which the kernel sets */
-static const int64_t mtime_step_ns = 2000000000, ctime_step_ns = 100000000;
 
 static int order(uint64_t a, uint64_t b)
 {
@@ -25,34 +20,10 @@ static int compare_files(const struct trajd_index_entry *a, const struct trajd_i
     return by ? by : order((uint64_t)a->stat.ctime_ns, (uint64_t)b->stat.ctime_ns);
 }
 
-struct trajd_file_stat trajd_file_stat_from(const struct stat *status)
-{
-    return (struct trajd_file_stat){
-        .size_bytes = (uint64_t)status->st_size,
-        .inode = status->st_ino,
-        .link_count = status->st_nlink,
-        .mtime_ns = (int64_t)status->st_mtim.tv_sec * 1000000000 + status->st_mtim.tv_nsec,
-        .ctime_ns = (int64_t)status->st_ctim.tv_sec * 1000000000 + status->st_ctim.tv_nsec};
-}
-
-bool trajd_file_stat_is_same(const struct trajd_file_stat *before,
-                             const struct trajd_file_stat *now)
-{
-    return before->size_bytes == now->size_bytes && before->inode == now->inode &&
-           before->mtime_ns == now->mtime_ns &&
-           (before->ctime_ns == now->ctime_ns || before->link_count != now->link_count);
-}
-
 void trajd_index_entry_set_stat(struct trajd_index_entry *entry, const struct stat *status)
 {
-    struct timespec wall;
-    int64_t now_ns;
-
-    clock_gettime(CLOCK_REALTIME, &wall);
-    now_ns = (int64_t)wall.tv_sec * 1000000000 + wall.tv_nsec;
     entry->stat = trajd_file_stat_from(status);
-    entry->is_settled = entry->stat.mtime_ns < now_ns - mtime_step_ns &&
-                        entry->stat.ctime_ns < now_ns - ctime_step_ns;
+    entry->is_settled = trajd_file_stat_is_settled(&entry->stat);
 }
 
 /* Orders by file, then by place in the list. */

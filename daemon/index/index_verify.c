@@ -23,6 +23,7 @@ struct evaluation {
     struct trajd_encoded_reader *encoded; /* made on first use */
     int fd;
     uint64_t file_size;
+    struct trajd_index_media *media;
     struct trajd_arena *arena;
     struct trajd_record_episode *episode;
     struct trajd_error *error;
@@ -274,6 +275,8 @@ static enum trajd_status sample(struct evaluation *e, const char *path, struct t
 {
     const struct trajd_layout_image *image = trajd_layout_image_of(e->layout, path);
 
+    if (extent->form == TRAJD_ROWS_VIDEO)
+        return trajd_index_media_sample(e->media, e->fd, extent, digest, e->error);
     if (trajd_array_is_encoded(extent))
         return sample_frames(e, image, extent, digest);
     return image ? sample_raw_frames(e, extent, digest) : sample_rows(e, extent, digest);
@@ -402,6 +405,10 @@ static enum trajd_status evaluate_episode(struct evaluation *e)
     if (!episode->clocks)
         return no_memory(e);
     trajd_digest_init(&digest);
+    for (uint32_t i = 0; i < episode->array_count && !status; i++)
+        if (!episode->arrays[i].refusal && episode->arrays[i].extent.video)
+            status =
+                trajd_index_media_note(e->media, e->arena, &episode->arrays[i].extent, e->error);
     for (uint32_t i = 0; i < episode->array_count && !episode->problem && !status; i++) {
         struct trajd_record_array *array = &episode->arrays[i];
         trajd_digest_add_text(&digest, array->path);
@@ -419,14 +426,16 @@ static enum trajd_status evaluate_episode(struct evaluation *e)
 
 enum trajd_status trajd_index_evaluate(const struct trajd_layout *layout,
                                        struct trajd_array_reader *reader, int fd,
-                                       uint64_t file_size, struct trajd_arena *arena,
-                                       struct trajd_record *record, struct trajd_error *error)
+                                       uint64_t file_size, struct trajd_index_media *media,
+                                       struct trajd_arena *arena, struct trajd_record *record,
+                                       struct trajd_error *error)
 {
     struct trajd_error local;
     struct evaluation e = {.layout = layout,
                            .reader = reader,
                            .fd = fd,
                            .file_size = file_size,
+                           .media = media,
                            .arena = arena,
                            .error = error ? error : &local};
     enum trajd_status status = TRAJD_OK;

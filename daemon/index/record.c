@@ -69,7 +69,7 @@ static const char *check_picture(void *value, void *context)
 
     (void)context;
     if (is_none ||
-        (picture->encoding && picture->encoding <= TRAJD_PICTURE_PNG && picture->height &&
+        (picture->encoding && picture->encoding <= TRAJD_PICTURE_VIDEO && picture->height &&
          picture->height <= TRAJD_PICTURE_SIDE_MAX && picture->width &&
          picture->width <= TRAJD_PICTURE_SIDE_MAX && (bits == 8 || bits == 16 || bits == 32) &&
          (picture->channels == 1 || picture->channels == 3)))
@@ -79,6 +79,37 @@ static const char *check_picture(void *value, void *context)
 
 static const struct trajd_codec_table picture_table =
     TRAJD_CODEC_TABLE(struct trajd_picture, picture_fields, TRAJD_CODEC_ROW, check_picture);
+
+#define ONE(member) TRAJD_CODEC_ONE(struct trajd_video, member)
+static const struct trajd_codec_field video_fields[] = {
+    {"codec", TRAJD_CODEC_UINT, ONE(format.codec), .low = 1, .high = TRAJD_VIDEO_HEVC},
+    {"matrix", TRAJD_CODEC_UINT, ONE(format.matrix), .high = TRAJD_MATRIX_BT2020},
+    {"range", TRAJD_CODEC_UINT, ONE(format.range), .high = TRAJD_RANGE_FULL},
+    {"pixel_format", TRAJD_CODEC_TEXT, ONE(pixel_format)},
+    {"packets_offset", TRAJD_CODEC_UINT, ONE(packets_offset)},
+    {"packet_count", TRAJD_CODEC_UINT, ONE(packet_count)},
+    {"units_offset", TRAJD_CODEC_UINT, ONE(units_offset)},
+    {"unit_count", TRAJD_CODEC_UINT, ONE(unit_count)},
+    {"extradata_offset", TRAJD_CODEC_UINT, ONE(extradata_offset)},
+    {"extradata_bytes", TRAJD_CODEC_UINT, ONE(extradata_bytes)},
+    {"ends_offset", TRAJD_CODEC_UINT, ONE(ends_offset)},
+    {"extradata_count", TRAJD_CODEC_UINT, ONE(extradata_count)},
+    {"largest_unit_bytes", TRAJD_CODEC_UINT, ONE(largest_unit_bytes)},
+    {"largest_unit_packets", TRAJD_CODEC_UINT, ONE(largest_unit_packets)},
+    {"media", TRAJD_CODEC_TEXT, ONE(media), .flags = TRAJD_CODEC_OPTIONAL},
+    {"media_size", TRAJD_CODEC_UINT, ONE(media_size)},
+    {"moov_offset", TRAJD_CODEC_UINT, ONE(moov_offset)},
+    {"moov_size", TRAJD_CODEC_UINT, ONE(moov_size)},
+    {"media_crc32", TRAJD_CODEC_UINT, ONE(media_crc32)},
+    {"stat_size", TRAJD_CODEC_UINT, ONE(media_stat.size_bytes)},
+    {"stat_inode", TRAJD_CODEC_UINT, ONE(media_stat.inode)},
+    {"stat_links", TRAJD_CODEC_UINT, ONE(media_stat.link_count)},
+    {"stat_mtime", TRAJD_CODEC_INT, ONE(media_stat.mtime_ns)},
+    {"stat_ctime", TRAJD_CODEC_INT, ONE(media_stat.ctime_ns)},
+};
+#undef ONE
+static const struct trajd_codec_table video_table =
+    TRAJD_CODEC_TABLE(struct trajd_video, video_fields, TRAJD_CODEC_ROW, NULL);
 
 #define QUATERNION struct trajd_quaternion
 static const struct trajd_codec_field quaternion_fields[] = {
@@ -103,7 +134,7 @@ static const struct trajd_codec_field array_fields[] = {
     {"refusal", TRAJD_CODEC_TEXT, ONE(refusal), .flags = OPTIONAL},
     {"storage", TRAJD_CODEC_UINT, ONE(extent.storage), .high = TRAJD_STORAGE_INLINE},
     {"dtype", TRAJD_CODEC_UINT, ONE(extent.dtype), .high = TRAJD_DTYPE_COUNT - 1},
-    {"form", TRAJD_CODEC_UINT, ONE(extent.form), .high = TRAJD_ROWS_PACKED},
+    {"form", TRAJD_CODEC_UINT, ONE(extent.form), .high = TRAJD_ROWS_VIDEO},
     {"is_enum", TRAJD_CODEC_BOOL, ONE(extent.is_enum)},
     {"has_attributes", TRAJD_CODEC_BOOL, ONE(extent.has_attributes)},
     {"shape", TRAJD_CODEC_UINT, ARRAY(extent.shape, extent.rank)},
@@ -117,6 +148,8 @@ static const struct trajd_codec_field array_fields[] = {
     {"payload_bytes", TRAJD_CODEC_UINT, ONE(extent.payload_bytes)},
     {"preparation", TRAJD_CODEC_TEXT, ONE(extent.preparation), .flags = OPTIONAL,
      .high = TRAJD_PREPARATION_TEXT_MAX},
+    {"video", TRAJD_CODEC_STRUCT, TRAJD_CODEC_POINTER(struct trajd_record_array, extent.video),
+     .flags = OPTIONAL, .table = &video_table},
     {"quaternions", TRAJD_CODEC_STRUCT,
      LIST(extent.quaternions, extent.quaternion_count, TRAJD_QUATERNIONS_MAX), .flags = OPTIONAL,
      .table = &quaternion_table},
@@ -216,10 +249,12 @@ static void clear_unused(struct trajd_array *extent)
     }
     if (!trajd_array_is_encoded(extent))
         extent->picture = (struct trajd_picture){0};
-    if (extent->form != TRAJD_ROWS_PACKED) {
-        extent->payload_offset = extent->payload_bytes = 0;
+    if (extent->form != TRAJD_ROWS_PACKED)
         extent->preparation = NULL;
-    }
+    if (extent->form != TRAJD_ROWS_VIDEO)
+        extent->video = NULL;
+    if (extent->form != TRAJD_ROWS_PACKED && extent->form != TRAJD_ROWS_VIDEO)
+        extent->payload_offset = extent->payload_bytes = 0;
 }
 
 static const char *check_quaternions(const struct trajd_array *extent)
@@ -247,6 +282,10 @@ static const char *check_array(void *value, void *context)
         return "the path is out of range";
     if (extent->storage != TRAJD_STORAGE_ABSENT && (!extent->dtype || !extent->rank))
         return "an array has no type or no rows";
+    if ((extent->form == TRAJD_ROWS_VIDEO) != (extent->picture.encoding == TRAJD_PICTURE_VIDEO) ||
+        (extent->form == TRAJD_ROWS_VIDEO &&
+         (extent->picture.bits != 8 || extent->picture.channels != 3)))
+        return "its picture does not fit video";
     if (extent->preparation && extent->picture.encoding != TRAJD_PICTURE_RAW)
         return "prepared frames are not raw pixels";
     if (!size_of(extent->shape, extent->rank, trajd_dtype_size(extent->dtype),
@@ -407,6 +446,19 @@ enum trajd_status trajd_record_decode(const uint8_t *data, size_t length, uint64
     return status;
 }
 
+struct trajd_video *trajd_record_copy_video(struct trajd_arena *arena,
+                                            const struct trajd_video *from)
+{
+    struct trajd_video *to = trajd_arena_alloc(arena, sizeof *to);
+
+    if (!to)
+        return NULL;
+    *to = *from;
+    to->pixel_format = trajd_arena_copy(arena, from->pixel_format, strlen(from->pixel_format));
+    to->media = from->media ? trajd_arena_copy(arena, from->media, strlen(from->media)) : NULL;
+    return to->pixel_format && (to->media || !from->media) ? to : NULL;
+}
+
 bool trajd_record_copy_array(struct trajd_arena *arena, const struct trajd_array *from,
                              struct trajd_array *to)
 {
@@ -423,6 +475,11 @@ bool trajd_record_copy_array(struct trajd_arena *arena, const struct trajd_array
     if (from->preparation) {
         to->preparation = trajd_arena_copy(arena, from->preparation, strlen(from->preparation));
         if (!to->preparation)
+            return false;
+    }
+    if (from->video) {
+        to->video = trajd_record_copy_video(arena, from->video);
+        if (!to->video)
             return false;
     }
     if (from->storage == TRAJD_STORAGE_CHUNKED) {

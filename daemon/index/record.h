@@ -12,10 +12,11 @@
 
 #include "daemon/base/arena.h"
 #include "daemon/index/rows/array.h"
+#include "daemon/index/rows/video.h"
 #include "proto/codec.h"
 
 #define TRAJD_RECORD_MAGIC 0x52544A54u /* "TJTR" */
-#define TRAJD_RECORD_VERSION 13
+#define TRAJD_RECORD_VERSION 14
 #define TRAJD_RECORD_SIZE_MAX (256u << 20)
 #define TRAJD_RECORD_META_MAX 4096 /* bytes of one text */
 /* the refusal of a required array whose path leads to a group or a named type */
@@ -104,6 +105,9 @@ enum trajd_status trajd_record_decode(const uint8_t *data, size_t length, uint64
 /* Copies an array with its chunks or inline bytes into the arena. False where memory ran out. */
 bool trajd_record_copy_array(struct trajd_arena *arena, const struct trajd_array *from,
                              struct trajd_array *to);
+
+struct trajd_video *trajd_record_copy_video(struct trajd_arena *arena,
+                                            const struct trajd_video *from);
 
 /* Prints a text of at most 1023 bytes into the arena. NULL where memory ran out. */
 char *trajd_arena_format(struct trajd_arena *arena, const char *format, ...)

@@ -15,7 +15,7 @@ static const char *const semantics_words[] = {"absolute", "delta", NULL};
 
 /* ---- pictures ---- */
 
-static const char *const encoding_words[] = {"auto", "raw", "jpeg", "png", NULL};
+static const char *const encoding_words[] = {"auto", "raw", "jpeg", "png", "video", NULL};
 static const char *const color_words[] = {"rgb", "bgr", "gray", "undecided", NULL};
 static const char *const flip_words[] = {"none", "v", "h", "180", NULL};
 static const char *const zero_words[] = {"keep", "mask", NULL};
@@ -23,7 +23,7 @@ static const char *const depth_words[] = {"mm", "m", NULL};
 
 const char *trajd_picture_encoding_name(enum trajd_picture_encoding encoding)
 {
-    return encoding <= TRAJD_PICTURE_PNG ? encoding_words[encoding] : "?";
+    return encoding <= TRAJD_PICTURE_VIDEO ? encoding_words[encoding] : "?";
 }
 
 const char *trajd_picture_color_name(enum trajd_picture_color color)

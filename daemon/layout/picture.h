@@ -13,7 +13,8 @@ enum trajd_picture_encoding {
     TRAJD_PICTURE_AUTO = 0, /* each frame by its first bytes */
     TRAJD_PICTURE_RAW = 1,  /* the pixels, row by row */
     TRAJD_PICTURE_JPEG = 2,
-    TRAJD_PICTURE_PNG = 3
+    TRAJD_PICTURE_PNG = 3,
+    TRAJD_PICTURE_VIDEO = 4 /* packets, of which one may need those before it (video.h) */
 };
 
 /* What a standard decoder gives. */

@@ -6,13 +6,16 @@
 
 #include "daemon/base/digest.h"
 #include "daemon/hdf5/helper_socket.h"
-#include "daemon/hdf5/scan.h"
+#include "daemon/hdf5/array/scan_packed.h"
 
 /* The parent compares the first rows with its own reading: as many whole rows as this size holds,
  * at least one. */
 static const uint64_t check_bytes = 4096;
 static const uint64_t check_row_bytes_max = 64u << 20;
 static const uint64_t row_count_max = 1u << 31;
+
+static const char *const packed_names[3] = {"bytes", "offsets"}, *const video_names[3] = {
+                                                                     "rows", "packets", "units"};
 
 static const char *refuse(struct trajd_scan *scan, struct trajd_record_array *dataset,
                           const char *text)
@@ -315,6 +318,26 @@ static enum trajd_scan_found refuse_object(struct trajd_scan *scan, hid_t group,
     return lost ? TRAJD_SCAN_ARRAY : TRAJD_SCAN_DAMAGED;
 }
 
+/* Describes a group in place of a dataset. */
+static enum trajd_scan_found
+scan_group(struct trajd_scan *scan, hid_t group, const char *path, const char *what,
+           const char *(*describe_group)(struct trajd_scan *, hid_t,
+                                         const struct trajd_layout_image *, struct trajd_array *),
+           const struct trajd_layout_image *image, struct trajd_record_array *dataset)
+{
+    const hid_t folder = H5Gopen2(group, path, H5P_DEFAULT);
+    const char *why = "the group cannot be opened";
+
+    scan->has_failed = folder < 0;
+    if (folder >= 0) {
+        why = describe_group(scan, folder, image, &dataset->extent);
+        H5Gclose(folder);
+    }
+    if (why)
+        refuse(scan, dataset, trajd_arena_format(scan->arena, "%s: %s", what, why));
+    return why && scan->has_failed ? TRAJD_SCAN_DAMAGED : TRAJD_SCAN_ARRAY;
+}
+
 enum trajd_scan_found trajd_scan_array(struct trajd_scan *scan, hid_t group, const char *path,
                                        const struct trajd_layout_image *image,
                                        struct trajd_record_array *dataset)
@@ -323,13 +346,10 @@ enum trajd_scan_found trajd_scan_array(struct trajd_scan *scan, hid_t group, con
     const char *why;
 
     *dataset = (struct trajd_record_array){.path = path};
-    if (object < 0 && image && trajd_scan_is_packed(group, path)) {
-        scan->has_failed = false;
-        why = trajd_scan_packed(scan, group, path, image, &dataset->extent);
-        if (why)
-            refuse(scan, dataset, why);
-        return why && scan->has_failed ? TRAJD_SCAN_DAMAGED : TRAJD_SCAN_ARRAY;
-    }
+    if (object < 0 && image && trajd_scan_has(group, path, packed_names))
+        return scan_group(scan, group, path, "packed frames", trajd_scan_packed, image, dataset);
+    if (object < 0 && image && trajd_scan_has(group, path, video_names))
+        return scan_group(scan, group, path, "packed video", trajd_scan_video, image, dataset);
     if (object < 0)
         return refuse_object(scan, group, path, dataset);
     scan->has_failed = false;

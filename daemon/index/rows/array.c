@@ -4,6 +4,7 @@
 
 #include "daemon/index/rows/array.h"
 #include "daemon/index/rows/inflate.h"
+#include "daemon/index/rows/video.h"
 #include "kernels/element_convert.h"
 
 uint64_t trajd_array_row_count(const struct trajd_array *array)
@@ -172,6 +173,8 @@ static enum trajd_status check_form(const struct trajd_array *array, uint64_t fi
 
     if (!trajd_array_is_encoded(array))
         return TRAJD_OK;
+    if (array->form == TRAJD_ROWS_VIDEO)
+        return trajd_video_check(array, file_size_bytes, error);
     if (array->form > TRAJD_ROWS_PACKED || array->rank != (is_packed ? 1 : 2) ||
         array->dtype != (is_packed ? TRAJD_I64 : TRAJD_U8))
         return trajd_error_set(error, TRAJD_ERR_DATA, 0,

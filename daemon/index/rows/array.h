@@ -26,7 +26,8 @@ enum trajd_storage {
 };
 
 /* How the stored rows become rows. All forms but the first are *encoded*: a row is a run of bytes
- * of its own length, such as a JPEG (encoded.h). */
+ * of its own length, such as a JPEG (encoded.h), or a frame of packed video, which needs other rows'
+ * bytes, too. */
 enum trajd_row_form {
     TRAJD_ROWS_PLAIN = 0,  /* elements, as they are stored */
     TRAJD_ROWS_PADDED = 1, /* u8 (T, P): the bytes of a row, and zeros behind them */
@@ -34,7 +35,10 @@ enum trajd_row_form {
     TRAJD_ROWS_HEAP = 3,   /* u8 (T, 16): references to the global heap (encoded.c) */
     /* i64 (T): where each row begins in the payload, which another dataset holds. One more offset
      * follows: the end of the last row */
-    TRAJD_ROWS_PACKED = 4
+    TRAJD_ROWS_PACKED = 4,
+    /* i64 (T, 2): the packet whose frame each row shows, and its decode unit (video.h). The payload
+     * has the packets, unless another file has them */
+    TRAJD_ROWS_VIDEO = 5
 };
 #define TRAJD_PREPARATION_TEXT_MAX 512u
 #define TRAJD_HEAP_REFERENCE_BYTES 16 /* of a row with form HEAP: length, collection, object */
@@ -47,6 +51,8 @@ enum trajd_filter {
     TRAJD_FILTER_FLETCHER32 = 3,
     TRAJD_FILTER_LZF = 32000
 };
+
+struct trajd_video;
 
 struct trajd_chunk {
     uint64_t offset;      /* in the file; TRAJD_ARRAY_MISSING_CHUNK: never written */
@@ -67,7 +73,8 @@ struct trajd_array {
     uint64_t offset;                        /* in the file, of contiguous storage */
     uint64_t size_bytes;                    /* of all elements; at most INT64_MAX */
     uint64_t cut_rows;                      /* behind the last row: trajd_array_cut left them out */
-    uint64_t payload_offset, payload_bytes; /* TRAJD_ROWS_PACKED */
+    uint64_t payload_offset, payload_bytes; /* TRAJD_ROWS_PACKED, TRAJD_ROWS_VIDEO */
+    const struct trajd_video *video;        /* TRAJD_ROWS_VIDEO; else NULL */
     struct trajd_picture picture;           /* of encoded rows: the first frame */
     /* TRAJD_ROWS_PACKED: how `trajctl pack --prepare` made the frames, as the file says it, in up
      * to TRAJD_PREPARATION_TEXT_MAX bytes (window/picture/picture_prepared.h). NULL: as recorded */

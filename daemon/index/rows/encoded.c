@@ -553,7 +553,8 @@ enum trajd_status trajd_encoded_read(struct trajd_encoded_reader *reader, int fd
 
     *rows = reader->rows;
     if (row_count > trajd_array_row_count(array) ||
-        row_begin > trajd_array_row_count(array) - row_count || !trajd_array_is_encoded(array))
+        row_begin > trajd_array_row_count(array) - row_count || !trajd_array_is_encoded(array) ||
+        array->form == TRAJD_ROWS_VIDEO)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "rows from %llu, %llu of them, of %llu encoded ones",
                                (unsigned long long)row_begin, (unsigned long long)row_count,
@@ -588,7 +589,8 @@ uint64_t trajd_encoded_frame_bytes(const struct trajd_array *array,
 
 const char *trajd_row_form_name(enum trajd_row_form form)
 {
-    static const char *const names[] = {"plain", "padded", "strings", "variable length", "packed"};
+    static const char *const names[] = {"plain",           "padded", "strings",
+                                        "variable length", "packed", "video"};
 
-    return form <= TRAJD_ROWS_PACKED ? names[form] : "?";
+    return form <= TRAJD_ROWS_VIDEO ? names[form] : "?";
 }

@@ -43,7 +43,7 @@ uint64_t trajd_encoded_frame_bytes(const struct trajd_array *array,
                                    const struct trajd_layout_image *image,
                                    struct trajd_picture *picture);
 
-/* Returns "padded", "strings", "variable length", "packed", or "plain". */
+/* Returns "padded", "strings", "variable length", "packed", "video", or "plain". */
 const char *trajd_row_form_name(enum trajd_row_form form);
 
 #endif

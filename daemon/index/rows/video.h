@@ -1,0 +1,108 @@
+/* Packed video: rows that are frames of packets which are compressed together. The packets lie one
+ * after another in a dataset, or in an MP4 beside the HDF5 file (its media file). Nothing is decoded
+ * here. README.md describes the group. */
+#ifndef TRAJD_INDEX_ROWS_VIDEO_H
+#define TRAJD_INDEX_ROWS_VIDEO_H
+
+#include "daemon/base/digest.h"
+#include "daemon/index/rows/array.h"
+#include "daemon/index/rows/file_stat.h"
+#include "daemon/layout/video.h"
+
+#define TRAJD_PACKET_BYTES_MAX (UINT64_C(16) << 20)
+#define TRAJD_EXTRADATA_BYTES_MAX (UINT64_C(1) << 20) /* of one unit */
+#define TRAJD_MOOV_BYTES_MAX (UINT64_C(256) << 20)
+/* Of a packet that is sampled to recognise a media file again, and how many are. */
+#define TRAJD_PACKET_SAMPLE_BYTES 4096u
+#define TRAJD_PACKET_SAMPLES 64u
+
+/* Of an array with form VIDEO, whose rows are pairs of i64: packet, unit. All places are in the HDF5
+ * file. Each table is i64, without compression. */
+struct trajd_video {
+    struct trajd_video_format format;
+    const char *pixel_format;                   /* FFmpeg's name: "yuv420p" */
+    uint64_t packets_offset, packet_count;      /* (P, 2): position and size, in decode order */
+    uint64_t units_offset, unit_count;          /* (U, 3): first packet, 1 if closed, extradata */
+    uint64_t extradata_offset, extradata_bytes; /* all extradata, one after another */
+    uint64_t ends_offset, extradata_count;      /* where each extradata ends */
+    /* The largest unit: its packets with its extradata, and its packets. 0 until
+     * trajd_video_examine has read the tables. */
+    uint64_t largest_unit_bytes, largest_unit_packets;
+    /* The MP4 that has the packets, a path below the dataset's media folder. NULL: they are in the
+     * payload of the array, and the members below are 0. */
+    const char *media;
+    uint64_t media_size, moov_offset, moov_size;
+    uint32_t media_crc32;              /* of moov and of the sampled packets */
+    struct trajd_file_stat media_stat; /* when it was indexed; all 0: it could not be opened */
+};
+
+/* Checks the array's places, its limits and the path of its media file, without reading anything.
+ * Part of trajd_array_check. */
+enum trajd_status trajd_video_check(const struct trajd_array *array, uint64_t file_size_bytes,
+                                    struct trajd_error *error);
+
+/* Reads all tables and checks each number of them. Sets the largest unit, and adds what the frames
+ * are to the digest: not where they lie. TRAJD_ERR_DATA names the table and the entry that breaks a
+ * rule; TRAJD_ERR_IO. */
+enum trajd_status trajd_video_examine(int fd, const struct trajd_array *array,
+                                      struct trajd_video *video, struct trajd_digest *digest,
+                                      struct trajd_error *error);
+
+/* Finds the unit of a row, and the run of rows whose frames are in that unit. TRAJD_ERR_DATA names
+ * the row that breaks a rule; TRAJD_ERR_IO. */
+enum trajd_status trajd_video_rows_of_unit(int fd, const struct trajd_array *array, uint64_t row,
+                                           uint64_t *unit, uint64_t *first_row, uint64_t *row_count,
+                                           struct trajd_error *error);
+
+/* Finds the packets in their unit whose frames rows [first_row, first_row + count) show. All rows
+ * must be of the unit. */
+enum trajd_status trajd_video_locate(int fd, const struct trajd_array *array, uint64_t first_row,
+                                     uint32_t count, uint64_t unit, uint32_t *packets,
+                                     struct trajd_error *error);
+
+/* Packets of a unit from its first one on. */
+struct trajd_unit_bytes {
+    const uint8_t *bytes;  /* one packet after another */
+    const uint64_t *sizes; /* [packet_count] */
+    uint32_t packet_count;
+    const uint8_t *extradata;
+    uint64_t extradata_size;
+};
+
+/* The scratch memory of one reading thread, which grows to the largest unit that was read. Not
+ * thread-safe: one for each thread. */
+struct trajd_video_reader;
+enum trajd_status trajd_video_reader_create(struct trajd_video_reader **reader,
+                                            struct trajd_error *error);
+void trajd_video_reader_destroy(struct trajd_video_reader **reader);
+
+/* Reads the packets 0 to `last` of a unit, and its extradata; packets that lie one behind the other
+ * in one call. `media_fd`: of the media file, if the array has one. *out is borrowed from the reader
+ * until its next call. Blocks. TRAJD_ERR_DATA: a number of the tables breaks a rule; TRAJD_ERR_IO;
+ * TRAJD_ERR_MEMORY. */
+enum trajd_status trajd_video_read_unit(struct trajd_video_reader *reader, int fd, int media_fd,
+                                        const struct trajd_array *array, uint64_t unit,
+                                        uint32_t last, struct trajd_unit_bytes *out,
+                                        struct trajd_error *error);
+
+/* Reads the first bytes of a packet, at most TRAJD_PACKET_SAMPLE_BYTES. *size becomes the bytes of
+ * the whole packet. */
+enum trajd_status trajd_video_sample(int fd, int media_fd, const struct trajd_array *array,
+                                     uint64_t packet, uint8_t bytes[TRAJD_PACKET_SAMPLE_BYTES],
+                                     uint64_t *size, struct trajd_error *error);
+
+/* Returns the bytes of a packet of this size that are sampled. */
+static inline uint64_t trajd_video_sample_bytes(uint64_t size)
+{
+    return size < TRAJD_PACKET_SAMPLE_BYTES ? size : TRAJD_PACKET_SAMPLE_BYTES;
+}
+
+/* Opens the media file at a path below the folder. No component of the path may be a symbolic link
+ * or "..", so the file is below the folder, whatever the HDF5 file says. TRAJD_ERR_DATA: it is not
+ * there, or is no regular file; TRAJD_ERR_IO: storage failed. *fd is -1 after an error. */
+enum trajd_status trajd_media_open(const char *folder, const char *media, int *fd,
+                                   struct trajd_file_stat *stat, struct trajd_error *error);
+/* Returns whether the path is relative and has no empty component, "." or "..". */
+bool trajd_media_is_path(const char *media);
+
+#endif
