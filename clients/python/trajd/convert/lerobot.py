@@ -5,10 +5,12 @@ Where an episode begins in it is counted in frames, because `from_timestamp` is 
 from the frames; it only gives the order of the episodes."""
 from __future__ import annotations
 
+import errno
 import json
 import math
 import pathlib
 import re
+import stat
 import string
 from fractions import Fraction
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
@@ -137,24 +139,24 @@ class LeRobot:
     def _read_json(self, name: str) -> Dict[str, Any]:
         try:
             found = json.loads(self._regular(name).read_text())
-        except (OSError, ValueError, LeftOut) as error:
-            raise ArgumentError(f"{self._folder}/{name}: {getattr(error, 'strerror', None) or error}: a LeRobot data set has "
-                                "this file") from None
+        except (OSError, ValueError) as error:
+            raise ArgumentError(f"{self._folder}/{name}: {_first_line(error)}: a LeRobot data set has this file") from None
         if not isinstance(found, dict):
             raise ArgumentError(f"{self._folder}/{name}: it is not a mapping")
         return found
 
     def _regular(self, name: str) -> pathlib.Path:
+        """Returns the path of a file of the set. Raises OSError where it is none: of a FIFO, opening may not end."""
         path = self._folder / name
-        if path.exists() and not path.is_file():
-            raise LeftOut(f"{name}: it is not a regular file")
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file")
         return path
 
     def _read_lines(self, name: str) -> List[Dict[str, Any]]:
         try:
             return [json.loads(line) for line in self._regular(name).read_text().splitlines() if line.strip()]
-        except (OSError, ValueError, LeftOut) as error:
-            raise ArgumentError(f"{self._folder}/{name}: {error}") from None
+        except (OSError, ValueError) as error:
+            raise ArgumentError(f"{self._folder}/{name}: {_first_line(error)}") from None
 
     def _read_features(self, info: Dict[str, Any]) -> Iterator[Feature]:
         """Yields the features that can be converted. The others are left out by name."""
@@ -193,8 +195,8 @@ class LeRobot:
             table = pq.read_table(self._regular("meta/tasks.parquet"))
             text = next(name for name in table.column_names if name != "task_index")
             return dict(zip(table["task_index"].to_pylist(), map(str, table[text].to_pylist())))
-        except (OSError, KeyError, StopIteration, pa.ArrowException, LeftOut) as error:
-            raise ArgumentError(f"{self._folder}/meta/tasks.parquet: {error}") from None
+        except (OSError, KeyError, StopIteration, pa.ArrowException) as error:
+            raise ArgumentError(f"{self._folder}/meta/tasks.parquet: {_first_line(error)}") from None
 
     def _read_entries_v2(self, info: Dict[str, Any]) -> List[Entry]:
         fields = ("episode_chunk", "episode_index")
@@ -230,7 +232,7 @@ class LeRobot:
                 if needed - set(columns):
                     raise ArgumentError(f"{self._folder}/{name}: it lacks the column {min(needed - set(columns))}")
                 rows += file.read(columns=columns).to_pylist()
-            except (OSError, pa.ArrowException, LeftOut) as error:
+            except (OSError, pa.ArrowException) as error:
                 raise ArgumentError(f"{self._folder}/{name}: {_first_line(error)}") from None
         for row in rows:
             if not all(isinstance(row[column], int) for column in needed):
@@ -302,7 +304,7 @@ class LeRobot:
                     if column not in present:
                         return LeftOut(f"{name}: it lacks the column {column}")
                 table = file.read(columns=columns + (["task_index"] if "task_index" in present else []))
-        except (OSError, pa.ArrowException, LeftOut) as error:
+        except (OSError, pa.ArrowException) as error:
             return LeftOut(f"{name}: {_first_line(error)}")
         for column in table.column_names:
             if column in STEP_COLUMNS and table[column].null_count:
@@ -374,7 +376,7 @@ def _why_not(key: str, feature: Dict[str, Any], dtype: Any, shape: Tuple[int, ..
 
 
 def _first_line(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error).splitlines()[0]
+    return getattr(error, "strerror", None) or (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _numbers(column: pa.ChunkedArray, feature: Feature, where: str) -> np.ndarray:
