@@ -11,6 +11,7 @@
 #include "daemon/base/json.h"
 #include "daemon/base/memory.h"
 #include "daemon/index/rows/encoded.h"
+#include "daemon/index/rows/video.h"
 #include "daemon/window/window_report.h"
 #include "proto/plural.h"
 
@@ -94,7 +95,14 @@ static void describe_storage(const struct trajd_array *array,
 
     trajd_memory_or_exit(out);
     text[STORAGE_SIZE - 1] = '\0';
-    if (array && trajd_array_is_encoded(array)) {
+    if (array && array->form == TRAJD_ROWS_VIDEO) {
+        const struct trajd_video *video = array->video;
+        fprintf(out, "%s %ux%u rgb (file), %s, %.1f frames per unit, packets in %s, ",
+                trajd_video_codec_name(video->format.codec), array->picture.height,
+                array->picture.width, video->pixel_format,
+                (double)video->packet_count / (double)video->unit_count,
+                video->media ? "MP4" : "the file");
+    } else if (array && trajd_array_is_encoded(array)) {
         char picture[TRAJD_PICTURE_TEXT_SIZE];
         fprintf(out, "%s", trajd_picture_text(&array->picture, &stream->image, picture));
         if (trajd_picture_channels(stream->image.color) == 3)

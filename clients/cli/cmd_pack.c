@@ -131,6 +131,7 @@ static bool read_prepare(struct packer *packer)
     if (!packer->layout)
         packer->layout = packer->config.layout;
     packer->files.color = packer->config.color;
+    packer->files.media_folder = packer->config.media_folder;
     return true;
 }
 

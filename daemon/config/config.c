@@ -122,9 +122,10 @@ static enum trajd_status read_rates(struct trajd_config *config, const struct tr
 static enum trajd_status read_dataset(struct trajd_config *config,
                                       const struct trajd_yaml_node *node, struct trajd_error *error)
 {
-    static const char *const keys[] = {"path", "layout", "rate", "color", "quarantine", NULL};
+    static const char *const keys[] = {"path",  "layout",     "rate", "color",
+                                       "media", "quarantine", NULL};
     struct trajd_config_dataset *dataset = &config->datasets[config->dataset_count];
-    const struct trajd_yaml_node *path, *layout, *rate, *color, *quarantine;
+    const struct trajd_yaml_node *path, *layout, *rate, *color, *media, *quarantine;
     enum trajd_status status;
 
     if ((status = check_name(config, node, error)))
@@ -151,6 +152,9 @@ static enum trajd_status read_dataset(struct trajd_config *config,
     color = trajd_yaml_get(node, "color");
     if (!status && color)
         status = read_color(config, color, &dataset->color, error);
+    media = trajd_yaml_get(node, "media");
+    if (!status && media)
+        status = trajd_yaml_string(config->yaml, media, &dataset->media, error);
     quarantine = trajd_yaml_get(node, "quarantine");
     if (!status && quarantine)
         status = read_quarantine(config, quarantine, &dataset->quarantine_at_most, error);
@@ -392,6 +396,8 @@ static enum trajd_status resolve_paths(struct trajd_config *config, const char *
         status = resolve_path(config, real, &config->datasets[d].path, error);
         if (!status && strchr(config->datasets[d].layout, '/')) /* otherwise it is a name */
             status = resolve_path(config, real, &config->datasets[d].layout, error);
+        if (!status && config->datasets[d].media)
+            status = resolve_path(config, real, &config->datasets[d].media, error);
     }
     config->folder = real;
     for (uint32_t f = 0; f < config->feed_count && !status; f++)

@@ -27,7 +27,8 @@ struct trajd_config_dataset {
     uint32_t clock_rate_count;
     struct trajd_clock_rate clock_rates[TRAJD_CONFIG_MAX_RATES]; /* `rate:` of single clocks */
     enum trajd_picture_color color; /* of encoded frames; TRAJD_COLOR_DEPTH: as the layout says */
-    int64_t quarantine_at_most;     /* episodes; -1: any number */
+    const char *media; /* the folder of media files of packed video; NULL: that of each HDF5 file */
+    int64_t quarantine_at_most; /* episodes; -1: any number */
 };
 
 struct trajd_config {

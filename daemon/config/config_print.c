@@ -109,6 +109,10 @@ void trajd_config_print(const struct trajd_config *config, FILE *out)
         print_clock_rates(&config->datasets[d], out);
         if (config->datasets[d].color)
             fprintf(out, ", color: %s", trajd_picture_color_name(config->datasets[d].color));
+        if (config->datasets[d].media) {
+            fprintf(out, ", media: ");
+            trajd_json_text(out, config->datasets[d].media);
+        }
         if (config->datasets[d].quarantine_at_most >= 0)
             fprintf(out, ", quarantine: {at_most: %lld}",
                     (long long)config->datasets[d].quarantine_at_most);
@@ -206,6 +210,8 @@ void trajd_config_print_json(const struct trajd_config *config, FILE *out)
             trajd_json_close_object(&json);
         if (config->datasets[d].color)
             trajd_json_string(&json, "color", trajd_picture_color_name(config->datasets[d].color));
+        if (config->datasets[d].media)
+            trajd_json_string(&json, "media", config->datasets[d].media);
         if (config->datasets[d].quarantine_at_most >= 0) {
             trajd_json_open_object(&json, "quarantine");
             trajd_json_i64(&json, "at_most", config->datasets[d].quarantine_at_most);

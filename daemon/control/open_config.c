@@ -105,7 +105,8 @@ enum trajd_status trajd_control_open_dataset(struct trajd_control *control,
                   .rate = from->rate,
                   .clock_rates = from->clock_rates,
                   .clock_rate_count = from->clock_rate_count,
-                  .color = from->color}};
+                  .color = from->color,
+                  .media_folder = from->media}};
     enum trajd_status status;
 
     if (!trajd_paths_helper(helper, sizeof helper) || !trajd_paths_layouts(layouts, sizeof layouts))

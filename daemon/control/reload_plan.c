@@ -60,7 +60,7 @@ static void match_datasets(struct trajd_reload_change *change)
             const struct trajd_config_dataset *have = &now->config->datasets[n];
             if (strcmp(wanted->name, have->name) || strcmp(wanted->path, have->path) ||
                 strcmp(wanted->layout, have->layout) || !have_same_rates(wanted, have) ||
-                wanted->color != have->color)
+                wanted->color != have->color || !is_same_text(wanted->media, have->media))
                 continue;
             change->is_new_dataset[d] = false;
             next->datasets[d] = now->datasets[n];

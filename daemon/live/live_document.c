@@ -98,7 +98,8 @@ static void make_stream(struct making *m, uint32_t number)
                                        .dtype = source->dtype,
                                        .rank = source->rank};
     memcpy(stream->shape, source->shape, sizeof source->shape);
-    if (source->form == TRAJD_ROWS_PLAIN || image->encoding == TRAJD_PICTURE_RAW)
+    if (source->form == TRAJD_ROWS_PLAIN || source->form == TRAJD_ROWS_VIDEO ||
+        image->encoding == TRAJD_PICTURE_RAW)
         return;
     stream->encoded = alloc(m, 1, sizeof *stream->encoded);
     if (stream->encoded)

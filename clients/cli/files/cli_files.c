@@ -34,7 +34,8 @@ struct trajd_index_options cli_files_options(const struct cli_files *files, cons
                                         .child_count = files->child_count,
                                         .file_timeout_ms = CLI_FILE_TIMEOUT_MS,
                                         .assumed_rate = files->assumed_rate,
-                                        .color = files->color};
+                                        .color = files->color,
+                                        .media_folder = files->media_folder};
 }
 
 static enum trajd_status open_with(const struct cli_files *files, const char *layout,

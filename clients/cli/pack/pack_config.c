@@ -154,6 +154,7 @@ enum trajd_status pack_config_read(const char *text, struct pack_config *config,
         if (!strcmp(config->config->datasets[d].name, member->dataset)) {
             config->layout = config->config->datasets[d].layout;
             config->color = config->config->datasets[d].color;
+            config->media_folder = config->config->datasets[d].media;
         }
     return TRAJD_OK;
 }

@@ -11,6 +11,7 @@ struct pack_config {
     struct trajd_config *config;    /* owned; the preparations borrow from it */
     const char *layout;             /* of the feed's dataset; NULL with a preset */
     enum trajd_picture_color color; /* of the same; TRAJD_COLOR_DEPTH: not given */
+    const char *media_folder;       /* of the same; NULL: not given */
     struct trajd_picture_spec preset;
     uint32_t count;
     struct pack_preparation preparations[TRAJD_SPEC_MAX_OUTPUTS];

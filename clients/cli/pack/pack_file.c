@@ -40,7 +40,7 @@ static bool is_in_one_piece(const struct trajd_array *array)
 
 static bool is_packable(const struct pack *p, const struct trajd_array *array, bool is_image)
 {
-    if (array->form == TRAJD_ROWS_PACKED)
+    if (array->form == TRAJD_ROWS_PACKED || array->form == TRAJD_ROWS_VIDEO)
         return false;
     if (trajd_array_is_encoded(array))
         return true;
@@ -281,6 +281,7 @@ static enum trajd_status check_output(struct pack *p)
 {
     const struct trajd_layout *source = p->options->index->layout;
     const struct trajd_index_options options = {.path = p->output.partial,
+                                                .media_folder = p->options->index->media_folder,
                                                 .helper_path = p->options->helper_path,
                                                 .child_count = 1,
                                                 .file_timeout_ms = FILE_TIMEOUT_MS};

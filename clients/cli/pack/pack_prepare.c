@@ -60,6 +60,10 @@ enum trajd_status pack_find_preparation(struct pack *p, struct pack_dataset *dat
         enum trajd_status status;
         if (option->stream ? strcmp(option->stream, stream->name) != 0 : stream->dtype != TRAJD_U8)
             continue;
+        if (stream->form == TRAJD_ROWS_VIDEO)
+            return trajd_error_set(p->error, TRAJD_ERR_UNSUPPORTED, 0,
+                                   "%s holds packed video, of which no prepared frames are made",
+                                   stream->name);
         if (stream->preparation)
             return trajd_error_set(p->error, TRAJD_ERR_ARGUMENT, 0,
                                    "%s: its frames are prepared already", stream->name);

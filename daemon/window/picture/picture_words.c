@@ -20,9 +20,10 @@ static void add_source(const struct trajd_layout_image *image, enum trajd_pictur
                        struct trajd_picture_words *words)
 {
     add(words, "decoder", "%s",
-        encoding == TRAJD_PICTURE_JPEG  ? "jpeg, exact"
-        : encoding == TRAJD_PICTURE_PNG ? "png"
-                                        : "none");
+        encoding == TRAJD_PICTURE_JPEG    ? "jpeg, exact"
+        : encoding == TRAJD_PICTURE_PNG   ? "png"
+        : encoding == TRAJD_PICTURE_VIDEO ? "video"
+                                          : "none");
     if (image->is_present) {
         add(words, "color", "%s", trajd_picture_color_name(image->color));
         add(words, "flip", "%s", trajd_picture_flip_name(image->flip));

@@ -134,6 +134,12 @@ static enum trajd_status check_choice(const struct trajd_convert_options *option
 {
     struct trajd_convert_stream *made = &choice->made;
 
+    if (stream->form == TRAJD_ROWS_VIDEO)
+        return trajd_error_set(
+            error, TRAJD_ERR_UNSUPPORTED, 0,
+            "%s holds packed video, whose frames are not resampled: choose other "
+            "streams with --streams",
+            made->name);
     if (stream->form == TRAJD_ROWS_PACKED)
         return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
                                "%s holds packed frames: resample the file before `trajctl pack`, "
