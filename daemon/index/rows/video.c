@@ -191,12 +191,12 @@ static enum trajd_status find_packet(struct tables *t, uint64_t i, struct span *
     if (status)
         return status;
     *packet = (struct span){numbers[0], numbers[1]};
-    if (packet->size && packet->size <= TRAJD_PACKET_BYTES_MAX && packet->begin <= room &&
+    if (packet->size <= TRAJD_PACKET_BYTES_MAX && packet->begin <= room &&
         packet->size <= room - packet->begin)
         return TRAJD_OK;
     return trajd_error_set(t->error, TRAJD_ERR_DATA, 0,
                            "packet %llu: %lld bytes at position %lld: there are %llu bytes, and a "
-                           "packet has 1 to %llu",
+                           "packet has at most %llu",
                            (number)i, (long long)packet->size, (long long)packet->begin,
                            (number)room, (number)TRAJD_PACKET_BYTES_MAX);
 }

@@ -20,8 +20,9 @@
  * file. Each table is i64, without compression. */
 struct trajd_video {
     struct trajd_video_format format;
-    const char *pixel_format;                   /* FFmpeg's name: "yuv420p" */
-    uint64_t packets_offset, packet_count;      /* (P, 2): position and size, in decode order */
+    const char *pixel_format; /* FFmpeg's name: "yuv420p" */
+    /* (P, 2): position and size, in decode order. The frame of a packet of 0 bytes was not recorded */
+    uint64_t packets_offset, packet_count;
     uint64_t units_offset, unit_count;          /* (U, 3): first packet, 1 if closed, extradata */
     uint64_t extradata_offset, extradata_bytes; /* all extradata, one after another */
     uint64_t ends_offset, extradata_count;      /* where each extradata ends */
