@@ -4,7 +4,7 @@
     python3 -m venv /tmp/video && /tmp/video/bin/pip install av==18.1.0 numpy
     /tmp/video/bin/python tests/tools/video_mp4s.py
 
-Most are written by FFmpeg 8.0's muxer (in PyAV 18.1.0's wheel: libx264, libx265, libsvtav1). What FFmpeg does not write is
+Most are written by FFmpeg 8.1.2's muxer (in PyAV 18.1.0's wheel: libx264, libx265, libsvtav1). What FFmpeg does not write is
 made by editing the boxes of such a file. Odd sizes and libaom's hidden frames need the `ffmpeg` program (Debian 12, 5.1.9).
 The encoders run in one thread, so that the same versions write the same bytes.
 """

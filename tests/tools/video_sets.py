@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Writes the LeRobot sets that the tests of video read: tests/golden/video/lerobot/. tests/golden/video/README.md lists them.
 
-    python3.11 -m venv /tmp/lerobot && /tmp/lerobot/bin/pip install lerobot==0.4.4
+    python3.11 -m venv /tmp/lerobot && /tmp/lerobot/bin/pip install lerobot==0.4.4 pyarrow==26.0.1
     /tmp/lerobot/bin/python tests/tools/video_sets.py v30       # torch 2.10.0, PyAV 15.1.0, datasets 4.8.5
     python3.11 -m venv /tmp/lerobot21 && /tmp/lerobot21/bin/pip install lerobot==0.3.3
-    /tmp/lerobot21/bin/python tests/tools/video_sets.py v21     # the last versions that write v2.1
+    /tmp/lerobot21/bin/pip install numpy==2.2.6 av==15.1.0 pyarrow==21.0.0
+    /tmp/lerobot21/bin/python tests/tools/video_sets.py v21     # torch 2.7.1, datasets 3.6.0; 0.3.3 is the last with v2.1
 
 LeRobotDataset writes all files, and then some are edited to be as faulty as sets that people have published. No set
 says when it was made, but Parquet files differ with the versions of pyarrow.
@@ -164,19 +165,36 @@ def write_reordered():
     edit_episodes(root, change)
 
 
-def write_short():
-    """The first camera's last file lacks its last three frames."""
-    root = copy_set("v30_av1", "v30_short_video")
-    path = sorted((root / "videos" / KEYS[0]).rglob("*.mp4"))[-1]
+def rewrite_video(path, change):
+    """Copies the packets that `change` returns of all."""
     with av.open(str(path)) as source:
         packets = [packet for packet in source.demux(video=0) if packet.size]
         with av.open(str(path) + ".new.mp4", "w", options={"movflags": "faststart"}) as target:
             stream = target.add_stream_from_template(source.streams.video[0], opaque=True)
             stream.time_base = source.streams.video[0].time_base
-            for packet in packets[:-3]:
+            for packet in change(packets):
                 packet.stream = stream
                 target.mux(packet)
     os.replace(str(path) + ".new.mp4", path)
+
+
+def write_short():
+    """The first camera's last file lacks its last three frames."""
+    root = copy_set("v30_av1", "v30_short_video")
+    rewrite_video(sorted((root / "videos" / KEYS[0]).rglob("*.mp4"))[-1], lambda packets: packets[:-3])
+    edit_episodes(root, lambda rows: None)
+
+
+def write_late():
+    """The first camera shows the frames of episode 3 by 20 ms later than their number says: more than half a frame."""
+    root = copy_set("v30_h264_g10", "v30_late")
+
+    def delay(packets):
+        for packet in packets[sum(LENGTHS[:3]):]:
+            late = round(packet.time_base.denominator * 0.02)
+            packet.pts, packet.dts = packet.pts + late, packet.dts + late
+        return packets
+    rewrite_video(root / "videos" / KEYS[0] / "chunk-000" / "file-000.mp4", delay)
     edit_episodes(root, lambda rows: None)
 
 
@@ -199,6 +217,7 @@ def write_v30():
     write_drifted()
     write_reordered()
     write_short()
+    write_late()
 
 
 # openpi.

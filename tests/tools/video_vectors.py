@@ -4,7 +4,7 @@
     python3 -m venv /tmp/video && /tmp/video/bin/pip install av==18.1.0 numpy torch torchcodec==0.17.0
     /tmp/video/bin/python tests/tools/video_vectors.py
 
-PyAV 18.1.0 brings FFmpeg 8.0: its H.264 and HEVC decoders, and dav1d for AV1. torchcodec uses Debian 12's FFmpeg 5.1.9, as does
+PyAV 18.1.0 brings FFmpeg 8.1.2: its H.264 and HEVC decoders, and dav1d for AV1. torchcodec uses Debian 12's FFmpeg 5.1.9, as does
 the program `ffmpeg`, which must find the same planes. tests/golden/video/README.md says what is recorded.
 """
 import hashlib
