@@ -48,10 +48,12 @@ class Feature(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Where an episode's frames are in an MP4: `first` is the number of its first shown frame."""
+    """Where an episode's frames are in an MP4."""
 
     path: str
-    first: int
+    first: int    # number of its first shown frame: the sum of the lengths of the episodes before it
+    total: int    # the sum of the lengths of all episodes in the file
+    begin: float  # in seconds, as from_timestamp says it
 
 
 class Entry(NamedTuple):
@@ -206,7 +208,8 @@ class LeRobot:
         for line in self._read_lines("meta/episodes.jsonl"):
             number = int(line["episode_index"])
             place = {"episode_index": number, "episode_chunk": number // int(info.get("chunks_size", 1000))}
-            parts = {camera.key: Part(videos.path(video_key=camera.key, **place), 0) for camera in self._cameras}
+            parts = {camera.key: Part(videos.path(video_key=camera.key, **place), 0, int(line["length"]), 0.0)
+                     for camera in self._cameras}
             entries.append(Entry(number, int(line["length"]), list(line.get("tasks", [])), data.path(**place), parts))
         return entries
 
@@ -252,9 +255,9 @@ class LeRobot:
             path = videos.path(chunk_index=chunk, file_index=file, video_key=key)
             files.setdefault(path, []).append((begin, row["episode_index"], row["length"]))
         for path, entries in files.items():
-            first = 0
-            for _, number, length in sorted(entries):
-                found[number] = Part(path, first)
+            first, total = 0, sum(length for _, _, length in entries)
+            for begin, number, length in sorted(entries):
+                found[number] = Part(path, first, total, begin)
                 first += length
         return found
 
@@ -325,19 +328,28 @@ class LeRobot:
             raise video
         if video.header["pixel_format"].startswith("gray") and video.header["pixel_format"] != "gray":
             raise LeftOut(f"{part.path}: its pixels are {video.header['pixel_format']}: video of depth is not read")
-        end = part.first + entry.length
-        if len(video.rows) < end:
-            raise LeftOut(f"{part.path}: it has {len(video.rows)} shown frames, and the episode would be frames {part.first} "
-                          f"to {end - 1}")
-        rate = self._fps.numerator, self._fps.denominator
-        if video.is_late(part.first, *rate):
-            raise LeftOut(f"{part.path}: its frame {part.first} is at {video.seconds(part.first):.6f} s, more than half a frame "
-                          f"from {float(part.first / self._fps):.6f} s, where the episode begins")
-        if video.is_late(end - 1, *rate):
-            self.notes.append(f"kept: episode {entry.number}: {part.path}: its frame {end - 1} is at "
-                              f"{video.seconds(end - 1):.6f} s, and {float((end - 1) / self._fps):.6f} s was expected: "
-                              f"frames are taken by their numbers; is {self._fps} the right fps?")
+        self._check_frames(video, part, entry.length)
         return Clip(video, part.first, entry.length, self._options.reference)
+
+    def _check_frames(self, video: Video, part: Part, length: int) -> None:
+        """Checks that the episode's frames are where they are counted to be.
+
+        Where the file has as many frames as its episodes, they are. Where it has not, some frames lack or belong to no
+        episode, and the time of the first frame has to agree, too."""
+        end, shown = part.first + length, len(video.rows)
+        if shown < end:
+            raise LeftOut(f"{part.path}: it has {shown} shown frames, and the episode would be frames {part.first} to {end - 1}")
+        if shown != part.total:
+            for seconds, whose in ((part.begin, "from_timestamp is"), (video.seconds(part.first), f"its frame {part.first} is at")):
+                if not abs(seconds * float(self._fps) - part.first) < 0.5:
+                    raise LeftOut(f"{part.path}: it has {shown} shown frames, its episodes have {part.total} rows, and {whose} "
+                                  f"{seconds:.6f} s, more than half a frame from {float(part.first / self._fps):.6f} s, where the "
+                                  "episode begins")
+        times = (video.pts[part.first:end] - video.pts[part.first]) / video.header["timescale"]
+        expected = np.arange(length) / float(self._fps)
+        for row in np.flatnonzero(~(np.abs(times - expected) <= 0.5 / float(self._fps)))[:1]:
+            raise LeftOut(f"{part.path}: its frame {part.first + row}, row {row}, is {times[row]:.6f} s after the episode's first, "
+                          f"more than half a frame from {expected[row]:.6f} s")
 
     def _task(self, entry: Entry, table: pa.Table) -> Dict[str, str]:
         """Returns the text `task`. Where it changes within the episode, `tasks` has each with its first row."""

@@ -8,7 +8,6 @@ import json
 import os
 import pathlib
 import subprocess
-import zlib
 from typing import Any, BinaryIO, Dict, Iterator, NamedTuple, Optional, Tuple
 
 import h5py
@@ -18,9 +17,8 @@ from ..errors import ArgumentError
 from ..launch import program
 from .output import LeftOut
 
-UNIT_PACKETS_MAX, UNIT_BYTES_MAX = 4096, 64 << 20  # daemon/layout/video.h
-COPY_BYTES_MAX = 16 << 20                           # in one call
-SAMPLED_PACKETS, SAMPLED_BYTES = 64, 4096          # of the fingerprint of a file with packets
+VERSION = 1               # of the groups
+COPY_BYTES_MAX = 16 << 20  # in one call
 
 
 class Video(NamedTuple):
@@ -29,16 +27,11 @@ class Video(NamedTuple):
     path: pathlib.Path  # without links
     name: str           # in messages
     header: Dict[str, Any]
-    rows: np.ndarray
-    pts: np.ndarray
-    packets: np.ndarray
-    units: np.ndarray
+    rows: np.ndarray     # (T): the packet of each shown frame
+    pts: np.ndarray      # (T): its time after the first one's
+    packets: np.ndarray  # (P, 3): position, size, crc32
+    units: np.ndarray    # (U, 3): first packet, first row, number of the extradata
     extradata: np.ndarray
-
-    def is_late(self, frame: int, fps_num: int, fps_den: int) -> bool:
-        """Tells whether the time of a shown frame is further than half a frame from frame / fps."""
-        scale = self.header["timescale"] * fps_den
-        return 2 * abs(int(self.pts[frame]) * fps_num - frame * scale) > scale
 
     def seconds(self, frame: int) -> float:
         return int(self.pts[frame]) / self.header["timescale"]
@@ -60,7 +53,7 @@ def describe(path: pathlib.Path, name: str) -> Video:
     line, _, data = done.stdout.partition(b"\n")
     header = json.loads(line)
     places, end = [], 0
-    for count, columns in ((header["rows"], 2), (header["rows"], 1), (header["packets"], 2), (header["units"], 3)):
+    for count, columns in ((header["rows"], 1), (header["rows"], 1), (header["packets"], 3), (header["units"], 3)):
         places.append(np.frombuffer(data, "<i8", count * columns, end).reshape(-1, *([columns] if columns > 1 else [])))
         end += 8 * count * columns
     return Video(real, name, header, *places, np.frombuffer(data, np.uint8, -1, end))
@@ -73,49 +66,39 @@ class Clip:
     `media` is the folder beneath which packets are referred to; None: they are copied."""
 
     def __init__(self, video: Video, first: int, count: int, media: Optional[pathlib.Path], lacking: int = 0):
-        rows = video.rows[first:first + count]
-        begin_unit, end_unit = int(rows[0, 1]), int(rows[-1, 1]) + 1
+        begin_unit, end_unit = np.searchsorted(video.units[:, 1], (first, first + count - 1), "right") - (1, 0)
         begin = int(video.units[begin_unit, 0])
+        rows = video.rows[first:first + count] - begin
         self.video = video
-        self.packets = video.packets[begin:int(rows[:, 0].max()) + 1]
-        self.rows = rows - [begin, begin_unit]
-        self.units = video.units[begin_unit:end_unit] - [begin, 0, 0]
-        self._check_limits()
+        self.packets = video.packets[begin:begin + int(rows.max()) + 1]
+        self.rows = np.concatenate([rows, np.full(lacking, len(self.packets))])
+        self.units = video.units[begin_unit:end_unit] - (begin, first, 0)
+        self.units[0, 1] = 0
         if lacking:
-            nothing = [[self.packets[-1].sum(), 0]]
-            self.rows = np.concatenate([self.rows, [[len(self.packets), len(self.units) - 1]] * lacking])
-            self.packets = np.concatenate([self.packets, nothing])
+            self.packets = np.concatenate([self.packets, [[self.packets[-1, :2].sum(), 0, 0]]])
         self.media = None if media is None else relative_media(video.path, media)
 
-    def _check_limits(self) -> None:
-        ends = np.append(self.units[1:, 0], len(self.packets))
-        counts = ends - self.units[:, 0]
-        sizes = np.add.reduceat(self.packets[:, 1], self.units[:, 0])
-        for unit in np.flatnonzero((counts > UNIT_PACKETS_MAX) | (sizes > UNIT_BYTES_MAX))[:1]:
-            raise LeftOut(f"{self.video.name}: it has no closed key frame for {counts[unit]} packets, "
-                          f"{sizes[unit]} bytes: at most {UNIT_PACKETS_MAX} and {UNIT_BYTES_MAX} are read")
-
     def write(self, group: h5py.Group, path: str) -> None:
-        header = self.video.header
+        header, packets = self.video.header, self.packets
         video = group.create_group(path)
-        attributes = {name: header[name] for name in ("codec", "pixel_format", "matrix", "range")}
-        attributes.update(encoding="video", color="rgb", size=np.array([header["height"], header["width"]], "<i8"))
-        with open(self.video.path, "rb", buffering=0) as file:
-            if self.media is None:
+        if self.media is None:
+            with open(self.video.path, "rb", buffering=0) as file:
                 packets = self._copy(file, video)
-            else:
-                packets = self.packets
-                attributes.update(media=self.media, media_size=header["file_bytes"], media_crc32=self._crc32(file),
-                                  media_moov=np.array(header["moov"], "<i8"))
+        else:
+            video.attrs.update(media=self.media, media_size=header["file_bytes"])
         for name, array in (("rows", self.rows), ("packets", packets), ("units", self.units),
                             ("extradata_ends", np.array(header["extradata_ends"], "<i8")),
                             ("extradata", self.video.extradata)):
             video.create_dataset(name, data=array)
-        video.attrs.update(attributes)
+        firsts = self.units[:, 0]
+        largest = [np.diff(firsts, append=len(packets)).max(), np.add.reduceat(packets[:, 1], firsts).max()]
+        video.attrs.update({name: header[name] for name in ("codec", "pixel_format", "matrix", "range")}, version=VERSION,
+                           encoding="video", color="rgb", size=np.array([header["height"], header["width"]], "<i8"),
+                           largest_unit=np.array(largest, "<i8"))
 
     def _runs(self) -> Iterator[Tuple[int, int]]:
         """Yields position and size of the pieces of the file in which the packets lie one after another."""
-        ends = self.packets.sum(axis=1)
+        ends = self.packets[:, :2].sum(axis=1)
         cuts = np.flatnonzero(self.packets[1:, 0] != ends[:-1]) + 1
         for begin, end in zip([0, *cuts], [*cuts, len(ends)]):
             yield int(self.packets[begin, 0]), int(ends[end - 1] - self.packets[begin, 0])
@@ -132,16 +115,7 @@ class Clip:
         for position, size in self._runs():
             _copy_bytes(file.fileno(), position, group.file.id.get_vfd_handle(), place, size, self.video.path)
             place += size
-        return np.stack([ends - self.packets[:, 1], self.packets[:, 1]], axis=1)
-
-    def _crc32(self, file: BinaryIO) -> int:
-        """Returns the fingerprint of the file's index and of some of these packets."""
-        crc, last = self.video.header["moov_crc32"], len(self.packets) - 1
-        sampled = (range(last + 1) if last + 1 < SAMPLED_PACKETS else
-                   ((2 * i * last + SAMPLED_PACKETS - 1) // (2 * (SAMPLED_PACKETS - 1)) for i in range(SAMPLED_PACKETS)))
-        for position, size in self.packets[list(sampled)].tolist():
-            crc = zlib.crc32(os.pread(file.fileno(), min(size, SAMPLED_BYTES), position), crc)
-        return crc
+        return np.concatenate([(ends - self.packets[:, 1])[:, None], self.packets[:, 1:]], axis=1)
 
 
 def _copy_bytes(source: int, position: int, target: int, place: int, size: int, path: pathlib.Path) -> None:
