@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zlib
 
 import h5py
 import numpy as np
@@ -52,8 +53,9 @@ def packets_of(group, media=None):
     """Returns the packets of the frames of all rows, as bytes."""
     with open(media, "rb") if media else io.BytesIO(group["bytes"][()].tobytes()) as file:
         data = file.read()
-    packets = group["packets"][()]
-    return [data[packets[row, 0]:packets[row].sum()] for row in group["rows"][:, 0]]
+    packets = [data[position:position + size] for position, size, _ in group["packets"][()]]
+    assert [zlib.crc32(packet) for packet in packets] == list(group["packets"][:, 2])
+    return [packets[packet] for packet in group["rows"]]
 
 
 # ---- sets of LeRobot's writer ----
@@ -79,19 +81,20 @@ def test_numbers_are_those_of_the_parquet_files(name, tmp_path):
 
 
 @pytest.mark.parametrize("name, options", [("v30_av1", ()), ("v30_h264_g10", ()), ("v30_h264_g30", ()), ("v30_2997", ()), ("v30_order", ()),
-                                           ("v30_drift_small", ()), ("v30_drift_large", ()), ("v30_av1", ("--reference",)),
+                                           ("v30_drift_small", ()), ("v30_drift_large", ()), ("v30_late", ()),
+                                           ("v21_av1", ()), ("v20_av1", ("--reference",)), ("v30_av1", ("--reference",)),
                                            ("v30_order", ("--reference",))])
 def test_each_row_has_the_packet_that_shows_its_number(name, options, tmp_path):
     """The frames of LeRobot's sets show 32 * episode + row. Those of v30_order lie in the file as they were recorded."""
     folder = shutil.copytree(SETS / name, tmp_path / name)
     converted(folder, tmp_path / "out.hdf5", *options)
     recorded = {}  # the number that is shown, by packet
-    source = "v30_h264_g10" if name in ("v30_order", "v30_drift_small", "v30_drift_large") else name  # of its copies
+    source = {"v20_av1": "v21_av1", **dict.fromkeys(("v30_order", "v30_drift_small", "v30_drift_large", "v30_late"), "v30_h264_g10")}.get(name, name)
     for path in (path for path in VECTORS if path.startswith(f"lerobot/{source}/")):
         vector, data = VECTORS[path], (SETS.parent / path).read_bytes()
         for row, packet in enumerate(vector["rows"]):
             position, size = vector["packets"][packet]
-            recorded[path.split("/")[3], data[position:position + size]] = vector["numbers"][row]
+            recorded[next(part for part in path.split("/") if part.startswith("observation.")), data[position:position + size]] = vector["numbers"][row]
     with h5py.File(tmp_path / "out.hdf5") as file:
         for group in file["data"].values():
             for camera, video in group["observation/images"].items():
@@ -117,16 +120,21 @@ def test_tables_of_a_copy_and_of_a_reference_agree(tmp_path):
                 other = reference[f"data/{name}/observation/images/{camera}"]
                 for table_name in ("rows", "units", "extradata", "extradata_ends"):
                     assert np.array_equal(video[table_name], other[table_name])
-                assert np.array_equal(video["packets"][:, 1], other["packets"][:, 1])
-                assert video["packets"][0, 0] == 0 and video["packets"][-1].sum() == len(video["bytes"])
-                assert video["units"][0, 0] == 0 and (np.diff(video["rows"][:, 1]) >= 0).all()
+                assert np.array_equal(video["packets"][:, 1:], other["packets"][:, 1:])
+                assert video["packets"][0, 0] == 0 and video["packets"][-1, :2].sum() == len(video["bytes"])
+                units = video["units"][()]
+                assert list(units[0, :2]) == [0, 0] and (np.diff(units[:, :2], axis=0) > 0).all()
+                for begin, end in zip(units, [*units[1:], [len(video["packets"]), len(video["rows"])]]):
+                    held = video["rows"][begin[1]:end[1]]
+                    assert begin[0] <= held.min() and held.max() < end[0]
                 assert {key: video.attrs[key] for key in ("codec", "pixel_format", "encoding", "color")} == {
                     "codec": "h264", "pixel_format": "yuv420p", "encoding": "video", "color": "rgb"}
                 assert list(video.attrs["size"]) == [96, 128]
                 media = tmp_path / other.attrs["media"]
-                assert other.attrs["media_size"] == media.stat().st_size
-                moov = other.attrs["media_moov"]
-                assert media.read_bytes()[moov[0] + 4:moov[0] + 8] == b"moov"
+                assert other.attrs["media_size"] == media.stat().st_size and packets_of(other, media) == packets_of(video)
+                assert video.attrs["version"] == 1
+                sizes = np.split(video["packets"][:, 1], units[1:, 0])
+                assert list(video.attrs["largest_unit"]) == [max(map(len, sizes)), max(map(sum, sizes))]
 
 
 def test_images_are_rows_of_png(tmp_path):
@@ -294,8 +302,7 @@ def test_a_missing_file_costs_its_episodes(tmp_path):
     ("h264", 25, "it has 24 shown frames, and the episode would be frames 0 to 24"),
     ("truncated", 7, None), ("truncated_no_moov", 7, None), ("mpeg4", 7, None), ("no_video", 7, None),
     ("edit_parts", 7, None), ("edit_middle", 7, None), ("h264_fragmented", 7, None),
-    ("edit_empty", 7, "its frame 0 is at 0.500000 s, more than half a frame from 0.000000 s, where the episode begins"),
-    ("h264_bframes_no_edit", 7, "its frame 0 is at 0.066667 s, more than half a frame from 0.000000 s, where the episode begins"),
+    ("h264_stepped", 7, "its frame 1, row 1, is 0.066667 s after the episode's first, more than half a frame from 0.033333 s"),
 ])
 def test_a_faulty_video_costs_its_episode(mp4, length, sentence, tmp_path):
     folder = with_videos(tmp_path / "set", lengths=(5, length, 4))
@@ -318,29 +325,52 @@ def test_a_video_with_fewer_packets_costs_the_episode_that_lacks_them():
     assert told == [(4, f"videos/{TOP}/chunk-000/file-001.mp4: it has 10 shown frames, and the episode would be frames 0 to 12")]
 
 
-def test_a_video_at_another_rate_is_named(tmp_path):
-    lines = converted(with_videos(tmp_path / "set", fps=29), tmp_path / "out.hdf5")
-    assert not [line for line in lines if line.startswith("kept")]  # half a frame is not reached in 7 steps
-    lines = converted(with_videos(tmp_path / "other", fps=29, lengths=(20,)), tmp_path / "other.hdf5")
-    assert lines[-1] == (f"kept: episode 0: videos/chunk-000/{TOP}/episode_000000.mp4: its frame 19 is at 0.633333 s, and "
-                         "0.655172 s was expected: frames are taken by their numbers; is 29 the right fps?")
+def shared_video(folder, lengths, begins, fps=30):
+    """A set whose episodes are in h264.mp4, which has 24 frames of 1/30 s and a key frame every 6 frames."""
+    make_v3(folder, lengths=lengths, fps=fps, features={**NUMBERS, TOP: VIDEO}, videos={TOP: [(0, 0, begin) for begin in begins]})
+    path = folder / f"videos/{TOP}/chunk-000/file-000.mp4"
+    path.parent.mkdir(parents=True)
+    shutil.copy(SETS.parent / "mp4/h264.mp4", path)
+    return folder
+
+
+@pytest.mark.parametrize("lengths, begins, sentence", [
+    ((9, 8, 7), (0, 9 / 30 + 5, 17 / 30 - 0.1), None),  # as many frames as rows: from_timestamp is only an order
+    ((9, 8), (0, 9 / 30 + 0.016), None),
+    ((9, 8), (0, 9 / 30 + 0.017), "it has 24 shown frames, its episodes have 17 rows, and from_timestamp is 0.317000 s, more than half "
+                                  "a frame from 0.300000 s, where the episode begins"),
+    ((9, 16), (0, 0.3), "it has 24 shown frames, and the episode would be frames 9 to 24"),
+    ((9, 8), (0, float("nan")), None),
+])
+def test_where_an_episode_begins(lengths, begins, sentence, tmp_path):
+    folder = shared_video(tmp_path / "set", lengths, begins)
+    path = f"videos/{TOP}/chunk-000/file-000.mp4"
+    if begins[1] != begins[1]:
+        assert left_out(folder, tmp_path, of=2) == f"left out: episode 1: meta/episodes does not say where its video of {TOP} is"
+    elif sentence:
+        assert left_out(folder, tmp_path, of=2) == f"left out: episode 1: {path}: {sentence}"
+    else:
+        assert len(converted(folder, tmp_path / "out.hdf5")) == 1
+
+
+def test_frames_at_another_rate_cost_the_episodes_that_show_it(tmp_path):
+    folder = with_videos(tmp_path / "set", fps=29, lengths=(5, 24, 4))
+    assert left_out(folder, tmp_path) == (
+        f"left out: episode 1: videos/chunk-000/{TOP}/episode_000001.mp4: its frame 15, row 15, is 0.500000 s after the episode's "
+        "first, more than half a frame from 0.517241 s")
 
 
 def test_an_episode_that_begins_inside_a_unit_has_the_packets_before_it(tmp_path):
     """h264.mp4 has a key frame every 6 frames. The file has the episodes 1 and 0, in this order."""
-    folder = make_v3(tmp_path / "set", lengths=(9, 8), fps=30, features={**NUMBERS, TOP: VIDEO}, videos={TOP: [(0, 0, 0.26), (0, 0, 0.0)]})
-    path = folder / f"videos/{TOP}/chunk-000/file-000.mp4"
-    path.parent.mkdir(parents=True)
-    shutil.copy(SETS.parent / "mp4/h264.mp4", path)
+    folder = shared_video(tmp_path / "set", (9, 8), (8 / 30, 0.0))
     converted(folder, tmp_path / "out.hdf5")
-    data, vector = path.read_bytes(), VECTORS["mp4/h264.mp4"]
+    data, vector = (folder / f"videos/{TOP}/chunk-000/file-000.mp4").read_bytes(), VECTORS["mp4/h264.mp4"]
     with h5py.File(tmp_path / "out.hdf5") as file:
-        for episode, first, unit in ((0, 8, 6), (1, 0, 0)):
+        for episode, first, hidden, units in ((0, 8, 2, [[0, 0, 0], [6, 4, 0]]), (1, 0, 0, [[0, 0, 0], [6, 6, 0]])):
             video = file[f"data/episode_{episode:06d}/observation/images/top"]
             rows = len(video["rows"])
-            assert list(video["rows"][:, 0]) == [first - unit + row for row in range(rows)]
-            assert [row for row in video["rows"][:, 1]] == [(first + row) // 6 - unit // 6 for row in range(rows)]
-            assert len(video["packets"]) == first - unit + rows
+            assert list(video["rows"]) == list(range(hidden, hidden + rows)) and video["units"][()].tolist() == units
+            assert len(video["packets"]) == hidden + rows
             assert packets_of(video) == [data[begin:begin + size] for begin, size in vector["packets"][first:first + rows]]
 
 
