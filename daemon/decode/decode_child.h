@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "daemon/decode/decode_library.h"
 #include "daemon/decode/decode_protocol.h"
 #include "daemon/index/rows/picture_header.h"
 
@@ -15,11 +16,25 @@ bool trajd_decode_serve(int socket);
 
 /* ---- decode_frame.c: header check, decoding, colour, flip, preparation ---- */
 
+/* The decode unit that is under way. */
+struct trajd_decode_video {
+    const struct trajd_video_library *library;
+    void *codec;                                                /* NULL: there is none */
+    struct trajd_decode_packet packets[TRAJD_UNIT_PACKETS_MAX]; /* is_wanted: and not yet made */
+    bool is_given[TRAJD_UNIT_PACKETS_MAX];                      /* the codec gave its frame */
+    uint32_t packet_count, sent_count, wanted_count;
+    const uint8_t *next;                   /* the packet to send, in the input memory */
+    bool is_drained;                       /* the codec was told that there are no more packets */
+    uint32_t damaged_from;                 /* frames of this packet and later ones are bad */
+    char reason[TRAJD_DECODE_REASON_SIZE]; /* of them */
+};
+
 /* What a child keeps between frames. */
 struct trajd_decode_state {
     struct trajd_decode_setup setup;
     struct trajd_image_plan *plan; /* NULL: frames are not prepared */
     uint8_t *pixels;               /* of one whole frame, if they are prepared */
+    struct trajd_decode_video video;
 };
 
 /* Checks the setup and makes the plan. False where a number does not fit the others, or memory ran
@@ -33,11 +48,32 @@ void trajd_decode_state_free(struct trajd_decode_state *state);
 bool trajd_decode_frame(struct trajd_decode_state *state, const uint8_t *bytes, uint64_t size,
                         uint64_t room, uint8_t *output, char *reason, size_t reason_size);
 
+/* Turns the whole frame upright and prepares it, as the setup says. `pixels`: state->pixels, or
+ * `output` where nothing is prepared. */
+void trajd_decode_finish(struct trajd_decode_state *state, uint8_t *pixels, uint8_t *output);
+
+/* ---- decode_video.c: decode units, whatever the codec ---- */
+
+/* Loads the module that has H.264 and HEVC. Before the sandbox closes; without it, or where the
+ * library is not installed, frames of these codecs are bad for a reason that names the package. */
+void trajd_decode_load_avcodec(void);
+
+/* Returns the libraries' versions as lines, or why a library is missing. */
+void trajd_decode_print_codecs(void);
+
+/* Begins a unit, which is in the input memory. False where it does not fit there. */
+bool trajd_decode_unit_begin(struct trajd_decode_state *state, const uint8_t *input,
+                             uint64_t input_bytes, const struct trajd_decode_unit *unit);
+
+/* Makes up to `room` of the frames that are wanted and tells of them in the reply, after at most
+ * TRAJD_DECODE_PACKETS_MAX packets. False where memory ran out. */
+bool trajd_decode_unit_run(struct trajd_decode_state *state, uint8_t *output, uint32_t room,
+                           struct trajd_decode_reply *reply);
+
+void trajd_decode_unit_end(struct trajd_decode_video *video);
+
 /* ---- decode_jpeg.c, decode_png.c: encoded bytes to pixels. The caller has examined the header, so
  * the size is known ---- */
-
-/* The reason where memory ran out. It says nothing of the frame, which is decoded again. */
-#define TRAJD_DECODE_NO_MEMORY "no memory"
 
 /* Write height x width x channels values, rows without gaps: red first, 16 bits little-endian.
  * False where the frame is bad, with the library's words in `reason`: a warning of the library

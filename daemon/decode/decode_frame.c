@@ -17,13 +17,25 @@ static bool is_side(uint32_t side)
     return side >= 1 && side <= TRAJD_PICTURE_SIDE_MAX;
 }
 
+/* Returns whether the words of the video are possible, or there are none. */
+static bool is_video(const struct trajd_decode_setup *setup)
+{
+    const struct trajd_video_format *video = &setup->video;
+
+    return video->codec == TRAJD_VIDEO_NONE ||
+           (video->codec <= TRAJD_VIDEO_HEVC && video->matrix <= TRAJD_MATRIX_BT2020 &&
+            video->range <= TRAJD_RANGE_FULL && setup->bits == 8 &&
+            trajd_picture_channels(setup->image.color) == 3);
+}
+
 bool trajd_decode_state_make(const struct trajd_decode_setup *setup,
                              struct trajd_decode_state *state)
 {
-    *state = (struct trajd_decode_state){.setup = *setup};
+    memset(state, 0, sizeof *state);
+    state->setup = *setup;
     if (!is_side(setup->image.height) || !is_side(setup->image.width) ||
         setup->image.height * setup->image.width > TRAJD_PICTURE_PIXELS_MAX ||
-        (setup->bits != 8 && setup->bits != 16 && setup->bits != 32))
+        (setup->bits != 8 && setup->bits != 16 && setup->bits != 32) || !is_video(setup))
         return false;
     if (!setup->is_prepared || trajd_image_is_source(&setup->preparation))
         return setup->frame_bytes == source_bytes(setup);
@@ -39,6 +51,7 @@ bool trajd_decode_state_make(const struct trajd_decode_setup *setup,
 
 void trajd_decode_state_free(struct trajd_decode_state *state)
 {
+    trajd_decode_unit_end(&state->video);
     trajd_image_plan_destroy(&state->plan);
     free(state->pixels);
     state->pixels = NULL;
@@ -66,6 +79,14 @@ static bool decode(const struct trajd_picture *picture, const uint8_t *bytes, ui
     return copy_raw(picture, bytes, size, pixels);
 }
 
+void trajd_decode_finish(struct trajd_decode_state *state, uint8_t *pixels, uint8_t *output)
+{
+    if (state->setup.upright)
+        trajd_decode_upright(&state->setup.image, state->setup.bits, pixels);
+    if (state->plan)
+        trajd_image_prepare(state->plan, pixels, output);
+}
+
 bool trajd_decode_frame(struct trajd_decode_state *state, const uint8_t *bytes, uint64_t size,
                         uint64_t room, uint8_t *output, char *reason, size_t reason_size)
 {
@@ -87,9 +108,6 @@ bool trajd_decode_frame(struct trajd_decode_state *state, const uint8_t *bytes, 
     }
     if (!decode(&picture, bytes, size, pixels, reason, reason_size))
         return false;
-    if (setup->upright)
-        trajd_decode_upright(&setup->image, setup->bits, pixels);
-    if (state->plan)
-        trajd_image_prepare(state->plan, pixels, output);
+    trajd_decode_finish(state, pixels, output);
     return true;
 }

@@ -41,6 +41,19 @@ bool trajd_decode_link_open(const struct trajd_decode_link *link, bool has_memor
            receive(link, &ready);
 }
 
+/* Takes frame `i` of a reply: its pixels, or the reason why it is bad. */
+static void take(const struct trajd_decode_link *link, struct trajd_decode_reply *reply, uint32_t i,
+                 struct trajd_decoder_frame *frame)
+{
+    reply->reasons[i][sizeof reply->reasons[i] - 1] = '\0';
+    snprintf(frame->reason, sizeof frame->reason, "%s", reply->reasons[i]);
+    for (char *c = frame->reason; *c; c++)
+        *c = *c < ' ' || *c > '~' ? ' ' : *c;
+    if (!frame->reason[0])
+        trajd_image_copy(frame->pixels, link->output.bytes + i * link->setup.frame_bytes,
+                         link->setup.frame_bytes);
+}
+
 bool trajd_decode_job_run(const struct trajd_decode_link *link, struct trajd_decoder_frame *frames,
                           uint32_t count)
 {
@@ -57,14 +70,69 @@ bool trajd_decode_job_run(const struct trajd_decode_link *link, struct trajd_dec
     }
     if (!send_packet(link, &job, sizeof job, -1) || !receive(link, &reply) || reply.count != count)
         return false;
-    for (uint32_t i = 0; i < count; i++) {
-        reply.reasons[i][sizeof reply.reasons[i] - 1] = '\0';
-        snprintf(frames[i].reason, sizeof frames[i].reason, "%s", reply.reasons[i]);
-        for (char *c = frames[i].reason; *c; c++)
-            *c = *c < ' ' || *c > '~' ? ' ' : *c;
-        if (!frames[i].reason[0])
-            trajd_image_copy(frames[i].pixels, link->output.bytes + i * link->setup.frame_bytes,
-                             link->setup.frame_bytes);
+    for (uint32_t i = 0; i < count; i++)
+        take(link, &reply, i, &frames[i]);
+    return true;
+}
+
+/* Writes the unit into the input memory. */
+static void put_unit(const struct trajd_decode_link *link, const struct trajd_decoder_unit *unit,
+                     const struct trajd_decode_wanted *wanted)
+{
+    struct trajd_decode_packet *packets = (struct trajd_decode_packet *)link->input.bytes;
+    uint8_t *rest = link->input.bytes + wanted->packet_count * sizeof *packets;
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < wanted->packet_count; i++) {
+        packets[i].size = (uint32_t)unit->sizes[i];
+        packets[i].is_wanted = wanted->of_packet[i];
+        bytes += unit->sizes[i];
+    }
+    if (unit->extradata_size)
+        memcpy(rest, unit->extradata, unit->extradata_size);
+    if (bytes)
+        memcpy(rest + unit->extradata_size, unit->bytes, bytes);
+}
+
+/* Takes the frames of a reply. False where one of them is not wanted. */
+static bool take_all(const struct trajd_decode_link *link, struct trajd_decode_reply *reply,
+                     struct trajd_decode_wanted *wanted, struct trajd_decoder_frame *frames,
+                     uint32_t count)
+{
+    if (reply->count > TRAJD_DECODE_FRAMES_MAX ||
+        reply->count * link->setup.frame_bytes > link->setup.output_bytes)
+        return false;
+    for (uint32_t i = 0; i < reply->count; i++) {
+        const uint32_t packet = reply->packets[i];
+        if (packet >= wanted->packet_count || !wanted->of_packet[packet])
+            return false;
+        for (uint32_t f = 0; f < count; f++)
+            if (frames[f].packet == packet)
+                take(link, reply, i, &frames[f]);
+        wanted->of_packet[packet] = false;
+        wanted->count--;
+    }
+    return true;
+}
+
+bool trajd_decode_unit_take(const struct trajd_decode_link *link,
+                            const struct trajd_decoder_unit *unit,
+                            struct trajd_decode_wanted *wanted, struct trajd_decoder_frame *frames,
+                            uint32_t count)
+{
+    struct trajd_decode_unit job = {.header = {TRAJD_DECODE_MAGIC, TRAJD_DECODE_UNIT},
+                                    .packet_count = wanted->packet_count,
+                                    .extradata_size = unit->extradata_size};
+    uint32_t empty_max = wanted->packet_count / TRAJD_DECODE_PACKETS_MAX + 1;
+    struct trajd_decode_reply reply;
+
+    put_unit(link, unit, wanted);
+    for (; wanted->count; job.is_continued = 1) {
+        if (!send_packet(link, &job, sizeof job, -1) || !receive(link, &reply) ||
+            !take_all(link, &reply, wanted, frames, count))
+            return false;
+        if (!reply.count && !empty_max--)
+            return false; /* it makes nothing */
     }
     return true;
 }

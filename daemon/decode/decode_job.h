@@ -33,4 +33,19 @@ bool trajd_decode_link_open(const struct trajd_decode_link *link, bool has_memor
 bool trajd_decode_job_run(const struct trajd_decode_link *link, struct trajd_decoder_frame *frames,
                           uint32_t count);
 
+/* The packets of a unit whose frames are wanted and not made yet. */
+struct trajd_decode_wanted {
+    bool of_packet[TRAJD_UNIT_PACKETS_MAX];
+    uint32_t packet_count; /* of the unit, as far as it is decoded */
+    uint32_t count;        /* of the wanted ones */
+};
+
+/* Has the child decode the unit, which fits into the input memory, from its first packet on, and
+ * takes what is wanted into the frames. False where the child died, hung, or broke the protocol;
+ * `wanted` then has what is missing. */
+bool trajd_decode_unit_take(const struct trajd_decode_link *link,
+                            const struct trajd_decoder_unit *unit,
+                            struct trajd_decode_wanted *wanted, struct trajd_decoder_frame *frames,
+                            uint32_t count);
+
 #endif

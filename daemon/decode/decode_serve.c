@@ -20,6 +20,7 @@ union packet {
     struct trajd_decode_header header;
     struct trajd_decode_setup setup;
     struct trajd_decode_job job;
+    struct trajd_decode_unit unit;
 };
 
 struct child {
@@ -33,11 +34,13 @@ static bool receive(int socket, union packet *packet, int *fd)
 {
     static const size_t sizes[] = {[TRAJD_DECODE_SETUP] = sizeof packet->setup,
                                    [TRAJD_DECODE_OUTPUT] = sizeof packet->header,
-                                   [TRAJD_DECODE_JOB] = sizeof packet->job};
+                                   [TRAJD_DECODE_JOB] = sizeof packet->job,
+                                   [TRAJD_DECODE_REPLY] = 0,
+                                   [TRAJD_DECODE_UNIT] = sizeof packet->unit};
     const ssize_t size = trajd_receive_fd(socket, packet, sizeof *packet, fd);
 
     if (size >= (ssize_t)sizeof packet->header && packet->header.magic == TRAJD_DECODE_MAGIC &&
-        packet->header.kind >= TRAJD_DECODE_SETUP && packet->header.kind <= TRAJD_DECODE_JOB &&
+        packet->header.kind >= TRAJD_DECODE_SETUP && packet->header.kind <= TRAJD_DECODE_UNIT &&
         (size_t)size == sizes[packet->header.kind])
         return true;
     if (*fd >= 0)
@@ -77,10 +80,11 @@ static bool is_inside(const struct memory *memory, uint64_t offset, uint64_t siz
 
 static bool serve_job(struct child *child, const struct trajd_decode_job *job)
 {
-    struct trajd_decode_reply reply = {{TRAJD_DECODE_MAGIC, TRAJD_DECODE_REPLY}, job->count, {""}};
+    struct trajd_decode_reply reply = {.header = {TRAJD_DECODE_MAGIC, TRAJD_DECODE_REPLY},
+                                       .count = job->count};
     const uint64_t frame_bytes = child->state.setup.frame_bytes;
 
-    if (!frame_bytes || job->count > TRAJD_DECODE_FRAMES_MAX ||
+    if (!frame_bytes || child->state.setup.video.codec || job->count > TRAJD_DECODE_FRAMES_MAX ||
         job->count > child->output.size / frame_bytes)
         return false;
     for (uint32_t i = 0; i < job->count; i++) {
@@ -96,6 +100,28 @@ static bool serve_job(struct child *child, const struct trajd_decode_job *job)
             return false; /* the parent has the frames decoded again */
     }
     return send(child->socket, &reply, sizeof reply, MSG_NOSIGNAL) == sizeof reply;
+}
+
+static bool serve_unit(struct child *child, const struct trajd_decode_unit *unit)
+{
+    struct trajd_decode_reply reply = {.header = {TRAJD_DECODE_MAGIC, TRAJD_DECODE_REPLY}};
+    const uint64_t frame_bytes = child->state.setup.frame_bytes;
+    uint64_t room;
+
+    if (!frame_bytes || !child->state.setup.video.codec)
+        return false;
+    room = child->state.setup.output_bytes / frame_bytes;
+    if (room > TRAJD_DECODE_FRAMES_MAX)
+        room = TRAJD_DECODE_FRAMES_MAX;
+    if (!room ||
+        (!unit->is_continued &&
+         !trajd_decode_unit_begin(&child->state, child->input.bytes, child->input.size, unit)) ||
+        !trajd_decode_unit_run(&child->state, child->output.bytes, (uint32_t)room, &reply) ||
+        send(child->socket, &reply, sizeof reply, MSG_NOSIGNAL) != sizeof reply)
+        return false;
+    if (!child->state.video.wanted_count)
+        trajd_decode_unit_end(&child->state.video); /* while the parent copies */
+    return true;
 }
 
 static void drop_setup(struct child *child)
@@ -132,6 +158,8 @@ static bool serve_packet(struct child *child, const union packet *packet, int fd
         return set_up(child, &packet->setup, fd);
     if (fd >= 0)
         close(fd);
+    if (packet->header.kind == TRAJD_DECODE_UNIT)
+        return serve_unit(child, &packet->unit);
     return packet->header.kind == TRAJD_DECODE_JOB && serve_job(child, &packet->job);
 }
 

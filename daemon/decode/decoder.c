@@ -21,6 +21,10 @@ static const uint64_t job_bytes_max = 4 << 20;
 static const uint64_t job_encoded_bytes_max = 64 << 20;
 /* More than the pixels of the largest picture. */
 static const uint64_t encoded_bytes_max = 512 << 20;
+/* Of a decode unit and its extradata. */
+static const uint64_t unit_bytes_max = TRAJD_UNIT_BYTES_MAX + (1 << 20);
+static const uint64_t unit_table_bytes =
+    TRAJD_UNIT_PACKETS_MAX * sizeof(struct trajd_decode_packet);
 
 struct trajd_decoder {
     char *program;
@@ -78,10 +82,17 @@ static enum trajd_status end_failed_child(struct trajd_decoder *decoder, const c
                            decoder->program, when, WTERMSIG(status), strsignal(WTERMSIG(status)));
 }
 
+static bool needs_avcodec(enum trajd_video_codec codec)
+{
+    return codec == TRAJD_VIDEO_H264 || codec == TRAJD_VIDEO_HEVC;
+}
+
 static enum trajd_status start_child(struct trajd_decoder *decoder, struct trajd_error *error)
 {
+    const enum trajd_video_codec codec = decoder->link.setup.video.codec;
     const enum trajd_status status = trajd_helper_start(
-        decoder->program, NULL, SOCK_SEQPACKET, &decoder->link.socket, &decoder->pid, error);
+        decoder->program, needs_avcodec(codec) ? TRAJD_DECODE_TASK_AVCODEC : NULL, SOCK_SEQPACKET,
+        &decoder->link.socket, &decoder->pid, error);
 
     if (status || trajd_decode_link_open(&decoder->link, false))
         return status;
@@ -121,12 +132,15 @@ static uint32_t job_frames(uint64_t frame_bytes, uint64_t encoded_bytes)
 static enum trajd_status check(const struct trajd_decoder_options *options,
                                struct trajd_error *error)
 {
+    const bool is_video = options->video.codec != TRAJD_VIDEO_NONE;
+
     if (!options->image.height || !options->image.width || options->bits < 8 ||
-        !options->largest_frame_bytes || !options->timeout_ms)
+        !(is_video ? options->largest_unit_bytes : options->largest_frame_bytes) ||
+        !options->timeout_ms)
         return trajd_error_set(
             error, TRAJD_ERR_ARGUMENT, 0,
-            "a decoder needs the size and bits of frames, their largest number of bytes "
-            "and a timeout");
+            "a decoder needs the size and bits of frames, the largest number of bytes of "
+            "one, or of a decode unit, and a timeout");
     return options->preparation ? trajd_image_check(options->preparation, error) : TRAJD_OK;
 }
 
@@ -139,17 +153,21 @@ static void free_memories(struct trajd_decoder *decoder)
 /* Returns the setup for options that were checked. Equal options give equal bytes. */
 static struct trajd_decode_setup make_setup(const struct trajd_decoder_options *options)
 {
-    const uint64_t largest = least(options->largest_frame_bytes, encoded_bytes_max),
+    const bool is_video = options->video.codec != TRAJD_VIDEO_NONE;
+    const uint64_t largest = least(is_video ? 1 : options->largest_frame_bytes, encoded_bytes_max),
                    frames = job_frames(frame_bytes(options), largest);
     struct trajd_decode_setup setup;
 
     memset(&setup, 0, sizeof setup);
     setup.header = (struct trajd_decode_header){TRAJD_DECODE_MAGIC, TRAJD_DECODE_SETUP};
     setup.image = options->image;
+    setup.video = options->video;
     setup.bits = (uint8_t)options->bits;
     setup.upright = options->upright;
     setup.is_prepared = options->preparation != NULL;
     setup.input_bytes = frames * largest;
+    if (is_video)
+        setup.input_bytes = unit_table_bytes + least(options->largest_unit_bytes, unit_bytes_max);
     setup.frame_bytes = frame_bytes(options);
     setup.output_bytes = frames * setup.frame_bytes;
     if (options->preparation)
@@ -169,7 +187,7 @@ static enum trajd_status set_up(struct trajd_decoder *decoder,
     link->timeout_ms = options->timeout_ms;
     link->largest_frame_bytes = least(options->largest_frame_bytes, encoded_bytes_max);
     link->setup = make_setup(options);
-    decoder->job_frames = job_frames(link->setup.frame_bytes, link->largest_frame_bytes);
+    decoder->job_frames = (uint32_t)(link->setup.output_bytes / link->setup.frame_bytes);
     *is_kept = link->setup.input_bytes <= input && link->setup.output_bytes <= output;
     if (*is_kept)
         return TRAJD_OK;
@@ -222,9 +240,12 @@ enum trajd_status trajd_decoder_change(struct trajd_decoder *decoder,
                                        const struct trajd_decoder_options *options,
                                        struct trajd_error *error)
 {
+    const bool had_avcodec = needs_avcodec(decoder->link.setup.video.codec);
     enum trajd_status status = check(options, error);
     bool is_kept = false;
 
+    if (needs_avcodec(options->video.codec) != had_avcodec)
+        end_child(decoder); /* the next run starts one with the other libraries */
     if (!status)
         status = set_up(decoder, options, &is_kept, error);
     if (!status && decoder->pid && !trajd_decode_link_open(&decoder->link, is_kept))
@@ -297,6 +318,78 @@ enum trajd_status trajd_decoder_run(struct trajd_decoder *decoder,
         }
         begin = end;
     }
+    return status;
+}
+
+/* ---- units ---- */
+
+/* Notes which packets' frames are wanted. False where one is outside the unit. */
+static bool collect(const struct trajd_decoder_unit *unit, const struct trajd_decoder_frame *frames,
+                    uint32_t count, struct trajd_decode_wanted *wanted)
+{
+    memset(wanted, 0, sizeof *wanted);
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t packet = frames[i].packet;
+        if (packet >= unit->packet_count || packet >= TRAJD_UNIT_PACKETS_MAX)
+            return false;
+        wanted->count += !wanted->of_packet[packet];
+        wanted->of_packet[packet] = true;
+        wanted->packet_count = (uint32_t)most(wanted->packet_count, packet + 1);
+    }
+    return true;
+}
+
+/* Returns whether the packets, as far as they are decoded, fit into the input memory. */
+static bool fits(const struct trajd_decode_setup *setup, const struct trajd_decoder_unit *unit,
+                 uint32_t packet_count)
+{
+    uint64_t room = setup->input_bytes - unit_table_bytes;
+
+    if (unit->extradata_size > room)
+        return false;
+    room -= unit->extradata_size;
+    for (uint32_t i = 0; i < packet_count; i++) {
+        if (unit->sizes[i] > room)
+            return false;
+        room -= unit->sizes[i];
+    }
+    return true;
+}
+
+static void refuse(struct trajd_decoder_frame *frames, uint32_t count,
+                   const struct trajd_decode_wanted *wanted, const char *reason)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (wanted->of_packet[frames[i].packet])
+            snprintf(frames[i].reason, sizeof frames[i].reason, "%s", reason);
+}
+
+enum trajd_status trajd_decoder_run_unit(struct trajd_decoder *decoder,
+                                         const struct trajd_decoder_unit *unit,
+                                         struct trajd_decoder_frame *frames, uint32_t count,
+                                         struct trajd_error *error)
+{
+    struct trajd_decode_wanted wanted;
+    enum trajd_status status = TRAJD_OK;
+
+    if (!collect(unit, frames, count, &wanted))
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "a frame of a packet outside its decode unit is wanted");
+    if (!fits(&decoder->link.setup, unit, wanted.packet_count)) {
+        refuse(frames, count, &wanted, "its decode unit has more bytes than the video says");
+        return TRAJD_OK;
+    }
+    for (int attempt = 0; attempt < 2 && wanted.count; attempt++) {
+        status = decoder->pid ? TRAJD_OK : start_child(decoder, error);
+        if (status || trajd_decode_unit_take(&decoder->link, unit, &wanted, frames, count))
+            return status;
+        if (!attempt)
+            end_child(decoder);
+        else
+            status = end_failed_child(decoder, "twice", error);
+    }
+    if (!status)
+        refuse(frames, count, &wanted, "the video library crashed, hung or got no memory on it");
     return status;
 }
 

@@ -1,5 +1,5 @@
-/* Decodes pictures with the helper program trajd-decoder. A crash in a picture library costs one
- * frame and never the caller. */
+/* Decodes pictures and video with the helper program trajd-decoder. A crash in a library costs the
+ * frames that it was decoding and never the caller. */
 #ifndef TRAJD_DECODE_DECODER_H
 #define TRAJD_DECODE_DECODER_H
 
@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "daemon/layout/picture.h"
+#include "daemon/layout/video.h"
 #include "kernels/image/image.h"
 #include "proto/error.h"
 
@@ -21,17 +22,32 @@ struct trajd_decoder_options {
     /* true: frames are turned upright, and red comes first. false: as they are stored */
     bool upright;
     const struct trajd_image_preparation *preparation; /* NULL: none */
-    uint64_t largest_frame_bytes; /* encoded; larger frames are bad. 512 MiB at most */
-    uint32_t timeout_ms;          /* for a job of up to 32 frames */
+    /* codec TRAJD_VIDEO_NONE: frames are pictures. Else red comes first, and bits is 8 */
+    struct trajd_video_format video;
+    /* of pictures, encoded; larger frames are bad. 512 MiB at most */
+    uint64_t largest_frame_bytes;
+    /* of a video: the packets of a unit and its extradata; larger units are bad */
+    uint64_t largest_unit_bytes;
+    uint32_t timeout_ms; /* for a job of up to 32 frames, or 32 packets of a unit */
 };
 
-/* A frame to decode. */
+/* A frame to decode. Of a video only `pixels` and `packet` are set. */
 struct trajd_decoder_frame {
     const uint8_t *bytes; /* borrowed */
     uint64_t size;
     uint64_t room;    /* of a padded row; else `size` */
     void *pixels;     /* room for trajd_decoder_frame_bytes */
     char reason[160]; /* "": the frame is good; else why it is bad, and `pixels` is unchanged */
+    uint32_t packet;  /* of a video: the packet of the unit whose frame this is */
+};
+
+/* A decode unit of a video, from its first packet on. All of it is borrowed. */
+struct trajd_decoder_unit {
+    const uint8_t *extradata; /* as in an MP4: the payload of av1C, avcC or hvcC */
+    uint64_t extradata_size;
+    const uint8_t *bytes;  /* all packets, one after another */
+    const uint64_t *sizes; /* of the packets, in decode order */
+    uint32_t packet_count; /* at most TRAJD_UNIT_PACKETS_MAX */
 };
 
 /* One child process, for one thread at a time. */
@@ -61,6 +77,17 @@ uint64_t trajd_decoder_frame_bytes(const struct trajd_decoder *decoder);
 enum trajd_status trajd_decoder_run(struct trajd_decoder *decoder,
                                     struct trajd_decoder_frame *frames, uint32_t count,
                                     struct trajd_error *error);
+
+/* Decodes the unit once and makes the frames of some of its packets, in any order; two frames may be
+ * of one packet. Packets after the last of them are not decoded. Blocks. A frame is bad where the
+ * codec finds a fault in its packet or in one before it, or gives no frame for the packet. If the
+ * child dies or hangs, a new one decodes the unit again; if that one dies, too, the frames that
+ * were not made are bad. Errors as of trajd_decoder_run; TRAJD_ERR_ARGUMENT where a frame's packet
+ * is outside the unit. */
+enum trajd_status trajd_decoder_run_unit(struct trajd_decoder *decoder,
+                                         const struct trajd_decoder_unit *unit,
+                                         struct trajd_decoder_frame *frames, uint32_t count,
+                                         struct trajd_error *error);
 
 /* Turns a frame upright and puts red first, in place. `image` has the size of the frame; `bits`: of
  * a value. */

@@ -1,17 +1,36 @@
-/* trajd-decoder, the helper program that decodes pictures for a parent (decode_protocol.h). Only
- * trajd and trajctl start it. */
+/* trajd-decoder, the helper program that decodes pictures and video for a parent
+ * (decode_protocol.h). Only trajd and trajctl start it. */
+#include <malloc.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "daemon/decode/decode_child.h"
 #include "daemon/sandbox/sandbox.h"
 
-int main(void)
+/* Each decode unit has a codec of its own. The frames of one are allocated where those of the codec
+ * before it were, if malloc keeps them: 35 % of the time where units have two frames. */
+static void keep_freed_memory(void)
 {
-    if (!trajd_sandbox_end_with_parent() || !trajd_sandbox_limit(false) ||
-        !trajd_sandbox_filter(false)) {
+    mallopt(M_MMAP_THRESHOLD, 32 << 20);
+    mallopt(M_TRIM_THRESHOLD, 256 << 20);
+}
+
+int main(int argc, char **argv)
+{
+    const char *task = argc > 1 ? argv[1] : "";
+
+    if (!strcmp(task, "codecs")) {
+        trajd_decode_load_avcodec();
+        trajd_decode_print_codecs();
+        return 0;
+    }
+    keep_freed_memory();
+    if (!trajd_sandbox_end_with_parent() || !trajd_sandbox_limit(false)) {
         fprintf(stderr,
                 "trajd-decoder: cannot start (is it run by hand? trajd and trajctl run it)\n");
         return 1;
     }
-    return trajd_decode_serve(TRAJD_SANDBOX_SOCKET) ? 0 : 1;
+    if (!strcmp(task, TRAJD_DECODE_TASK_AVCODEC))
+        trajd_decode_load_avcodec(); /* opens files, which the filter forbids */
+    return trajd_sandbox_filter(false) && trajd_decode_serve(TRAJD_SANDBOX_SOCKET) ? 0 : 1;
 }

@@ -89,10 +89,12 @@ static void give_back(struct trajd_decoder_pool *pool, struct trajd_decoder *dec
     pthread_mutex_unlock(&pool->lock);
 }
 
-enum trajd_status trajd_decoder_pool_run(struct trajd_decoder_pool *pool,
-                                         const struct trajd_decoder_options *wanted,
-                                         struct trajd_decoder_frame *frames, uint32_t count,
-                                         struct trajd_error *error)
+/* `unit` NULL: frames are pictures. */
+static enum trajd_status run(struct trajd_decoder_pool *pool,
+                             const struct trajd_decoder_options *wanted,
+                             const struct trajd_decoder_unit *unit,
+                             struct trajd_decoder_frame *frames, uint32_t count,
+                             struct trajd_error *error)
 {
     struct trajd_decoder_options options = *wanted;
     struct trajd_decoder *decoder = take(pool, wanted);
@@ -106,7 +108,25 @@ enum trajd_status trajd_decoder_pool_run(struct trajd_decoder_pool *pool,
     if (status)
         trajd_decoder_destroy(&decoder);
     else
-        status = trajd_decoder_run(decoder, frames, count, error);
+        status = unit ? trajd_decoder_run_unit(decoder, unit, frames, count, error)
+                      : trajd_decoder_run(decoder, frames, count, error);
     give_back(pool, decoder);
     return status;
+}
+
+enum trajd_status trajd_decoder_pool_run(struct trajd_decoder_pool *pool,
+                                         const struct trajd_decoder_options *options,
+                                         struct trajd_decoder_frame *frames, uint32_t count,
+                                         struct trajd_error *error)
+{
+    return run(pool, options, NULL, frames, count, error);
+}
+
+enum trajd_status trajd_decoder_pool_run_unit(struct trajd_decoder_pool *pool,
+                                              const struct trajd_decoder_options *options,
+                                              const struct trajd_decoder_unit *unit,
+                                              struct trajd_decoder_frame *frames, uint32_t count,
+                                              struct trajd_error *error)
+{
+    return run(pool, options, unit, frames, count, error);
 }

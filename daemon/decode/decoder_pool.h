@@ -23,4 +23,11 @@ enum trajd_status trajd_decoder_pool_run(struct trajd_decoder_pool *pool,
                                          struct trajd_decoder_frame *frames, uint32_t count,
                                          struct trajd_error *error);
 
+/* The same for trajd_decoder_run_unit. */
+enum trajd_status trajd_decoder_pool_run_unit(struct trajd_decoder_pool *pool,
+                                              const struct trajd_decoder_options *options,
+                                              const struct trajd_decoder_unit *unit,
+                                              struct trajd_decoder_frame *frames, uint32_t count,
+                                              struct trajd_error *error);
+
 #endif

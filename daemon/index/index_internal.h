@@ -62,13 +62,11 @@ struct trajd_open_media {
     const char *name; /* borrowed from the record; NULL: the slot is free */
     int fd;
     struct trajd_file_stat stat;
-    bool has_moov; /* the members below are valid */
-    uint64_t moov_offset, moov_size;
-    uint32_t moov_crc32;
 };
 
-/* The media files that are open while the record of one HDF5 file is evaluated. */
+/* The media files that are open while the record of one HDF5 file is evaluated, and a reader. */
 struct trajd_index_media {
+    struct trajd_video_reader *reader; /* made on first use */
     char folder[TRAJD_MEDIA_FOLDER_SIZE];
     struct trajd_open_media open[TRAJD_MEDIA_OPEN_MAX];
     uint32_t next;     /* the slot that is taken next */
@@ -83,11 +81,11 @@ bool trajd_index_media_folder(const char *media_folder, const char *file_path,
  * the media file changes. TRAJD_ERR_IO, TRAJD_ERR_MEMORY. */
 enum trajd_status trajd_index_media_note(struct trajd_index_media *media, struct trajd_arena *arena,
                                          struct trajd_array *array, struct trajd_error *error);
-/* Checks the tables of an array that was noted and its media file, and adds what its frames are to
- * the digest: the same, whether the packets are in the HDF5 file or in a media file. */
+/* Checks the tables of an array, the size of its media file and some packets, and adds what its
+ * frames are to the digest: the same, whether the packets are in the HDF5 file or in a media file. */
 enum trajd_status trajd_index_media_sample(struct trajd_index_media *media, int fd,
-                                           struct trajd_array *array, struct trajd_digest *digest,
-                                           struct trajd_error *error);
+                                           const struct trajd_array *array,
+                                           struct trajd_digest *digest, struct trajd_error *error);
 void trajd_index_media_close(struct trajd_index_media *media);
 /* Returns whether all media files are as they were when the record was evaluated. */
 bool trajd_index_media_is_same(const struct trajd_record *record, const char *media_folder,

@@ -1,16 +1,14 @@
-/* Packed video in an index: its tables and sampled packets, and the media files that have the
- * packets of a video by reference. */
-#include <libdeflate.h>
+/* Packed video in an index: its tables and some packets are checked, and the media files are opened
+ * that have the packets of a video by reference. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "daemon/base/heartbeat.h"
 #include "daemon/index/index_internal.h"
-#include "daemon/index/rows/file_bytes.h"
 
-enum { BLOCK_BYTES = 1 << 20, DIGEST_PACKETS = 4 };
+/* packets of each array whose bytes are checked; a file that was replaced has others */
+enum { SAMPLES = 4 };
 
 bool trajd_index_media_folder(const char *media_folder, const char *file_path,
                               char folder[TRAJD_MEDIA_FOLDER_SIZE])
@@ -35,7 +33,7 @@ void trajd_index_media_close(struct trajd_index_media *media)
     for (uint32_t i = 0; i < TRAJD_MEDIA_OPEN_MAX; i++)
         if (media->open[i].name && media->open[i].fd >= 0)
             close(media->open[i].fd);
-    memset(media->open, 0, sizeof media->open);
+    trajd_video_reader_destroy(&media->reader);
 }
 
 /* Opens a media file, or finds it among those that are open: the episodes of a file often share
@@ -81,93 +79,33 @@ enum trajd_status trajd_index_media_note(struct trajd_index_media *media, struct
     return status == TRAJD_ERR_DATA ? TRAJD_OK : status; /* told when the episode is sampled */
 }
 
-/* Sets the crc32 of the moov box of a media file. */
-static enum trajd_status read_moov(struct trajd_open_media *media, const struct trajd_video *video,
-                                   struct trajd_error *error)
+/* Returns the packet of sample i: the first, the last and those between. */
+static uint64_t sampled_packet(uint64_t packets, uint64_t i)
 {
-    uint8_t *block;
-    enum trajd_status status = TRAJD_OK;
-
-    if (media->has_moov && media->moov_offset == video->moov_offset &&
-        media->moov_size == video->moov_size)
-        return TRAJD_OK;
-    block = malloc(BLOCK_BYTES);
-    if (!block)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory to read a media file");
-    media->moov_offset = video->moov_offset;
-    media->moov_size = video->moov_size;
-    media->moov_crc32 = 0;
-    for (uint64_t at = 0, size; at < video->moov_size && !status; at += size) {
-        size = video->moov_size - at < BLOCK_BYTES ? video->moov_size - at : BLOCK_BYTES;
-        status = trajd_read_exactly(media->fd, video->moov_offset + at, size, block, error);
-        if (!status)
-            media->moov_crc32 = libdeflate_crc32(media->moov_crc32, block, size);
-    }
-    media->has_moov = !status;
-    free(block);
-    return status;
-}
-
-/* Returns the packet of sample i of `count`, which are spread over all packets. */
-static uint64_t sampled_packet(uint64_t packets, uint64_t i, uint64_t count)
-{
-    return packets <= count ? i : (2 * i * (packets - 1) + count - 1) / (2 * (count - 1));
-}
-
-/* Checks that a media file is the one from which the packets were listed. */
-static enum trajd_status check_media(struct trajd_open_media *media, int fd,
-                                     const struct trajd_array *array, struct trajd_error *error)
-{
-    const struct trajd_video *video = array->video;
-    uint8_t bytes[TRAJD_PACKET_SAMPLE_BYTES];
-    uint32_t crc32;
-    enum trajd_status status;
-
-    if (media->stat.size_bytes != video->media_size)
-        return trajd_error_set(error, TRAJD_ERR_DATA, 0,
-                               "media file %.512s has changed: it has %llu bytes, and had %llu "
-                               "when the episode was converted",
-                               video->media, (unsigned long long)media->stat.size_bytes,
-                               (unsigned long long)video->media_size);
-    status = read_moov(media, video, error);
-    crc32 = media->moov_crc32;
-    for (uint64_t i = 0; i < TRAJD_PACKET_SAMPLES && i < video->packet_count && !status; i++) {
-        uint64_t size = 0;
-        status = trajd_video_sample(fd, media->fd, array,
-                                    sampled_packet(video->packet_count, i, TRAJD_PACKET_SAMPLES),
-                                    bytes, &size, error);
-        if (!status)
-            crc32 = libdeflate_crc32(crc32, bytes, trajd_video_sample_bytes(size));
-    }
-    if (!status && crc32 != video->media_crc32)
-        status = trajd_error_set(error, TRAJD_ERR_DATA, 0,
-                                 "media file %.512s has changed: its contents are not those from "
-                                 "which the episode was converted",
-                                 video->media);
-    return status;
+    return packets <= SAMPLES ? i : (packets - 1) * i / (SAMPLES - 1);
 }
 
 enum trajd_status trajd_index_media_sample(struct trajd_index_media *media, int fd,
-                                           struct trajd_array *array, struct trajd_digest *digest,
-                                           struct trajd_error *error)
+                                           const struct trajd_array *array,
+                                           struct trajd_digest *digest, struct trajd_error *error)
 {
-    struct trajd_video *video = (struct trajd_video *)array->video; /* of trajd_index_media_note */
-    uint8_t bytes[TRAJD_PACKET_SAMPLE_BYTES];
+    const struct trajd_video *video = array->video;
     struct trajd_open_media *found = NULL;
-    enum trajd_status status = trajd_video_examine(fd, array, video, digest, error);
+    enum trajd_status status = trajd_video_examine(fd, array, digest, error);
 
     if (!status && video->media)
         status = find_media(media, video->media, &found, error);
-    if (!status && video->media)
-        status = check_media(found, fd, array, error);
-    for (uint64_t i = 0; i < DIGEST_PACKETS && i < video->packet_count && !status; i++) {
-        uint64_t size = 0;
-        status = trajd_video_sample(fd, found ? found->fd : -1, array,
-                                    sampled_packet(video->packet_count, i, DIGEST_PACKETS), bytes,
-                                    &size, error);
-        if (!status)
-            trajd_digest_add(digest, bytes, trajd_video_sample_bytes(size));
-    }
+    if (!status && found && found->stat.size_bytes != video->media_size)
+        status = trajd_error_set(error, TRAJD_ERR_DATA, 0,
+                                 "media file %.512s has %llu bytes, and had %llu when the episode "
+                                 "was converted",
+                                 video->media, (unsigned long long)found->stat.size_bytes,
+                                 (unsigned long long)video->media_size);
+    if (!status && !media->reader)
+        status = trajd_video_reader_create(&media->reader, error);
+    for (uint64_t i = 0; i < SAMPLES && i < video->packet_count && !status; i++)
+        status = trajd_video_check_packet(media->reader, fd, found ? found->fd : -1, array,
+                                          sampled_packet(video->packet_count, i), error);
     return status;
 }
 

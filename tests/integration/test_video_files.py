@@ -7,8 +7,9 @@ import h5py
 import numpy as np
 import pytest
 
-from paths import TRAJCTL
+from paths import PROGRAM, TRAJCTL
 from video_groups import Video
+from waiting import wait_for
 
 LAYOUT = """\
 layout: lab
@@ -104,33 +105,50 @@ def many_packets(video):
     video.__init__(rows=4200, gop=4200, largest=3)
 
 
-def large_packets(video):
-    """Packets that overlap: more bytes than the limit, though the file is small."""
-    video.packets = [bytes(15 << 20)] * 12
-    video.table[:] = 0, 15 << 20
+def many_rows(video):
+    video.rows = np.zeros(4200, np.int64)
     video.units = video.units[:1]
-    video.rows[:, 1] = 0
+    video.attributes["largest_unit"] = np.array([12, 1 << 20])
+
+
+def overlapping_packets(video):
+    """More bytes than the limit, though the file is small."""
+    video.packets = [bytes(15 << 20)] * 12
+    video.table[:, :2] = 0, 15 << 20
+    video.units = video.units[:1]
+    video.attributes["largest_unit"] = np.array([12, 64 << 20])
 
 
 BAD_TABLES = {
-    "a row beyond the packets": (set_entry("rows", 5, 0, 12), "row 5: it shows packet 12 of unit 2, and there are 12 packets and 6 units"),
-    "a row beyond the units": (set_entry("rows", 11, 1, 6), "row 11: it shows packet 11 of unit 6"),
-    "a negative row": (set_entry("rows", 0, 0, -1), "row 0: it shows packet -1"),
-    "a row in another unit": (set_entry("rows", 5, 0, 7), "row 5: it shows packet 7, which is not in its unit 2 (packets 4 to 5)"),
-    "units that descend": (set_entry("rows", 5, slice(None), [0, 0]), "row 5: it is in unit 0, and the row before it in unit 2"),
+    "a row beyond the packets": (set_entry("rows", 5, 12), "row 5: it shows packet 12, which is not in its unit 2 (packets 4 to 5)"),
+    "a negative row": (set_entry("rows", 0, -1), "row 0: it shows packet -1, which is not in its unit 0"),
+    "a row of another unit": (set_entry("rows", 5, 3), "row 5: it shows packet 3, which is not in its unit 2 (packets 4 to 5)"),
     "a negative position": (set_entry("table", 3, 0, -8), "packet 3: "),
     "a negative size": (set_entry("table", 3, 1, -8), "packet 3: -8 bytes"),
     "a packet beyond the bytes": (set_entry("table", 11, 1, 9000), "packet 11: 9000 bytes"),
-    "a position that overflows": (set_entry("table", 11, slice(None), [2**63 - 8, 16]), "packet 11: 16 bytes"),
+    "a position that overflows": (set_entry("table", 11, slice(0, 2), [2**63 - 8, 16]), "packet 11: 16 bytes"),
     "a packet of 17 MiB": (set_entry("table", 1, 1, 17 << 20), "packet 1: 17825792 bytes"),
-    "units that do not ascend": (set_entry("units", 2, 0, 2), "unit 1: it begins at packet 2 and ends before packet 2"),
-    "the first unit later": (set_entry("units", 0, 0, 1), "unit 0: it begins at packet 1"),
-    "a negative unit": (set_entry("units", 3, 0, -4), "unit 2: it begins at packet 4 and ends before packet -4"),
-    "a unit beyond the packets": (set_entry("units", 5, 0, 12), "unit 5: it begins at packet 12 and ends before packet 12, of 12"),
-    "closed of 2": (set_entry("units", 4, 1, 2), "unit 4: closed is 2"),
-    "no such extradata": (set_entry("units", 4, 2, 1), "unit 4: closed is 1, which must be 0 or 1, and its extradata is number 1 of 1"),
-    "too many packets": (many_packets, "unit 0: 4200 packets, the limit is 4096"),
-    "too many bytes": (large_packets, "unit 0: 188743680 bytes, the limit is 67108864"),
+    "a crc32 of 33 bits": (set_entry("table", 1, 2, 1 << 32), "with crc32 4294967296"),
+    "another crc32": (set_entry("table", 11, 2, 5), "cam: the bytes of packet 11 have changed since the conversion"),
+    "packets that do not ascend": (set_entry("units", 2, 0, 2), "unit 1: packets from 2 to before 2 of 12, rows from 2 to before 4 of 12: units must ascend"),
+    "rows that do not ascend": (set_entry("units", 2, 1, 2), "unit 1: packets from 2 to before 4 of 12, rows from 2 to before 2 of 12: units must ascend"),
+    "the first unit later": (set_entry("units", 0, 0, 1), "unit 0: packets from 1 to before 2 of 12, rows from 0 to before 2 of 12: the first unit must begin"),
+    "rows before the first unit": (set_entry("units", 0, 1, 1), "the first unit must begin at packet 0 and row 0"),
+    "a negative unit": (set_entry("units", 3, 0, -4), "unit 2: packets from 4 to before -4 of 12"),
+    "negative rows": (set_entry("units", 3, 1, -4), "unit 2: packets from 4 to before 6 of 12, rows from 4 to before -4 of 12"),
+    "a unit beyond the packets": (set_entry("units", 5, 0, 13), "unit 4: packets from 8 to before 13 of 12, rows from 8 to before 10 of 12: there are not so many"),
+    "a unit beyond the rows": (set_entry("units", 5, 1, 13), "unit 4: packets from 8 to before 10 of 12, rows from 8 to before 13 of 12: there are not so many"),
+    "no such extradata": (set_entry("units", 4, 2, 1), "unit 4: its extradata is number 1 of 1"),
+    "negative extradata": (set_entry("units", 4, 2, -1), "unit 4: its extradata is number -1 of 1"),
+    "a unit of more packets": (set_attribute("largest_unit", [1, 1 << 20]), "unit 0: packets from 0 to before 2 of 12, rows from 0 to before 2 of 12: the attribute largest_unit says less"),
+    "a unit of more bytes": (set_attribute("largest_unit", [2, 10]), "bytes, the attribute largest_unit says 10"),
+    "too many packets": (many_packets, "packed video: its largest unit has 4200 packets of"),
+    "too many bytes": (set_attribute("largest_unit", [2, (64 << 20) + 1]), "packed video: its largest unit has 2 packets of 67108865 bytes, the limits are"),
+    "overlapping packets": (overlapping_packets, "unit 0: 188743680 bytes, the attribute largest_unit says 67108864"),
+    "too many rows": (many_rows, "unit 0: packets from 0 to before 12 of 12, rows from 0 to before 4200 of 4200: the limit is 4096 rows"),
+    "no largest unit": (lambda video: video.attributes.pop("largest_unit"), "packed video: its attribute largest_unit must be two numbers"),
+    "another version": (set_attribute("version", 2), "packed video: its attribute version is 2, this trajd reads version 1"),
+    "no version": (lambda video: video.attributes.pop("version"), "packed video: its attribute version must be one number"),
     "an unknown codec": (set_attribute("codec", "mpeg4"), "packed video: its attribute codec is mpeg4, which is not supported"),
     "no codec": (lambda video: video.attributes.pop("codec"), "packed video: its attribute codec is no text of one line"),
     "a number as codec": (set_attribute("codec", 1), "packed video: its attribute codec is no text of one line"),
@@ -141,7 +159,7 @@ BAD_TABLES = {
     "tables of other columns": (lambda video: setattr(video, "units", video.units[:, :2]), "its dataset units must be a table with 3 columns"),
     "tables of another type": (lambda video: setattr(video, "rows", video.rows.astype("i4")), "its dataset rows must be i64"),
     "no rows": (lambda video: setattr(video, "rows", video.rows[:0]), "packed video: it has no rows"),
-    "no units": (lambda video: setattr(video, "units", video.units[:0]), "12 packets, 0 units"),
+    "no units": (lambda video: setattr(video, "units", video.units[:0]), "12 rows, 12 packets, 0 units"),
 }
 
 
@@ -200,20 +218,38 @@ def by_reference(tmp_path):
 def test_changed_media(tmp_path, layout):
     path, video, media = by_reference(tmp_path)
     content = media.read_bytes()
-    changes = {"another size": (content + b"x", f"it has {len(content) + 1} bytes, and had {len(content)} when the episode was converted"),
-               "another moov": (content.replace(b"moov box", b"MOOV BOX"), "its contents are not those from which the episode was converted")}
-    at = int(video.table[7, 0])
-    changes["another packet"] = content[:at] + bytes([content[at] ^ 1]) + content[at + 1:], "its contents are not those"
-    for changed, message in changes.values():
+
+    def rewrite(changed):
         media.unlink()
         media.write_bytes(changed)
-        assert f"cam: media file videos/bad.mp4 has changed: {message}" in reason(path, layout)
+
+    rewrite(content + b"x")
+    assert f"cam: media file videos/bad.mp4 has {len(content) + 1} bytes, and had {len(content)} when the episode was converted" in reason(path, layout)
+    rewrite(os.urandom(len(content)))
+    assert "cam: media file videos/bad.mp4: the bytes of packet 0 have changed since the conversion" in reason(path, layout)
     media.unlink()
     assert f"media file videos/bad.mp4 below {tmp_path}: No such file or directory" in reason(path, layout)
     validated = trajctl("validate", path, "--layout", layout, check=False)
     assert validated.returncode and "media file videos/bad.mp4" in validated.stdout
     media.write_bytes(content)
     assert reason(path, layout) is None
+
+
+@pytest.mark.parametrize("by_reference", [False, True])
+def test_validate_reads_all_packets(tmp_path, layout, by_reference):
+    """A changed packet that the index does not sample costs the frames of its unit from there on."""
+    video = Video(rows=40, gop=10)
+    if by_reference:
+        video.write_media(tmp_path, "videos/a.mp4")
+    path = write(tmp_path / "a.h5", video)
+    with h5py.File(path) as file:
+        start = 0 if by_reference else file["ep_0/cam/bytes"].id.get_offset()
+    with open(tmp_path / "videos/a.mp4" if by_reference else path, "r+b") as file:
+        file.seek(start + int(video.table[16, 0]))
+        file.write(bytes([video.packets[16][0] ^ 1]))
+    validated = trajctl("validate", path, "--layout", layout, check=False)
+    assert validated.returncode
+    assert "4 frames cannot be decoded, the first is row 16: the bytes of packet 16 have changed since the conversion" in validated.stdout
 
 
 def test_media_that_are_no_files(tmp_path, layout):
@@ -248,10 +284,11 @@ def test_paths_that_lead_out(tmp_path, layout, media):
 
 
 def test_media_attributes(tmp_path, layout):
-    for name, value, message in (("media_size", 5, "media_size and media_moov are out of range"), ("media_moov", [-5, 10], "has changed"),
-                                 ("media_moov", [0, 2**62], "media_size and media_moov are out of range"),
-                                 ("media_moov", [1], "must be one, two and one numbers"), ("media_crc32", 2**40, "must be one, two and one"),
-                                 ("media_crc32", "0", "must be one, two and one"), ("media", "", "its attribute media is no text of one line"),
+    for name, value, message in (("media_size", -5, "packet 0: "), ("media_size", 5, "there are 5 bytes"),
+                                 ("media_size", 1 << 40, "media file videos/bad.mp4 has"),
+                                 ("media_size", [1, 2], "its attribute media_size must be one number"),
+                                 ("media_size", "0", "its attribute media_size must be one number"),
+                                 ("media", "", "its attribute media is no text of one line"),
                                  ("media", "a\nb", "its attribute media is no text of one line")):
         path, bad, _ = by_reference(tmp_path)
         with h5py.File(path, "a") as file:
@@ -290,3 +327,57 @@ def test_pack_copies_video(tmp_path):
     assert refused.returncode and f"media file videos/a.mp4 below {tmp_path}/far: No such file or directory" in refused.stderr
     refused = trajctl("pack", path, "-o", tmp_path / "small.h5", "--layout", layout, "--prepare", "openpi", check=False)
     assert refused.returncode and "cam holds packed video, of which no prepared frames are made" in refused.stderr
+
+
+# ---- the configuration and the cache ----
+
+CONFIG = """\
+version: 2
+cache: {folder}/cache
+datasets: {{lab: {{path: a.h5, layout: ./lab.yaml{media}}}}}
+feeds: {{one: {{dataset: lab, global_batch: 1, anchor: {{clock: robot}}, outputs: {{state: {{at: 0..0}}}}}}}}
+"""
+
+
+def check(tmp_path, media=""):
+    (tmp_path / "trajd.yaml").write_text(CONFIG.format(folder=tmp_path, media=media))
+    done = subprocess.run([PROGRAM, "--check", "--config", tmp_path / "trajd.yaml"], capture_output=True, text=True, timeout=60)
+    return done.stdout + done.stderr
+
+
+def age(*paths):
+    """The cache keeps no record of files that were written to a moment ago."""
+    for path in paths:
+        os.utime(path, (1_600_000_000, 1_600_000_000))
+
+
+def test_the_key_media(tmp_path, layout):
+    videos = [Video(), Video(seed=1)]
+    for n, video in enumerate(videos):
+        video.write_media(tmp_path / "elsewhere", f"{n}.mp4")
+    write(tmp_path / "a.h5", *videos)
+    assert f"media file 0.mp4 below {tmp_path}: No such file or directory" in check(tmp_path)
+    assert "2 episodes kept of 2" in check(tmp_path, ", media: elsewhere")
+    printed = subprocess.run([PROGRAM, "--print-config", "--config", tmp_path / "trajd.yaml"], capture_output=True, text=True, timeout=60).stdout
+    assert f'media: "{tmp_path}/elsewhere"' in printed
+    (tmp_path / "trajd.yaml").write_text(printed)
+    assert f"{tmp_path}/elsewhere" in printed
+    assert "datasets.lab.media: a text is expected" in check(tmp_path, ", media: [a]")
+
+
+def test_the_cache_sees_media_files(tmp_path, layout):
+    path, _, media = by_reference(tmp_path)
+    (tmp_path / "cache").mkdir()
+    age(path, media, media.with_name("good.mp4"))
+    wait_for(lambda: "1 file (1 from the cache), 2 episodes kept of 2" in check(tmp_path), 10)
+    content = media.read_bytes()
+    media.unlink()
+    assert "1 file (0 from the cache), 1 episode kept of 2" in check(tmp_path)  # gone
+    wait_for(lambda: "1 file (1 from the cache), 1 episode kept of 2" in check(tmp_path), 10)
+    media.write_bytes(content)  # back again
+    assert "1 file (0 from the cache), 2 episodes kept of 2" in check(tmp_path)
+    assert "1 file (0 from the cache), 2 episodes kept of 2" in check(tmp_path)  # too young to be kept
+    media.write_bytes(content[:-1] + b"!")  # where no sample is: only stat tells
+    age(media)
+    found = check(tmp_path)
+    assert "1 file (0 from the cache)" in found

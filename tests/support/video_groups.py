@@ -3,8 +3,6 @@ import zlib
 
 import numpy as np
 
-SAMPLES, SAMPLE_BYTES = 64, 4096
-
 
 class Video:
     """Tables and packets that a test may change before `write`. Every unit has `gop` packets, and row t shows packet t."""
@@ -12,31 +10,26 @@ class Video:
     def __init__(self, rows=12, gop=2, seed=0, size=(24, 32), largest=6000):
         random = np.random.default_rng(seed)
         self.packets = [random.bytes(int(n)) for n in random.integers(1, largest, rows)]
-        self.rows = np.stack([np.arange(rows), np.arange(rows) // gop], 1).astype(np.int64)
+        self.rows = np.arange(rows)
         firsts = np.arange(0, rows, gop)
-        self.units = np.stack([firsts, np.ones_like(firsts), np.zeros_like(firsts)], 1).astype(np.int64)
+        self.units = np.stack([firsts, firsts, np.zeros_like(firsts)], 1)  # first packet, first row, extradata
         self.extradata = [b"extradata of all units"]
-        self.attributes = {"codec": "av1", "size": np.array(size, np.int64), "pixel_format": "yuv420p", "matrix": "bt709", "range": "limited",
-                           "encoding": "video", "color": "rgb"}
-        ends = np.cumsum([len(packet) for packet in self.packets])
-        self.table = np.stack([ends - [len(packet) for packet in self.packets], [len(packet) for packet in self.packets]], 1).astype(np.int64)
+        sizes = np.array([len(packet) for packet in self.packets])
+        self.table = np.stack([np.cumsum(sizes) - sizes, sizes, [zlib.crc32(packet) for packet in self.packets]], 1)
+        largest = max(int(sizes[first:first + gop].sum()) for first in firsts)
+        self.attributes = {"version": 1, "codec": "av1", "size": np.array(size, np.int64), "pixel_format": "yuv420p", "matrix": "bt709",
+                           "range": "limited", "encoding": "video", "color": "rgb", "largest_unit": np.array([min(gop, rows), largest], np.int64)}
 
-    def write_media(self, folder, path, moov=b"moov box of the file", before=b"ftyp"):
-        """Writes the packets into a media file, with a gap behind each, and refers to it."""
+    def write_media(self, folder, path):
+        """Writes the packets into a media file, with a gap behind some, and refers to it."""
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        content = bytearray(before + moov)
+        content = bytearray(b"ftyp and moov")
         for n, packet in enumerate(self.packets):
-            self.table[n] = len(content), len(packet)
+            self.table[n, 0] = len(content)
             content += packet + b"gap"[:n % 3]
         target.write_bytes(content)
-        crc = zlib.crc32(moov)
-        count = len(self.packets)
-        for i in range(min(SAMPLES, count)):
-            packet = self.packets[round(i * (count - 1) / (SAMPLES - 1)) if count >= SAMPLES else i]
-            crc = zlib.crc32(packet[:SAMPLE_BYTES], crc)
-        self.attributes |= {"media": path, "media_size": len(content), "media_moov": np.array([len(before), len(moov)], np.int64),
-                            "media_crc32": crc}
+        self.attributes |= {"media": path, "media_size": len(content)}
         return target
 
     def write(self, group):

@@ -1,6 +1,7 @@
-"""Writes the corpora of fuzz/encoded and fuzz/picture: build/venv/bin/python tests/tools/make_frame_corpus.py"""
+"""Writes the corpora of fuzz/encoded, fuzz/video and fuzz/picture: build/venv/bin/python tests/tools/make_frame_corpus.py"""
 import pathlib
 import struct
+import zlib
 
 CORPUS = pathlib.Path(__file__).resolve().parents[1] / "golden/fuzz"
 PADDED, STRING, HEAP, PACKED = range(4)  # as fuzz_encoded.c counts them
@@ -36,6 +37,22 @@ def write_encoded(folder):
     write("packed", PACKED, 3, 0, 0, 2, 4, struct.pack("<4q", 0, 5, 5, 60) + bytes(range(64)))
 
 
+def write_video(folder):
+    def write(name, rows, packets, units, ends, extradata, payload):
+        packets = [(at, size, zlib.crc32(payload[max(at, 0):at + size])) for at, size in packets]
+
+        def table(width, entries):
+            return b"".join(struct.pack(f"<{width}q", *entry) for entry in entries)
+        (folder / name).write_bytes(bytes([len(rows), len(packets), len(units), len(ends), len(extradata)])
+                                    + struct.pack(f"<{len(rows)}q", *rows) + table(3, packets) + table(3, units) + table(1, ends)
+                                    + extradata + payload)
+    whole = bytes(range(32))
+    write("two_units", [1, 0, 3, 2], [(0, 7), (7, 9), (16, 8), (24, 8)], [(0, 0, 0), (2, 2, 1)], [(3,), (5,)], b"extra", whole)
+    write("gaps", [1, 0], [(20, 7), (0, 9), (9, 1)], [(0, 0, 0)], [(0,)], b"", whole)
+    write("bad_row", [0, 5], [(0, 7), (7, 9)], [(0, 0, 0)], [(0,)], b"", whole)
+    write("bad_packet", [0], [(-1, 7)], [(0, 0, 0)], [(0,)], b"", whole)
+
+
 def jpeg(height, width, components, marker=0xC0):
     frame = struct.pack(">BHHB", 8, height, width, components) + b"\1\x11\0" * components
     return (b"\xff\xd8\xff\xe0\0\x10JFIF\0\1\1\0\0\1\0\1\0\0\xff\xff\xff" + bytes([marker])
@@ -56,6 +73,6 @@ def write_pictures(folder):
 
 
 if __name__ == "__main__":
-    for name, write in ("encoded", write_encoded), ("picture", write_pictures):
+    for name, write in ("encoded", write_encoded), ("video", write_video), ("picture", write_pictures):
         (CORPUS / name).mkdir(exist_ok=True)
         write(CORPUS / name)

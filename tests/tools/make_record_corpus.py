@@ -9,12 +9,15 @@ import sys
 import tempfile
 import time
 
+import h5py
 import msgpack
+import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from paths import BUILD, ROOT
+from video_groups import Video
 
-FILES = [("heap", "frames", 1), ("padded", "frames", 1), ("prepared", "frames", 1), ("good", "robomimic", 1), ("family_vlen", "robomimic", 1), ("external_link", "robomimic", 1), ("storage", "robomimic", 1),
+FILES = [("heap", "frames", 1), ("padded", "frames", 1), ("prepared", "frames", 1), ("video", "frames", 1), ("good", "robomimic", 1), ("family_vlen", "robomimic", 1), ("external_link", "robomimic", 1), ("storage", "robomimic", 1),
          ("raw_even", "robosuite_raw", 1), ("raw_repeats", "robosuite_raw", 1)]
 CONFIG = """\
 version: 2
@@ -33,13 +36,24 @@ def record_of(cache):
     return record
 
 
+def write_video(folder):
+    """Writes a file with one camera by copy and one by reference."""
+    with h5py.File(folder / "video.h5", "w") as file:
+        file["state"] = np.arange(12.0)[:, None]
+        Video().write(file.create_group("cams/copied"))
+        video = Video(seed=1)
+        video.write_media(folder, "video.mp4")
+        video.write(file.create_group("cams/referred"))
+
+
 def main():
     corpus = ROOT / "tests/golden/fuzz/index"
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         for tool in "make_index_files.py", "make_frame_files.py":
             subprocess.run([sys.executable, ROOT / "tests/tools" / tool, folder], check=True)
-        for file in folder.glob("*.h*5"):
+        write_video(folder)
+        for file in [*folder.glob("*.h*5"), *folder.glob("*.mp4")]:
             os.utime(file, (PAST, PAST))
         time.sleep(0.2)  # nor of one whose ctime is younger than 100 ms
         for name, layout, clocks in FILES:

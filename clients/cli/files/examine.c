@@ -197,12 +197,11 @@ static enum trajd_status examine_encoded(struct examiner *examiner,
     struct examine_finding finding = {
         EXAMINE_FRAMES, file->relative_path, episode->id, stream->name, -1, 0, NULL};
     struct examine_bad_frames found;
-    enum trajd_status status = TRAJD_OK;
-
-    if (stream->form == TRAJD_ROWS_VIDEO) /* the index has checked every number of its tables */
-        return TRAJD_OK;
-    status = examine_frames(examiner->encoded, fd, file->stat.size_bytes,
-                            &episode->extents[stream->array_index], stream, &found, error);
+    enum trajd_status status =
+        stream->form == TRAJD_ROWS_VIDEO
+            ? examine_video(examiner->index, episode, stream, fd, &found, error)
+            : examine_frames(examiner->encoded, fd, file->stat.size_bytes,
+                             &episode->extents[stream->array_index], stream, &found, error);
 
     if (status) {
         trajd_error_prefix(error, "%s:%s: %s", finding.file, finding.episode, finding.stream);

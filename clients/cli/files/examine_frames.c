@@ -1,6 +1,7 @@
 #include "clients/cli/files/examine_internal.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 static void add_bad(struct examine_bad_frames *found, uint64_t row, const struct trajd_error *cause)
 {
@@ -83,4 +84,52 @@ enum trajd_status examine_frames(struct trajd_encoded_reader *reader, int fd, ui
             examine_frame(array, stream, row + r, &rows[r], found);
     }
     return TRAJD_OK;
+}
+
+/* Reads the unit of a row. *count becomes the rows in it. */
+static enum trajd_status examine_unit(struct trajd_video_reader *reader, int fd, int media_fd,
+                                      const struct trajd_array *array, uint64_t row,
+                                      uint64_t *count, struct examine_bad_frames *found,
+                                      struct trajd_error *error)
+{
+    uint32_t packets[TRAJD_UNIT_PACKETS_MAX], last = 0;
+    struct trajd_unit_bytes bytes;
+    uint64_t unit, first;
+    enum trajd_status status =
+        trajd_video_rows_of_unit(fd, array, row, &unit, &first, count, error);
+
+    if (!status)
+        status = trajd_video_locate(fd, array, first, (uint32_t)*count, unit, packets, error);
+    for (uint64_t i = 0; i < *count && !status; i++)
+        last = packets[i] > last ? packets[i] : last;
+    if (!status)
+        status = trajd_video_read_unit(reader, fd, media_fd, array, unit, last, &bytes, error);
+    for (uint64_t i = 0; i < *count && !status; i++)
+        if (packets[i] >= bytes.packet_count) {
+            snprintf(error->message, sizeof error->message, "%s", bytes.damage);
+            add_bad(found, first + i, error);
+        }
+    return status;
+}
+
+enum trajd_status examine_video(const struct trajd_index *index,
+                                const struct trajd_episode *episode,
+                                const struct trajd_index_stream *stream, int fd,
+                                struct examine_bad_frames *found, struct trajd_error *error)
+{
+    const struct trajd_array *array = &episode->extents[stream->array_index];
+    struct trajd_video_reader *reader = NULL;
+    int media_fd;
+    enum trajd_status status =
+        trajd_index_open_media(index, episode->file_index, array, &media_fd, error);
+
+    *found = (struct examine_bad_frames){0};
+    if (!status)
+        status = trajd_video_reader_create(&reader, error);
+    for (uint64_t row = 0, count; row < trajd_array_row_count(array) && !status; row += count)
+        status = examine_unit(reader, fd, media_fd, array, row, &count, found, error);
+    trajd_video_reader_destroy(&reader);
+    if (media_fd >= 0)
+        close(media_fd);
+    return status;
 }

@@ -4,6 +4,7 @@
 
 #include "clients/cli/files/examine.h"
 #include "daemon/index/rows/encoded.h"
+#include "daemon/index/rows/video.h"
 
 struct examiner {
     const struct trajd_index *index;
@@ -41,6 +42,13 @@ enum trajd_status examine_frames(struct trajd_encoded_reader *reader, int fd, ui
                                  const struct trajd_array *array,
                                  const struct trajd_index_stream *stream,
                                  struct examine_bad_frames *found, struct trajd_error *error);
+
+/* Reads every packet of a stream of packed video. The index has checked the tables. The same
+ * errors. */
+enum trajd_status examine_video(const struct trajd_index *index,
+                                const struct trajd_episode *episode,
+                                const struct trajd_index_stream *stream, int fd,
+                                struct examine_bad_frames *found, struct trajd_error *error);
 
 /* ---- examine_rotations.c ---- */
 

@@ -1,12 +1,12 @@
-/* Describes packed video: a group with tables in place of a dataset. `rows` (T, 2) i64 is the packet
- * and the decode unit of each row; daemon/index/rows/README.md lists the others. The parent reads
- * the tables and checks their numbers. */
+/* Describes packed video: a group with tables in place of a dataset. `rows` (T) i64 is the packet
+ * whose frame each row shows; daemon/index/rows/README.md lists the others. The parent reads the
+ * tables and checks their numbers. */
 #include <stdio.h>
 #include <string.h>
 
 #include "daemon/hdf5/array/scan_packed.h"
 
-enum { WORD_SIZE = 64, PATH_SIZE = TRAJD_CODEC_TEXT_MAX + 1 };
+enum { VERSION = 1, PATH_SIZE = TRAJD_CODEC_TEXT_MAX + 1 };
 static const uint64_t row_count_max = 1u << 31;
 
 /* Sets the places of the tables. */
@@ -19,8 +19,8 @@ static const char *find_tables(struct trajd_scan *scan, hid_t group, struct traj
         uint64_t width;
         uint64_t *offset, *count;
     } pieces[] = {
-        {"rows", H5T_STD_I64LE, 2, &array->offset, &array->shape[0]},
-        {"packets", H5T_STD_I64LE, 2, &video->packets_offset, &video->packet_count},
+        {"rows", H5T_STD_I64LE, 1, &video->rows_offset, &video->row_count},
+        {"packets", H5T_STD_I64LE, 3, &video->packets_offset, &video->packet_count},
         {"units", H5T_STD_I64LE, 3, &video->units_offset, &video->unit_count},
         {"extradata", H5T_STD_U8LE, 1, &video->extradata_offset, &video->extradata_bytes},
         {"extradata_ends", H5T_STD_I64LE, 1, &video->ends_offset, &video->extradata_count},
@@ -32,9 +32,9 @@ static const char *find_tables(struct trajd_scan *scan, hid_t group, struct traj
     for (size_t i = 0; i < count && !why; i++)
         why = trajd_scan_piece(scan, group, pieces[i].name, pieces[i].type, pieces[i].width,
                                pieces[i].offset, pieces[i].count);
-    if (!why && !array->shape[0])
+    if (!why && !video->row_count)
         why = "it has no rows";
-    if (!why && array->shape[0] > row_count_max)
+    if (!why && video->row_count > row_count_max)
         why = "it has more rows than an index can hold";
     return why;
 }
@@ -61,6 +61,24 @@ static const char *unknown_word(struct trajd_scan *scan, const char *name, const
                               name, word, known);
 }
 
+/* Reads of which version the group is, and the limits that its writer kept. */
+static const char *read_version(struct trajd_scan *scan, hid_t group, struct trajd_video *video)
+{
+    uint64_t version, largest[2];
+
+    if (!trajd_scan_numbers(group, "version", 1, &version))
+        return "its attribute version must be one number";
+    if (version != VERSION)
+        return trajd_arena_format(scan->arena,
+                                  "its attribute version is %llu, this trajd reads version %d",
+                                  (unsigned long long)version, VERSION);
+    if (!trajd_scan_numbers(group, "largest_unit", 2, largest))
+        return "its attribute largest_unit must be two numbers: packets and bytes";
+    video->largest_unit_packets = largest[0];
+    video->largest_unit_bytes = largest[1];
+    return NULL;
+}
+
 /* Reads how the frames are compressed, and what their colours mean. */
 static const char *read_format(struct trajd_scan *scan, hid_t group, struct trajd_video *video)
 {
@@ -83,23 +101,14 @@ static const char *read_format(struct trajd_scan *scan, hid_t group, struct traj
 /* Reads where the packets are, if another file has them. */
 static const char *read_media(struct trajd_scan *scan, hid_t group, struct trajd_video *video)
 {
-    uint64_t moov[2], crc32;
     const char *why = NULL;
 
     if (H5Aexists(group, "media") <= 0)
         return NULL;
     video->media = read_text(scan, group, "media", &why);
-    if (why)
-        return why;
-    if (!trajd_scan_numbers(group, "media_size", 1, &video->media_size) ||
-        !trajd_scan_numbers(group, "media_moov", 2, moov) ||
-        !trajd_scan_numbers(group, "media_crc32", 1, &crc32) || crc32 > UINT32_MAX)
-        return "its attributes media_size, media_moov and media_crc32 must be one, two and one "
-               "numbers";
-    video->moov_offset = moov[0];
-    video->moov_size = moov[1];
-    video->media_crc32 = (uint32_t)crc32;
-    return NULL;
+    if (!why && !trajd_scan_numbers(group, "media_size", 1, &video->media_size))
+        why = "its attribute media_size must be one number";
+    return why;
 }
 
 /* Compares the words and the size with the layout. */
@@ -131,7 +140,10 @@ const char *trajd_scan_video(struct trajd_scan *scan, hid_t group,
                              const struct trajd_layout_image *image, struct trajd_array *array)
 {
     struct trajd_video *video = trajd_arena_alloc(scan->arena, sizeof *video);
-    const char *why = video ? read_format(scan, group, video) : "no memory";
+    const char *why = video ? read_version(scan, group, video) : "no memory";
+
+    if (!why)
+        why = read_format(scan, group, video);
 
     if (!why)
         why = read_media(scan, group, video);
@@ -144,9 +156,10 @@ const char *trajd_scan_video(struct trajd_scan *scan, hid_t group,
     array->storage = TRAJD_STORAGE_CONTIGUOUS;
     array->dtype = TRAJD_I64;
     array->form = TRAJD_ROWS_VIDEO;
-    array->rank = 2;
-    array->shape[1] = 2;
-    array->size_bytes = array->shape[0] * 2 * sizeof(int64_t);
+    array->rank = 1;
+    array->offset = video->rows_offset;
+    array->shape[0] = video->row_count;
+    array->size_bytes = video->row_count * sizeof(int64_t);
     array->video = video;
     return NULL;
 }

@@ -3,6 +3,8 @@
  * changed since. */
 #include <errno.h>
 #include <fcntl.h>
+#include <libdeflate.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -39,51 +41,52 @@ bool trajd_media_is_path(const char *media)
     }
 }
 
-static enum trajd_status check_media(const struct trajd_array *array, struct trajd_error *error)
-{
-    const struct trajd_video *video = array->video;
-
-    if (!trajd_media_is_path(video->media))
-        return trajd_error_set(error, TRAJD_ERR_DATA, 0,
-                               "packed video: its attribute media is %.512s: it must be a relative "
-                               "path without \".\" and \"..\"",
-                               video->media);
-    if (array->payload_bytes || video->media_size > INT64_MAX ||
-        video->moov_size > TRAJD_MOOV_BYTES_MAX ||
-        !within(video->moov_offset, video->moov_size, 1, video->media_size))
-        return trajd_error_set(error, TRAJD_ERR_DATA, 0,
-                               "packed video: its attributes media_size and media_moov are out of "
-                               "range");
-    return TRAJD_OK;
-}
-
 enum trajd_status trajd_video_check(const struct trajd_array *array, uint64_t file_size_bytes,
                                     struct trajd_error *error)
 {
     const struct trajd_video *video = array->video;
+    const uint64_t skipped = video ? array->offset - video->rows_offset : 0;
 
     if (!video || array->storage != TRAJD_STORAGE_CONTIGUOUS || array->dtype != TRAJD_I64 ||
-        array->rank != 2 || array->shape[1] != 2)
+        array->rank != 1)
         return trajd_error_set(error, TRAJD_ERR_DATA, 0,
-                               "packed video: its rows are no table of packet and unit");
-    if (!video->packet_count || !video->unit_count || video->unit_count > video->packet_count ||
-        !video->extradata_count)
+                               "packed video: its rows are no list of packets");
+    if (!video->unit_count || video->unit_count > video->packet_count ||
+        video->unit_count > video->row_count || !video->extradata_count)
         return trajd_error_set(error, TRAJD_ERR_DATA, 0,
-                               "packed video: %llu packets, %llu units and %llu extradata: each "
-                               "unit must have a packet and an extradata",
-                               (number)video->packet_count, (number)video->unit_count,
-                               (number)video->extradata_count);
-    if (!within(video->packets_offset, video->packet_count, 2 * NUMBER_BYTES, file_size_bytes) ||
+                               "packed video: %llu rows, %llu packets, %llu units and %llu "
+                               "extradata: each unit must have a row, a packet and an extradata",
+                               (number)video->row_count, (number)video->packet_count,
+                               (number)video->unit_count, (number)video->extradata_count);
+    if (!within(video->rows_offset, video->row_count, NUMBER_BYTES, file_size_bytes) ||
+        !within(video->packets_offset, video->packet_count, 3 * NUMBER_BYTES, file_size_bytes) ||
         !within(video->units_offset, video->unit_count, 3 * NUMBER_BYTES, file_size_bytes) ||
         !within(video->ends_offset, video->extradata_count, NUMBER_BYTES, file_size_bytes) ||
         !within(video->extradata_offset, video->extradata_bytes, 1, file_size_bytes) ||
         !within(array->payload_offset, array->payload_bytes, 1, file_size_bytes))
         return trajd_error_set(error, TRAJD_ERR_DATA, 0,
                                "packed video: a table or its bytes lie beyond the file's end");
-    if (video->largest_unit_packets > TRAJD_UNIT_PACKETS_MAX ||
-        video->largest_unit_bytes > TRAJD_UNIT_BYTES_MAX + TRAJD_EXTRADATA_BYTES_MAX)
-        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "packed video: a unit is too large");
-    return video->media ? check_media(array, error) : TRAJD_OK;
+    if (array->offset < video->rows_offset || skipped % NUMBER_BYTES ||
+        !within(skipped / NUMBER_BYTES, array->shape[0], 1, video->row_count))
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0,
+                               "packed video: its rows are no part of the table of rows");
+    if (!video->largest_unit_packets || video->largest_unit_packets > TRAJD_UNIT_PACKETS_MAX ||
+        video->largest_unit_bytes > TRAJD_UNIT_BYTES_MAX)
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0,
+                               "packed video: its largest unit has %llu packets of %llu bytes, the "
+                               "limits are %u and %llu",
+                               (number)video->largest_unit_packets,
+                               (number)video->largest_unit_bytes, TRAJD_UNIT_PACKETS_MAX,
+                               (number)TRAJD_UNIT_BYTES_MAX);
+    if (video->media && !trajd_media_is_path(video->media))
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0,
+                               "packed video: its attribute media is %.512s: it must be a relative "
+                               "path without \".\" and \"..\"",
+                               video->media);
+    if (video->media && (array->payload_bytes || video->media_size > INT64_MAX))
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0,
+                               "packed video: its attribute media_size is out of range");
+    return TRAJD_OK;
 }
 
 /* ---- tables ---- */
@@ -111,8 +114,8 @@ static void open_tables(struct tables *t, int fd, const struct trajd_array *arra
 
     t->array = array;
     t->error = error;
-    t->rows = (struct table){fd, array->offset, array->shape[0], .width = 2};
-    t->packets = (struct table){fd, video->packets_offset, video->packet_count, .width = 2};
+    t->rows = (struct table){fd, video->rows_offset, video->row_count, .width = 1};
+    t->packets = (struct table){fd, video->packets_offset, video->packet_count, .width = 3};
     t->units = (struct table){fd, video->units_offset, video->unit_count, .width = 3};
     t->ends = (struct table){fd, video->ends_offset, video->extradata_count, .width = 1};
 }
@@ -138,41 +141,53 @@ static enum trajd_status read_entry(struct table *table, uint64_t i, uint64_t *n
     return TRAJD_OK;
 }
 
+/* A unit: a run of packets, and the run of rows that show their frames. */
 struct unit {
-    uint64_t first, count; /* packets */
-    uint64_t is_closed, extradata;
+    uint64_t packet, packet_count, row, row_count, extradata;
 };
+
+/* Says which rule the bounds of a unit break; NULL: none. */
+static const char *check_bounds(uint64_t i, const uint64_t begin[3], const uint64_t end[3],
+                                const struct tables *t)
+{
+    if (!i && (begin[0] || begin[1]))
+        return "the first unit must begin at packet 0 and row 0";
+    if (begin[0] >= end[0] || begin[1] >= end[1])
+        return "units must ascend in packets and in rows";
+    if (end[0] > t->packets.count || end[1] > t->rows.count)
+        return "there are not so many";
+    if (end[0] - begin[0] > t->array->video->largest_unit_packets)
+        return "the attribute largest_unit says less";
+    return end[1] - begin[1] > TRAJD_UNIT_PACKETS_MAX ? "the limit is 4096 rows" : NULL;
+}
 
 static enum trajd_status find_unit(struct tables *t, uint64_t i, struct unit *unit)
 {
-    uint64_t numbers[3], next[3] = {t->packets.count};
+    uint64_t begin[3], end[3] = {t->packets.count, t->rows.count};
+    const char *rule;
     enum trajd_status status;
 
     if (i >= t->units.count)
         return trajd_error_set(t->error, TRAJD_ERR_ARGUMENT, 0, "unit %llu of %llu", (number)i,
                                (number)t->units.count);
-    status = read_entry(&t->units, i, numbers, t->error);
+    status = read_entry(&t->units, i, begin, t->error);
     if (!status && i + 1 < t->units.count)
-        status = read_entry(&t->units, i + 1, next, t->error);
+        status = read_entry(&t->units, i + 1, end, t->error);
     if (status)
         return status;
-    if (numbers[0] >= next[0] || next[0] > t->packets.count || (!i && numbers[0]))
+    rule = check_bounds(i, begin, end, t);
+    if (rule)
         return trajd_error_set(
             t->error, TRAJD_ERR_DATA, 0,
-            "unit %llu: it begins at packet %lld and ends before packet %lld, of "
-            "%llu packets",
-            (number)i, (long long)numbers[0], (long long)next[0], (number)t->packets.count);
-    *unit = (struct unit){numbers[0], next[0] - numbers[0], numbers[1], numbers[2]};
-    if (unit->count > TRAJD_UNIT_PACKETS_MAX)
+            "unit %llu: packets from %lld to before %lld of %llu, rows from %lld "
+            "to before %lld of %llu: %s",
+            (number)i, (long long)begin[0], (long long)end[0], (number)t->packets.count,
+            (long long)begin[1], (long long)end[1], (number)t->rows.count, rule);
+    if (begin[2] >= t->ends.count)
         return trajd_error_set(t->error, TRAJD_ERR_DATA, 0,
-                               "unit %llu: %llu packets, the limit is %u", (number)i,
-                               (number)unit->count, TRAJD_UNIT_PACKETS_MAX);
-    if (unit->is_closed > 1 || unit->extradata >= t->ends.count)
-        return trajd_error_set(t->error, TRAJD_ERR_DATA, 0,
-                               "unit %llu: closed is %lld, which must be 0 or 1, and its extradata "
-                               "is number %lld of %llu",
-                               (number)i, (long long)unit->is_closed, (long long)unit->extradata,
-                               (number)t->ends.count);
+                               "unit %llu: its extradata is number %lld of %llu", (number)i,
+                               (long long)begin[2], (number)t->ends.count);
+    *unit = (struct unit){begin[0], end[0] - begin[0], begin[1], end[1] - begin[1], begin[2]};
     return TRAJD_OK;
 }
 
@@ -181,24 +196,26 @@ struct span {
     uint64_t begin, size;
 };
 
-static enum trajd_status find_packet(struct tables *t, uint64_t i, struct span *packet)
+static enum trajd_status find_packet(struct tables *t, uint64_t i, struct span *packet,
+                                     uint64_t *crc32)
 {
     const uint64_t room =
         t->array->video->media ? t->array->video->media_size : t->array->payload_bytes;
-    uint64_t numbers[2];
+    uint64_t numbers[3];
     const enum trajd_status status = read_entry(&t->packets, i, numbers, t->error);
 
     if (status)
         return status;
     *packet = (struct span){numbers[0], numbers[1]};
-    if (packet->size <= TRAJD_PACKET_BYTES_MAX && packet->begin <= room &&
-        packet->size <= room - packet->begin)
+    *crc32 = numbers[2];
+    if (packet->size <= TRAJD_PACKET_BYTES_MAX && within(packet->begin, packet->size, 1, room) &&
+        *crc32 <= UINT32_MAX)
         return TRAJD_OK;
     return trajd_error_set(t->error, TRAJD_ERR_DATA, 0,
-                           "packet %llu: %lld bytes at position %lld: there are %llu bytes, and a "
-                           "packet has at most %llu",
+                           "packet %llu: %lld bytes at position %lld with crc32 %lld: there are "
+                           "%llu bytes, and a packet has at most %llu",
                            (number)i, (long long)packet->size, (long long)packet->begin,
-                           (number)room, (number)TRAJD_PACKET_BYTES_MAX);
+                           (long long)*crc32, (number)room, (number)TRAJD_PACKET_BYTES_MAX);
 }
 
 static enum trajd_status find_extradata(struct tables *t, uint64_t i, struct span *extradata)
@@ -220,179 +237,160 @@ static enum trajd_status find_extradata(struct tables *t, uint64_t i, struct spa
     return TRAJD_OK;
 }
 
-/* Finds the packet and the unit of a row. The packet is not yet known to be in the unit. */
-static enum trajd_status find_row(struct tables *t, uint64_t row, uint64_t *packet, uint64_t *unit)
+/* Finds the packet, in the unit, that row `row` of the table shows. */
+static enum trajd_status find_row(struct tables *t, uint64_t row, uint64_t at,
+                                  const struct unit *unit, uint64_t *packet)
 {
-    uint64_t numbers[2];
-    const enum trajd_status status = read_entry(&t->rows, row, numbers, t->error);
+    uint64_t shown;
+    const enum trajd_status status = read_entry(&t->rows, row, &shown, t->error);
 
     if (status)
         return status;
-    *packet = numbers[0];
-    *unit = numbers[1];
-    return *packet < t->packets.count && *unit < t->units.count
-               ? TRAJD_OK
-               : trajd_error_set(t->error, TRAJD_ERR_DATA, 0,
-                                 "row %llu: it shows packet %lld of unit %lld, and there are %llu "
-                                 "packets and %llu units",
-                                 (number)row, (long long)*packet, (long long)*unit,
-                                 (number)t->packets.count, (number)t->units.count);
-}
-
-static enum trajd_status check_row(struct tables *t, uint64_t row, uint64_t packet, uint64_t at,
-                                   const struct unit *unit)
-{
-    if (packet >= unit->first && packet - unit->first < unit->count)
+    *packet = shown - unit->packet;
+    if (shown >= unit->packet && *packet < unit->packet_count)
         return TRAJD_OK;
     return trajd_error_set(t->error, TRAJD_ERR_DATA, 0,
-                           "row %llu: it shows packet %llu, which is not in its unit %llu "
-                           "(packets %llu to %llu)",
-                           (number)row, (number)packet, (number)at, (number)unit->first,
-                           (number)(unit->first + unit->count - 1));
+                           "row %llu: it shows packet %lld, which is not in its unit %llu (packets "
+                           "%llu to %llu)",
+                           (number)row, (long long)shown, (number)at, (number)unit->packet,
+                           (number)(unit->packet + unit->packet_count - 1));
+}
+
+/* Returns the row of the table that is row 0 of the array. */
+static uint64_t first_row_of(const struct trajd_array *array)
+{
+    return (array->offset - array->video->rows_offset) / NUMBER_BYTES;
 }
 
 /* ---- all of them ---- */
 
-/* Checks the packets of a unit, and adds their sizes to the digest. */
-static enum trajd_status examine_unit(struct tables *t, uint64_t i, struct trajd_video *video,
-                                      struct trajd_digest *digest)
+/* Checks a unit with its packets and rows, and adds them to the digest. */
+static enum trajd_status examine_unit(struct tables *t, uint64_t i, struct trajd_digest *digest)
 {
-    struct unit unit;
+    const uint64_t most = t->array->video->largest_unit_bytes;
+    uint64_t bytes = 0, crc32 = 0, packet = 0;
     struct span span = {0, 0};
-    uint64_t bytes = 0;
+    struct unit unit;
     enum trajd_status status = find_unit(t, i, &unit);
 
-    for (uint64_t p = 0; !status && p < unit.count; p++) {
-        status = find_packet(t, unit.first + p, &span);
+    for (uint64_t p = 0; !status && p < unit.packet_count; p++) {
+        status = find_packet(t, unit.packet + p, &span, &crc32);
         bytes += span.size;
-        trajd_digest_add_u64(digest, span.size);
+        trajd_digest_add_u64(digest, span.size << 32 | crc32);
     }
-    if (!status && bytes > TRAJD_UNIT_BYTES_MAX)
-        status =
-            trajd_error_set(t->error, TRAJD_ERR_DATA, 0, "unit %llu: %llu bytes, the limit is %llu",
-                            (number)i, (number)bytes, (number)TRAJD_UNIT_BYTES_MAX);
+    if (!status && bytes > most)
+        status = trajd_error_set(t->error, TRAJD_ERR_DATA, 0,
+                                 "unit %llu: %llu bytes, the attribute largest_unit says %llu",
+                                 (number)i, (number)bytes, (number)most);
+    for (uint64_t r = 0; !status && r < unit.row_count; r++) {
+        status = find_row(t, unit.row + r, i, &unit, &packet);
+        trajd_digest_add_u64(digest, packet);
+    }
     if (!status)
         status = find_extradata(t, unit.extradata, &span);
-    if (status)
-        return status;
-    trajd_digest_add_u64(digest, unit.first << 1 | unit.is_closed);
     trajd_digest_add_u64(digest, span.size);
-    bytes += span.size;
-    if (bytes > video->largest_unit_bytes)
-        video->largest_unit_bytes = bytes;
-    if (unit.count > video->largest_unit_packets)
-        video->largest_unit_packets = unit.count;
-    return TRAJD_OK;
+    return status;
 }
 
-/* Checks all rows. The units of rows ascend, and a unit is shown by a run of rows of limited
- * length. */
-static enum trajd_status examine_rows(struct tables *t, struct trajd_digest *digest)
+/* Adds the extradata to the digest, as much as one unit may have. */
+static enum trajd_status add_extradata(int fd, const struct trajd_video *video,
+                                       struct trajd_digest *digest, struct trajd_error *error)
 {
-    uint64_t packet, at, last = 0, run = 0;
-    struct unit unit;
+    const uint64_t bytes = video->extradata_bytes < TRAJD_EXTRADATA_BYTES_MAX
+                               ? video->extradata_bytes
+                               : TRAJD_EXTRADATA_BYTES_MAX;
     enum trajd_status status = TRAJD_OK;
+    uint8_t block[4096];
 
-    for (uint64_t row = 0; row < t->rows.count && !status; row++) {
-        status = find_row(t, row, &packet, &at);
-        if (!status && row && at < last)
-            status = trajd_error_set(t->error, TRAJD_ERR_DATA, 0,
-                                     "row %llu: it is in unit %llu, and the row before it in unit "
-                                     "%llu: units must not descend",
-                                     (number)row, (number)at, (number)last);
-        run = !row || at != last ? 0 : run + 1;
-        if (!status && !run)
-            status = find_unit(t, at, &unit);
-        if (!status && run >= TRAJD_UNIT_PACKETS_MAX)
-            status = trajd_error_set(t->error, TRAJD_ERR_DATA, 0,
-                                     "row %llu: more than %u rows are in unit %llu", (number)row,
-                                     TRAJD_UNIT_PACKETS_MAX, (number)at);
+    for (uint64_t at = 0, size; at < bytes && !status; at += size) {
+        size = bytes - at < sizeof block ? bytes - at : sizeof block;
+        status = trajd_read_exactly(fd, video->extradata_offset + at, size, block, error);
         if (!status)
-            status = check_row(t, row, packet, at, &unit);
-        if (!status)
-            trajd_digest_add_u64(digest, packet);
-        last = at;
+            trajd_digest_add(digest, block, size);
     }
     return status;
 }
 
 enum trajd_status trajd_video_examine(int fd, const struct trajd_array *array,
-                                      struct trajd_video *video, struct trajd_digest *digest,
-                                      struct trajd_error *error)
+                                      struct trajd_digest *digest, struct trajd_error *error)
 {
+    const struct trajd_video *video = array->video;
     struct tables t;
-    struct span span;
-    enum trajd_status status = TRAJD_OK;
+    enum trajd_status status = add_extradata(fd, video, digest, error);
 
     open_tables(&t, fd, array, error);
-    video->largest_unit_bytes = video->largest_unit_packets = 0;
     trajd_digest_add_text(digest, trajd_video_codec_name(video->format.codec));
     trajd_digest_add_text(digest, trajd_video_matrix_name(video->format.matrix));
     trajd_digest_add_text(digest, trajd_video_range_name(video->format.range));
     trajd_digest_add_text(digest, video->pixel_format);
-    for (uint64_t i = 0; i < t.ends.count && !status; i++)
-        status = find_extradata(&t, i, &span);
     for (uint64_t i = 0; i < t.units.count && !status; i++)
-        status = examine_unit(&t, i, video, digest);
-    return status ? status : examine_rows(&t, digest);
+        status = examine_unit(&t, i, digest);
+    return status;
 }
 
 /* ---- rows of a unit ---- */
+
+/* Checks that the array has the rows. */
+static enum trajd_status check_rows(const struct trajd_array *array, uint64_t row, uint64_t count,
+                                    struct trajd_error *error)
+{
+    if (row <= array->shape[0] && count <= array->shape[0] - row)
+        return TRAJD_OK;
+    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "rows from %llu, %llu of them, of %llu",
+                           (number)row, (number)count, (number)array->shape[0]);
+}
 
 enum trajd_status trajd_video_rows_of_unit(int fd, const struct trajd_array *array, uint64_t row,
                                            uint64_t *unit, uint64_t *first_row, uint64_t *row_count,
                                            struct trajd_error *error)
 {
-    uint64_t first = row, end = row + 1, packet, at;
+    const uint64_t base = first_row_of(array), wanted = base + row;
+    uint64_t low = 0, high = array->video->unit_count, begin, end;
+    struct unit bounds;
     struct tables t;
-    enum trajd_status status;
+    enum trajd_status status = check_rows(array, row, 1, error);
 
     open_tables(&t, fd, array, error);
-    if (row >= t.rows.count)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "row %llu of %llu", (number)row,
-                               (number)t.rows.count);
-    status = find_row(&t, row, &packet, unit);
-    for (at = status ? 0 : *unit; !status && first && row - first < TRAJD_UNIT_PACKETS_MAX;) {
-        status = find_row(&t, first - 1, &packet, &at);
-        if (status || at != *unit)
-            break;
-        first--;
+    while (!status && high - low > 1) {
+        const uint64_t middle = low + (high - low) / 2;
+        uint64_t numbers[3] = {0};
+        status = read_entry(&t.units, middle, numbers, error);
+        *(numbers[1] <= wanted ? &low : &high) = middle;
     }
-    while (!status && end < t.rows.count && end - first < TRAJD_UNIT_PACKETS_MAX) {
-        status = find_row(&t, end, &packet, &at);
-        if (status || at != *unit)
-            break;
-        end++;
-    }
-    *first_row = first;
-    *row_count = end - first;
-    return status;
+    if (!status)
+        status = find_unit(&t, low, &bounds);
+    if (status)
+        return status;
+    if (wanted < bounds.row || wanted - bounds.row >= bounds.row_count)
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "row %llu: no unit has it", (number)row);
+    begin = bounds.row > base ? bounds.row - base : 0;
+    end = bounds.row + bounds.row_count - base;
+    *unit = low;
+    *first_row = begin;
+    *row_count = (end < array->shape[0] ? end : array->shape[0]) - begin;
+    return TRAJD_OK;
 }
 
 enum trajd_status trajd_video_locate(int fd, const struct trajd_array *array, uint64_t first_row,
                                      uint32_t count, uint64_t unit, uint32_t *packets,
                                      struct trajd_error *error)
 {
+    const uint64_t begin = first_row_of(array) + first_row;
     struct tables t;
     struct unit bounds;
-    enum trajd_status status;
+    enum trajd_status status = check_rows(array, first_row, count, error);
 
     open_tables(&t, fd, array, error);
-    if (first_row > t.rows.count || count > t.rows.count - first_row)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "rows from %llu, %u of them, of %llu",
-                               (number)first_row, count, (number)t.rows.count);
-    status = find_unit(&t, unit, &bounds);
+    if (!status)
+        status = find_unit(&t, unit, &bounds);
+    if (!status && (begin < bounds.row || begin + count > bounds.row + bounds.row_count))
+        status = trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                                 "rows from %llu, %u of them, are not all in unit %llu",
+                                 (number)first_row, count, (number)unit);
     for (uint32_t i = 0; i < count && !status; i++) {
-        uint64_t packet = 0, at;
-        status = find_row(&t, first_row + i, &packet, &at);
-        if (!status && at != unit)
-            status = trajd_error_set(error, TRAJD_ERR_DATA, 0,
-                                     "row %llu: it is in unit %llu, not in unit %llu",
-                                     (number)(first_row + i), (number)at, (number)unit);
-        if (!status)
-            status = check_row(&t, first_row + i, packet, unit, &bounds);
-        if (!status)
-            packets[i] = (uint32_t)(packet - bounds.first);
+        uint64_t packet = 0;
+        status = find_row(&t, begin + i, unit, &bounds, &packet);
+        packets[i] = (uint32_t)packet;
     }
     return status;
 }
@@ -402,8 +400,9 @@ enum trajd_status trajd_video_locate(int fd, const struct trajd_array *array, ui
 struct trajd_video_reader {
     uint8_t *bytes; /* the packets, then the extradata */
     uint64_t capacity;
-    uint64_t sizes[TRAJD_UNIT_PACKETS_MAX];
-    uint64_t positions[TRAJD_UNIT_PACKETS_MAX];
+    uint64_t sizes[TRAJD_UNIT_PACKETS_MAX], positions[TRAJD_UNIT_PACKETS_MAX],
+        crc32s[TRAJD_UNIT_PACKETS_MAX];
+    char damage[96];
 };
 
 static enum trajd_status no_memory(struct trajd_error *error)
@@ -456,23 +455,25 @@ static enum trajd_status read_packets(int fd, int media_fd, const struct trajd_a
     return status;
 }
 
-/* Finds the packets 0 to `last` of the unit. *bytes becomes the sum of their sizes. */
-static enum trajd_status find_packets(struct tables *t, const struct unit *unit, uint32_t last,
+/* Finds `count` packets. *bytes becomes the sum of their sizes. */
+static enum trajd_status find_packets(struct tables *t, uint64_t first, uint32_t count,
                                       struct trajd_video_reader *reader, uint64_t *bytes)
 {
+    const uint64_t most = t->array->video->largest_unit_bytes;
     enum trajd_status status = TRAJD_OK;
 
     *bytes = 0;
-    for (uint32_t p = 0; p <= last && !status; p++) {
+    for (uint32_t p = 0; p < count && !status; p++) {
         struct span packet = {0, 0};
-        status = find_packet(t, unit->first + p, &packet);
+        status = find_packet(t, first + p, &packet, &reader->crc32s[p]);
         reader->positions[p] = packet.begin;
         reader->sizes[p] = packet.size;
         *bytes += packet.size;
-        if (!status && *bytes > TRAJD_UNIT_BYTES_MAX)
+        if (!status && *bytes > most)
             status = trajd_error_set(t->error, TRAJD_ERR_DATA, 0,
-                                     "a unit has more than %llu bytes, the limit",
-                                     (number)TRAJD_UNIT_BYTES_MAX);
+                                     "packet %llu: its unit has more than %llu bytes, as the "
+                                     "attribute largest_unit says",
+                                     (number)(first + p), (number)most);
     }
     return status;
 }
@@ -499,6 +500,22 @@ static enum trajd_status read_found(struct trajd_video_reader *reader, int fd, i
     return status;
 }
 
+/* Returns how many of the packets that were read are as they were converted, up to the first one
+ * that is not; then the reader has the text. */
+static uint32_t count_good(struct trajd_video_reader *reader, uint64_t first, uint32_t count)
+{
+    const uint8_t *bytes = reader->bytes;
+
+    for (uint32_t p = 0; p < count; bytes += reader->sizes[p++])
+        if (libdeflate_crc32(0, bytes, reader->sizes[p]) != reader->crc32s[p]) {
+            snprintf(reader->damage, sizeof reader->damage,
+                     "the bytes of packet %llu have changed since the conversion",
+                     (number)(first + p));
+            return p;
+        }
+    return count;
+}
+
 enum trajd_status trajd_video_read_unit(struct trajd_video_reader *reader, int fd, int media_fd,
                                         const struct trajd_array *array, uint64_t unit,
                                         uint32_t last, struct trajd_unit_bytes *out,
@@ -508,19 +525,19 @@ enum trajd_status trajd_video_read_unit(struct trajd_video_reader *reader, int f
     struct unit bounds;
     struct span extradata;
     uint64_t bytes = 0;
+    uint32_t good;
     enum trajd_status status;
 
     open_tables(&t, fd, array, error);
     status = find_unit(&t, unit, &bounds);
-    if (!status && last >= bounds.count)
-        status = trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                                 "packet %u of unit %llu, which has "
-                                 "%llu",
-                                 last, (number)unit, (number)bounds.count);
+    if (!status && last >= bounds.packet_count)
+        status =
+            trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "packet %u of unit %llu, which has %llu",
+                            last, (number)unit, (number)bounds.packet_count);
     if (!status)
         status = find_extradata(&t, bounds.extradata, &extradata);
     if (!status)
-        status = find_packets(&t, &bounds, last, reader, &bytes);
+        status = find_packets(&t, bounds.packet, last + 1, reader, &bytes);
     if (!status)
         status = reserve(reader, bytes + extradata.size, error);
     if (!status)
@@ -530,26 +547,33 @@ enum trajd_status trajd_video_read_unit(struct trajd_video_reader *reader, int f
                                     extradata.size, reader->bytes + bytes, error);
     if (status)
         return status;
-    *out = (struct trajd_unit_bytes){reader->bytes, reader->sizes, last + 1, reader->bytes + bytes,
-                                     extradata.size};
+    good = count_good(reader, bounds.packet, last + 1);
+    *out = (struct trajd_unit_bytes){
+        reader->bytes,         reader->sizes, good, good > last ? NULL : reader->damage,
+        reader->bytes + bytes, extradata.size};
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_video_sample(int fd, int media_fd, const struct trajd_array *array,
-                                     uint64_t packet, uint8_t bytes[TRAJD_PACKET_SAMPLE_BYTES],
-                                     uint64_t *size, struct trajd_error *error)
+enum trajd_status trajd_video_check_packet(struct trajd_video_reader *reader, int fd, int media_fd,
+                                           const struct trajd_array *array, uint64_t packet,
+                                           struct trajd_error *error)
 {
     struct tables t;
-    struct span span;
+    uint64_t bytes = 0;
     enum trajd_status status;
 
     open_tables(&t, fd, array, error);
-    status = find_packet(&t, packet, &span);
-    if (status)
-        return status;
-    *size = span.size;
-    return read_packets(fd, media_fd, array, span.begin, trajd_video_sample_bytes(span.size), bytes,
-                        error);
+    status = find_packets(&t, packet, 1, reader, &bytes);
+    if (!status)
+        status = reserve(reader, bytes, error);
+    if (!status)
+        status = read_found(reader, fd, media_fd, array, 1, error);
+    if (!status && !count_good(reader, packet, 1))
+        status = trajd_error_set(error, TRAJD_ERR_DATA, 0, "%s%.512s%s%s",
+                                 array->video->media ? "media file " : "",
+                                 array->video->media ? array->video->media : "",
+                                 array->video->media ? ": " : "", reader->damage);
+    return status;
 }
 
 /* ---- media files ---- */

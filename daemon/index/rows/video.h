@@ -11,29 +11,25 @@
 
 #define TRAJD_PACKET_BYTES_MAX (UINT64_C(16) << 20)
 #define TRAJD_EXTRADATA_BYTES_MAX (UINT64_C(1) << 20) /* of one unit */
-#define TRAJD_MOOV_BYTES_MAX (UINT64_C(256) << 20)
-/* Of a packet that is sampled to recognise a media file again, and how many are. */
-#define TRAJD_PACKET_SAMPLE_BYTES 4096u
-#define TRAJD_PACKET_SAMPLES 64u
 
-/* Of an array with form VIDEO, whose rows are pairs of i64: packet, unit. All places are in the HDF5
- * file. Each table is i64, without compression. */
+/* Of an array with form VIDEO, whose rows are i64: the packet that is shown. All places are in the
+ * HDF5 file. Each table is i64, without compression. */
 struct trajd_video {
     struct trajd_video_format format;
     const char *pixel_format; /* FFmpeg's name: "yuv420p" */
-    /* (P, 2): position and size, in decode order. The frame of a packet of 0 bytes was not recorded */
+    /* all rows of the table; those of the array may be a part of them */
+    uint64_t rows_offset, row_count;
+    /* (P, 3): position, size, crc32; in decode order. A packet of 0 bytes is a frame that was not
+     * recorded */
     uint64_t packets_offset, packet_count;
-    uint64_t units_offset, unit_count;          /* (U, 3): first packet, 1 if closed, extradata */
+    uint64_t units_offset, unit_count;          /* (U, 3): first packet, first row, extradata */
     uint64_t extradata_offset, extradata_bytes; /* all extradata, one after another */
     uint64_t ends_offset, extradata_count;      /* where each extradata ends */
-    /* The largest unit: its packets with its extradata, and its packets. 0 until
-     * trajd_video_examine has read the tables. */
-    uint64_t largest_unit_bytes, largest_unit_packets;
+    uint64_t largest_unit_packets, largest_unit_bytes; /* no unit has more: bytes of its packets */
     /* The MP4 that has the packets, a path below the dataset's media folder. NULL: they are in the
      * payload of the array, and the members below are 0. */
     const char *media;
-    uint64_t media_size, moov_offset, moov_size;
-    uint32_t media_crc32;              /* of moov and of the sampled packets */
+    uint64_t media_size;
     struct trajd_file_stat media_stat; /* when it was indexed; all 0: it could not be opened */
 };
 
@@ -42,15 +38,13 @@ struct trajd_video {
 enum trajd_status trajd_video_check(const struct trajd_array *array, uint64_t file_size_bytes,
                                     struct trajd_error *error);
 
-/* Reads all tables and checks each number of them. Sets the largest unit, and adds what the frames
- * are to the digest: not where they lie. TRAJD_ERR_DATA names the table and the entry that breaks a
- * rule; TRAJD_ERR_IO. */
+/* Reads all tables and checks each number of them. Adds what the frames are to the digest: not where
+ * they lie. TRAJD_ERR_DATA names the table and the entry that breaks a rule; TRAJD_ERR_IO. */
 enum trajd_status trajd_video_examine(int fd, const struct trajd_array *array,
-                                      struct trajd_video *video, struct trajd_digest *digest,
-                                      struct trajd_error *error);
+                                      struct trajd_digest *digest, struct trajd_error *error);
 
-/* Finds the unit of a row, and the run of rows whose frames are in that unit. TRAJD_ERR_DATA names
- * the row that breaks a rule; TRAJD_ERR_IO. */
+/* Finds the unit of a row, and the run of rows whose frames are in that unit. TRAJD_ERR_DATA: a
+ * number of the table of units breaks a rule; TRAJD_ERR_IO. */
 enum trajd_status trajd_video_rows_of_unit(int fd, const struct trajd_array *array, uint64_t row,
                                            uint64_t *unit, uint64_t *first_row, uint64_t *row_count,
                                            struct trajd_error *error);
@@ -65,7 +59,10 @@ enum trajd_status trajd_video_locate(int fd, const struct trajd_array *array, ui
 struct trajd_unit_bytes {
     const uint8_t *bytes;  /* one packet after another */
     const uint64_t *sizes; /* [packet_count] */
-    uint32_t packet_count;
+    uint32_t packet_count; /* as many as were asked for, or fewer: */
+    /* NULL, or why the packets from packet_count on are not given: "the bytes of packet 17 have
+     * changed since the conversion" */
+    const char *damage;
     const uint8_t *extradata;
     uint64_t extradata_size;
 };
@@ -78,7 +75,8 @@ enum trajd_status trajd_video_reader_create(struct trajd_video_reader **reader,
 void trajd_video_reader_destroy(struct trajd_video_reader **reader);
 
 /* Reads the packets 0 to `last` of a unit, and its extradata; packets that lie one behind the other
- * in one call. `media_fd`: of the media file, if the array has one. *out is borrowed from the reader
+ * in one call. The packets in front of the first one whose crc32 is wrong are good: their frames can
+ * be made. `media_fd`: of the media file, if the array has one. *out is borrowed from the reader
  * until its next call. Blocks. TRAJD_ERR_DATA: a number of the tables breaks a rule; TRAJD_ERR_IO;
  * TRAJD_ERR_MEMORY. */
 enum trajd_status trajd_video_read_unit(struct trajd_video_reader *reader, int fd, int media_fd,
@@ -86,17 +84,10 @@ enum trajd_status trajd_video_read_unit(struct trajd_video_reader *reader, int f
                                         uint32_t last, struct trajd_unit_bytes *out,
                                         struct trajd_error *error);
 
-/* Reads the first bytes of a packet, at most TRAJD_PACKET_SAMPLE_BYTES. *size becomes the bytes of
- * the whole packet. */
-enum trajd_status trajd_video_sample(int fd, int media_fd, const struct trajd_array *array,
-                                     uint64_t packet, uint8_t bytes[TRAJD_PACKET_SAMPLE_BYTES],
-                                     uint64_t *size, struct trajd_error *error);
-
-/* Returns the bytes of a packet of this size that are sampled. */
-static inline uint64_t trajd_video_sample_bytes(uint64_t size)
-{
-    return size < TRAJD_PACKET_SAMPLE_BYTES ? size : TRAJD_PACKET_SAMPLE_BYTES;
-}
+/* Reads one packet and checks its crc32. TRAJD_ERR_DATA: it has changed since the conversion. */
+enum trajd_status trajd_video_check_packet(struct trajd_video_reader *reader, int fd, int media_fd,
+                                           const struct trajd_array *array, uint64_t packet,
+                                           struct trajd_error *error);
 
 /* Opens the media file at a path below the folder. No component of the path may be a symbolic link
  * or "..", so the file is below the folder, whatever the HDF5 file says. TRAJD_ERR_DATA: it is not

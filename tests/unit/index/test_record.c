@@ -300,12 +300,84 @@ static void test_encoded_rows(void **state)
     expect(s, "a picture is out of range");
     s = make_sample(), frames(s, TRAJD_ROWS_PADDED)->picture.bits = 9;
     expect(s, "a picture is out of range");
-    s = make_sample(), frames(s, TRAJD_ROWS_PADDED)->picture.encoding = 4;
+    s = make_sample(), frames(s, TRAJD_ROWS_PADDED)->picture.encoding = 5;
     expect(s, "a picture is out of range");
-    s = make_sample(), frames(s, TRAJD_ROWS_PADDED)->form = 5;
+    s = make_sample(), frames(s, TRAJD_ROWS_PADDED)->form = 6;
     expect(s, "out of range");
+    s = make_sample(), frames(s, TRAJD_ROWS_PADDED)->picture.encoding = TRAJD_PICTURE_VIDEO;
+    expect(s, "its picture does not fit video");
     s = make_sample(), frames(s, TRAJD_ROWS_PADDED)->picture = (struct trajd_picture){0};
     expect(s, NULL);
+}
+
+/* Makes the array of frames packed video. */
+static struct trajd_array *make_video(struct sample *s, struct trajd_video *video)
+{
+    struct trajd_array *extent = frames(s, TRAJD_ROWS_VIDEO);
+
+    extent->dtype = TRAJD_I64;
+    extent->rank = 1;
+    extent->shape[1] = 0;
+    extent->offset = 8;
+    extent->picture = (struct trajd_picture){TRAJD_PICTURE_VIDEO, 480, 640, 3, 8, false};
+    extent->video = video;
+    return extent;
+}
+
+static void test_video(void **state)
+{
+    static const struct trajd_video good = {
+        .format = {TRAJD_VIDEO_HEVC, TRAJD_MATRIX_BT2020, TRAJD_RANGE_FULL},
+        .pixel_format = "yuv420p",
+        .rows_offset = 0,
+        .row_count = 4,
+        .packets_offset = 100,
+        .packet_count = 5,
+        .units_offset = 200,
+        .unit_count = 2,
+        .ends_offset = 300,
+        .extradata_count = 1,
+        .largest_unit_packets = 4096,
+        .largest_unit_bytes = TRAJD_UNIT_BYTES_MAX,
+        .media = "a/b.mp4",
+        .media_size = 5000,
+        .media_stat = {5000, 7, 1, -5, 6}};
+    struct trajd_video video = good;
+    struct sample *s = make_sample();
+    struct trajd_bytes bytes = {0};
+    const struct trajd_video *found;
+    struct trajd_arena arena = {.limit_bytes = 1 << 20};
+    struct trajd_array copy;
+    struct decoded d;
+
+    (void)state;
+    make_video(s, &video);
+    assert_true(trajd_record_encode(&s->record, &bytes));
+    d = decode(bytes.data, bytes.length);
+    assert_int_equal(d.status, TRAJD_OK);
+    assert_null(d.record.episodes[0].arrays[CONTIGUOUS].refusal);
+    assert_true(
+        trajd_record_copy_array(&arena, &d.record.episodes[0].arrays[CONTIGUOUS].extent, &copy));
+    found = copy.video;
+    assert_string_equal(found->media, good.media);
+    assert_string_equal(found->pixel_format, good.pixel_format);
+    assert_memory_equal(&found->format, &good.format, sizeof good.format);
+    assert_memory_equal(&found->media_stat, &good.media_stat, sizeof good.media_stat);
+    assert_true(found->row_count == 4 && found->media_size == 5000);
+    trajd_arena_free(&d.arena);
+    trajd_arena_free(&arena);
+    trajd_bytes_free(&bytes);
+    free(s);
+    s = make_sample(), make_video(s, &video)->picture.bits = 16;
+    expect(s, "its picture does not fit video");
+    s = make_sample(), make_video(s, &video)->picture.channels = 1;
+    expect(s, "its picture does not fit video");
+    video.format.codec = TRAJD_VIDEO_NONE;
+    s = make_sample(), make_video(s, &video);
+    expect(s, "codec: out of range");
+    video = good, video.format.range = (enum trajd_video_range)3;
+    s = make_sample(), make_video(s, &video);
+    expect(s, "range: out of range");
 }
 
 /* An array of most dimensions and filters is accepted, one more is refused. */
@@ -424,6 +496,7 @@ int main(void)
         cmocka_unit_test(test_inline_arrays_have_the_size_of_their_shape),
         cmocka_unit_test(test_numbers_of_arrays),
         cmocka_unit_test(test_encoded_rows),
+        cmocka_unit_test(test_video),
         cmocka_unit_test(test_the_most_dimensions_and_filters),
         cmocka_unit_test(test_chunks_fit_the_shape),
         cmocka_unit_test(test_arrays_beyond_the_file),

@@ -1,0 +1,225 @@
+/* Luma and chroma to RGB in whole numbers.
+ *
+ * **Math.** With r and b the parts of red and blue in luma, y from 0 to 255, u and v around 0:
+ *     red = y + 2 (1 - r) v,   blue = y + 2 (1 - b) u,
+ *     green = y - 2 b (1 - b) / (1 - r - b) u - 2 r (1 - r) / (1 - r - b) v
+ *
+ * **Numerics.** 16 bits wide. swscale's way: each product is rounded down to a level before the
+ * sum. The exact way: products in 1/32 of a level, so that a value is less than 1/16 of a level
+ * from the exact one when it is rounded.
+ *
+ * **Order.** Row by row: what chroma adds to each pixel of a row, which the next row takes, too,
+ * where chroma has half the rows; then the sums. */
+#include "kernels/image/yuv.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "kernels/clones.h"
+#include "kernels/image/image_planes.h"
+
+/* What a product is shifted by, of luma (a code in the upper bits of 16) and of chroma; the bits of
+ * a fraction of a level in the exact way. */
+enum { LUMA_SHIFT = 16, CHROMA_SHIFT = 13, FRACTION_BITS = 5 };
+
+struct factors {
+    uint32_t code_shift; /* of a code of luma, before the product */
+    int32_t zero, luma;  /* the shifted code of level 0; levels per shifted code */
+    int32_t half;        /* is added to luma, so that the sum rounds to the nearest */
+    int32_t chroma_zero, chroma_half;
+    int32_t red_v, green_u, green_v, blue_u;
+    uint32_t fraction_bits; /* of the sum */
+};
+
+/* Returns the factor of swscale for `levels` per code of 8 bits in the limited range. */
+static int32_t swscale_factor(double levels, bool is_full)
+{
+    const long limited = lrint(levels * 65536), scaled = is_full ? limited * 224 / 255 : limited;
+
+    return (int32_t)floor((double)scaled / 8 + 0.5);
+}
+
+static int32_t exact_factor(double levels, bool is_full, uint32_t bits)
+{
+    const double one = 1 << (bits - 8), top = (1 << bits) - 1;
+
+    return (int32_t)lrint(levels * (is_full ? 224 / top : 1 / one) *
+                          (1 << (FRACTION_BITS + CHROMA_SHIFT)));
+}
+
+static struct factors make_factors(const struct trajd_yuv_colors *colors, uint32_t bits,
+                                   bool is_exact)
+{
+    const double r = colors->red, b = colors->blue, g = 1 - r - b, chroma = 2 * 255 / 224.0;
+    const double levels[4] = {(1 - r) * chroma, -b * (1 - b) / g * chroma,
+                              -r * (1 - r) / g * chroma, (1 - b) * chroma};
+    const double luma = colors->is_full ? 255.0 / ((1 << bits) - 1) : 255.0 / (219 << (bits - 8));
+    struct factors f = {.code_shift = is_exact ? LUMA_SHIFT - 1 - bits : 3,
+                        .chroma_zero = 1 << (bits - 1),
+                        .fraction_bits = is_exact ? FRACTION_BITS : 0};
+    int32_t *factors[4] = {&f.red_v, &f.green_u, &f.green_v, &f.blue_u};
+
+    f.zero = colors->is_full ? 0 : 1 << (bits - 4 + f.code_shift);
+    f.luma = (int32_t)lrint(luma * (1 << (f.fraction_bits + LUMA_SHIFT - f.code_shift)));
+    for (int i = 0; i < 4; i++)
+        *factors[i] = is_exact ? exact_factor(levels[i], colors->is_full, bits)
+                               : swscale_factor(levels[i], colors->is_full);
+    if (is_exact) {
+        f.half = 1 << (FRACTION_BITS - 1);
+        f.chroma_half = 1 << (CHROMA_SHIFT - 1);
+    }
+    return f;
+}
+
+/* What chroma adds to each pixel of a row. */
+struct row {
+    int16_t red[TRAJD_YUV_WIDTH_MAX + 1], green[TRAJD_YUV_WIDTH_MAX + 1],
+        blue[TRAJD_YUV_WIDTH_MAX + 1];
+};
+
+/* Each sample is for 1 << shift_x pixels; one more than the width may be written. */
+TRAJD_INLINE void scale_chroma(struct row *restrict row, const void *us, const void *vs,
+                               uint32_t count, const struct factors f, uint32_t shift_x,
+                               bool is_wide)
+{
+    const uint8_t *narrow_u = us, *narrow_v = vs;
+    const uint16_t *wide_u = us, *wide_v = vs;
+
+    for (uint32_t i = 0; i < count; i++) {
+        const int32_t u = (is_wide ? wide_u[i] : narrow_u[i]) - f.chroma_zero;
+        const int32_t v = (is_wide ? wide_v[i] : narrow_v[i]) - f.chroma_zero;
+        const int16_t red = (int16_t)((v * f.red_v + f.chroma_half) >> CHROMA_SHIFT);
+        const int16_t blue = (int16_t)((u * f.blue_u + f.chroma_half) >> CHROMA_SHIFT);
+        const int16_t green = (int16_t)(((u * f.green_u + f.chroma_half) >> CHROMA_SHIFT) +
+                                        ((v * f.green_v + f.chroma_half) >> CHROMA_SHIFT));
+        for (uint32_t k = 0; k < 1u << shift_x; k++) {
+            row->red[(i << shift_x) + k] = red;
+            row->green[(i << shift_x) + k] = green;
+            row->blue[(i << shift_x) + k] = blue;
+        }
+    }
+}
+
+/* The levels of a row, a plane for each colour. */
+struct levels {
+    uint8_t red[TRAJD_YUV_WIDTH_MAX], green[TRAJD_YUV_WIDTH_MAX], blue[TRAJD_YUV_WIDTH_MAX];
+};
+
+TRAJD_INLINE uint8_t to_level(int16_t value, uint32_t fraction_bits)
+{
+    const int16_t least = 0, most = 255;
+    int16_t level = (int16_t)(value >> fraction_bits);
+
+    level = level > least ? level : least;
+    level = level < most ? level : most;
+    return (uint8_t)level;
+}
+
+TRAJD_INLINE void add_luma(struct levels *restrict out, const struct row *restrict row,
+                           const void *codes, uint32_t width, const struct factors f,
+                           uint32_t fraction_bits, bool is_wide)
+{
+    const uint8_t *restrict narrow = codes;
+    const uint16_t *restrict wide = codes;
+    const int16_t luma = (int16_t)f.luma, half = (int16_t)f.half, zero = (int16_t)f.zero;
+
+    for (uint32_t x = 0; x < width; x++) {
+        const int16_t code =
+            (int16_t)((int16_t)((is_wide ? wide[x] : narrow[x]) << f.code_shift) - zero);
+        const int16_t y = (int16_t)((int16_t)((code * luma) >> LUMA_SHIFT) + half);
+        out->red[x] = to_level((int16_t)(y + row->red[x]), fraction_bits);
+        out->green[x] = to_level((int16_t)(y + row->green[x]), fraction_bits);
+        out->blue[x] = to_level((int16_t)(y + row->blue[x]), fraction_bits);
+    }
+}
+
+/* Four pixels at a time: a vector of 16 bytes, of which 12 count. */
+TRAJD_CLONES static void interleave(uint8_t *restrict out, const struct levels *restrict in,
+                                    uint32_t width)
+{
+    typedef uint32_t words __attribute__((vector_size(16), may_alias));
+    typedef uint8_t bytes __attribute__((vector_size(16), may_alias));
+    uint32_t x = 0;
+
+    for (; x + 6 <= width; x += 4) {
+        words v = {0};
+        memcpy(&v[0], in->red + x, 4);
+        memcpy(&v[1], in->green + x, 4);
+        memcpy(&v[2], in->blue + x, 4);
+        v = (words)TRAJD_CHOOSE(bytes, v, 0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11, 15, 15, 15, 15);
+        memcpy(out + 3 * x, &v, sizeof v);
+    }
+    for (; x < width; x++) {
+        out[3 * x] = in->red[x];
+        out[3 * x + 1] = in->green[x];
+        out[3 * x + 2] = in->blue[x];
+    }
+}
+
+/* The cases that exist, with constants for the compiler. */
+TRAJD_CLONES static void chroma_narrow_half(struct row *row, const void *us, const void *vs,
+                                            uint32_t count, const struct factors *f)
+{
+    scale_chroma(row, us, vs, count, *f, 1, false);
+}
+TRAJD_CLONES static void chroma_narrow(struct row *row, const void *us, const void *vs,
+                                       uint32_t count, const struct factors *f)
+{
+    scale_chroma(row, us, vs, count, *f, 0, false);
+}
+TRAJD_CLONES static void chroma_wide(struct row *row, const void *us, const void *vs,
+                                     uint32_t count, const struct factors *f, uint32_t shift_x)
+{
+    scale_chroma(row, us, vs, count, *f, shift_x, true);
+}
+TRAJD_CLONES static void luma_swscale(struct levels *out, const struct row *row, const void *codes,
+                                      uint32_t width, const struct factors *f)
+{
+    add_luma(out, row, codes, width, *f, 0, false);
+}
+TRAJD_CLONES static void luma_exact(struct levels *out, const struct row *row, const void *codes,
+                                    uint32_t width, const struct factors *f, bool is_wide)
+{
+    if (is_wide)
+        add_luma(out, row, codes, width, *f, FRACTION_BITS, true);
+    else
+        add_luma(out, row, codes, width, *f, FRACTION_BITS, false);
+}
+
+static void make_row(struct row *row, const struct trajd_yuv *frame, uint32_t y,
+                     const struct factors *f)
+{
+    const uint32_t count = (frame->width + frame->shift_x) >> frame->shift_x;
+    const uint8_t *u = (const uint8_t *)frame->planes[1] + (y >> frame->shift_y) * frame->steps[1];
+    const uint8_t *v = (const uint8_t *)frame->planes[2] + (y >> frame->shift_y) * frame->steps[2];
+
+    if (frame->bits > 8)
+        chroma_wide(row, u, v, count, f, frame->shift_x);
+    else if (frame->shift_x)
+        chroma_narrow_half(row, u, v, count, f);
+    else
+        chroma_narrow(row, u, v, count, f);
+}
+
+void trajd_yuv_to_rgb(const struct trajd_yuv *frame, const struct trajd_yuv_colors *colors,
+                      uint8_t *pixels)
+{
+    static const struct trajd_yuv_colors gray = {.red = 0.299, .blue = 0.114, .is_full = true};
+    const bool is_exact = frame->bits > 8 || frame->is_gray || !frame->shift_x;
+    const struct factors f = make_factors(frame->is_gray ? &gray : colors, frame->bits, is_exact);
+    struct levels levels;
+    struct row row;
+
+    if (frame->is_gray)
+        memset(&row, 0, sizeof row);
+    for (uint32_t y = 0; y < frame->height; y++, pixels += (size_t)3 * frame->width) {
+        const uint8_t *codes = (const uint8_t *)frame->planes[0] + y * frame->steps[0];
+        if (!frame->is_gray && !(y & frame->shift_y))
+            make_row(&row, frame, y, &f);
+        if (is_exact)
+            luma_exact(&levels, &row, codes, frame->width, &f, frame->bits > 8);
+        else
+            luma_swscale(&levels, &row, codes, frame->width, &f);
+        interleave(pixels, &levels, frame->width);
+    }
+}
