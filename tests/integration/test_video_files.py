@@ -125,7 +125,6 @@ BAD_TABLES = {
     "a row of another unit": (set_entry("rows", 5, 3), "row 5: it shows packet 3, which is not in its unit 2 (packets 4 to 5)"),
     "a negative position": (set_entry("table", 3, 0, -8), "packet 3: "),
     "a negative size": (set_entry("table", 3, 1, -8), "packet 3: -8 bytes"),
-    "an empty packet": (set_entry("table", 3, 1, 0), "packet 3: 0 bytes"),
     "a packet beyond the bytes": (set_entry("table", 11, 1, 9000), "packet 11: 9000 bytes"),
     "a position that overflows": (set_entry("table", 11, slice(0, 2), [2**63 - 8, 16]), "packet 11: 16 bytes"),
     "a packet of 17 MiB": (set_entry("table", 1, 1, 17 << 20), "packet 1: 17825792 bytes"),

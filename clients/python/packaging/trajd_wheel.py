@@ -100,6 +100,8 @@ def write_metadata(folder, project, tag):
         lines += [f"Provides-Extra: {extra}"] + [f"Requires-Dist: {name}; extra == '{extra}'" for name in names]
     (info / "METADATA").write_text("\n".join(lines) + "\n\n" + (ROOT / project["readme"]).read_text())
     (info / "WHEEL").write_text(f"Wheel-Version: 1.0\nGenerator: trajd_wheel\nRoot-Is-Purelib: false\nTag: {tag}\n")
+    entries = "".join(f"{name} = {function}\n" for name, function in project["scripts"].items())
+    (info / "entry_points.txt").write_text(f"[console_scripts]\n{entries}")
     (info / "licenses").mkdir()
     shutil.copy2(ROOT / "LICENSE", info / "licenses" / "LICENSE")
     scripts = folder / f"trajd-{project['version']}.data" / "scripts"

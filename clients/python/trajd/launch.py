@@ -123,16 +123,23 @@ def job_id() -> str:
     return f"session {os.getsid(0)}"
 
 
+# where a program lies in the build tree, and in an installation relative to this package or to a program on PATH
+_PLACES = {"trajd": ("daemon/trajd", "bin/trajd"), "trajctl": ("clients/cli/trajctl", "bin/trajctl"),
+           "trajd-decoder": ("daemon/decode/trajd-decoder", "libexec/trajd/trajd-decoder")}
+
+
 def program(name: str = "trajd") -> str:
     """Returns the path of a program: $TRAJD_PROGRAM (for trajd), else in this package or build tree, else on PATH.
 
-    Raises LaunchError."""
+    A helper program, which is not on PATH itself, is found beside trajctl, which is. Raises LaunchError."""
     package = pathlib.Path(__file__).parent
-    built = "daemon" if name == "trajd" else "clients/cli"
-    places = [package / "bin" / name,
-              package.parents[2] / built / name if len(package.parents) > 2 else package / name]
+    built, installed = _PLACES[name]
+    places = [package / installed, package.parents[2] / built if len(package.parents) > 2 else package / name]
     if name == "trajd" and os.environ.get("TRAJD_PROGRAM"):
         return os.environ["TRAJD_PROGRAM"]
+    beside = shutil.which("trajctl") if installed.startswith("libexec/") else None
+    if beside:
+        places.append(pathlib.Path(beside).resolve().parents[1] / installed)
     for place in places:
         if place.is_file() and os.access(place, os.X_OK):
             return str(place)

@@ -208,12 +208,12 @@ static enum trajd_status find_packet(struct tables *t, uint64_t i, struct span *
         return status;
     *packet = (struct span){numbers[0], numbers[1]};
     *crc32 = numbers[2];
-    if (packet->size && packet->size <= TRAJD_PACKET_BYTES_MAX &&
-        within(packet->begin, packet->size, 1, room) && *crc32 <= UINT32_MAX)
+    if (packet->size <= TRAJD_PACKET_BYTES_MAX && within(packet->begin, packet->size, 1, room) &&
+        *crc32 <= UINT32_MAX)
         return TRAJD_OK;
     return trajd_error_set(t->error, TRAJD_ERR_DATA, 0,
                            "packet %llu: %lld bytes at position %lld with crc32 %lld: there are "
-                           "%llu bytes, and a packet has 1 to %llu",
+                           "%llu bytes, and a packet has at most %llu",
                            (number)i, (long long)packet->size, (long long)packet->begin,
                            (long long)*crc32, (number)room, (number)TRAJD_PACKET_BYTES_MAX);
 }

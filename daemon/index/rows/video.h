@@ -19,7 +19,9 @@ struct trajd_video {
     const char *pixel_format; /* FFmpeg's name: "yuv420p" */
     /* all rows of the table; those of the array may be a part of them */
     uint64_t rows_offset, row_count;
-    uint64_t packets_offset, packet_count;      /* (P, 3): position, size, crc32; in decode order */
+    /* (P, 3): position, size, crc32; in decode order. A packet of 0 bytes is a frame that was not
+     * recorded */
+    uint64_t packets_offset, packet_count;
     uint64_t units_offset, unit_count;          /* (U, 3): first packet, first row, extradata */
     uint64_t extradata_offset, extradata_bytes; /* all extradata, one after another */
     uint64_t ends_offset, extradata_count;      /* where each extradata ends */

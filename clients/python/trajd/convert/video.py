@@ -1,0 +1,138 @@
+"""A part of an MP4 as packed video: a group of packets with the table of rows and the table of decode units.
+
+`trajd-decoder describe` reads the MP4's boxes and finds where decode units begin, in a sandbox. Here its arrays are cut
+to an episode's rows, and the packets are copied, or referred to by their positions in the MP4."""
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+from typing import Any, BinaryIO, Dict, Iterator, NamedTuple, Optional, Tuple
+
+import h5py
+import numpy as np
+
+from ..errors import ArgumentError
+from ..launch import program
+from .output import LeftOut
+
+VERSION = 1               # of the groups
+COPY_BYTES_MAX = 16 << 20  # in one call
+
+
+class Video(NamedTuple):
+    """The video track of an MP4. The arrays are those of `trajd-decoder describe` (its README)."""
+
+    path: pathlib.Path  # without links
+    name: str           # in messages
+    header: Dict[str, Any]
+    rows: np.ndarray     # (T): the packet of each shown frame
+    pts: np.ndarray      # (T): its time after the first one's
+    packets: np.ndarray  # (P, 3): position, size, crc32
+    units: np.ndarray    # (U, 3): first packet, first row, number of the extradata
+    extradata: np.ndarray
+
+    def seconds(self, frame: int) -> float:
+        return int(self.pts[frame]) / self.header["timescale"]
+
+
+def describe(path: pathlib.Path, name: str) -> Video:
+    """Returns what is in an MP4. Raises LeftOut if it is none that can be read."""
+    try:
+        real = path.resolve(strict=True)
+        if not real.is_file():  # of a FIFO, opening may not end
+            raise LeftOut(f"{name}: it is not a regular file")
+        with open(real, "rb") as file:
+            done = subprocess.run([program("trajd-decoder"), "describe"], stdin=file, capture_output=True)
+    except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
+        raise LeftOut(f"{name}: {getattr(error, 'strerror', None) or error}") from None
+    if done.returncode:
+        why = done.stderr.decode(errors="replace").strip() or f"trajd-decoder ended with status {done.returncode}"
+        raise LeftOut(f"{name}: {why}")
+    line, _, data = done.stdout.partition(b"\n")
+    header = json.loads(line)
+    places, end = [], 0
+    for count, columns in ((header["rows"], 1), (header["rows"], 1), (header["packets"], 3), (header["units"], 3)):
+        places.append(np.frombuffer(data, "<i8", count * columns, end).reshape(-1, *([columns] if columns > 1 else [])))
+        end += 8 * count * columns
+    return Video(real, name, header, *places, np.frombuffer(data, np.uint8, -1, end))
+
+
+class Clip:
+    """Some shown frames of a video, one after another, and the packets that they need.
+
+    `lacking` rows at the end were not recorded: they show a packet without bytes, which makes them bad frames.
+    `media` is the folder beneath which packets are referred to; None: they are copied."""
+
+    def __init__(self, video: Video, first: int, count: int, media: Optional[pathlib.Path], lacking: int = 0):
+        begin_unit, end_unit = np.searchsorted(video.units[:, 1], (first, first + count - 1), "right") - (1, 0)
+        begin = int(video.units[begin_unit, 0])
+        rows = video.rows[first:first + count] - begin
+        self.video = video
+        self.packets = video.packets[begin:begin + int(rows.max()) + 1]
+        self.rows = np.concatenate([rows, np.full(lacking, len(self.packets))])
+        self.units = video.units[begin_unit:end_unit] - (begin, first, 0)
+        self.units[0, 1] = 0
+        if lacking:
+            self.packets = np.concatenate([self.packets, [[self.packets[-1, :2].sum(), 0, 0]]])
+        self.media = None if media is None else relative_media(video.path, media)
+
+    def write(self, group: h5py.Group, path: str) -> None:
+        header, packets = self.video.header, self.packets
+        video = group.create_group(path)
+        if self.media is None:
+            with open(self.video.path, "rb", buffering=0) as file:
+                packets = self._copy(file, video)
+        else:
+            video.attrs.update(media=self.media, media_size=header["file_bytes"])
+        for name, array in (("rows", self.rows), ("packets", packets), ("units", self.units),
+                            ("extradata_ends", np.array(header["extradata_ends"], "<i8")),
+                            ("extradata", self.video.extradata)):
+            video.create_dataset(name, data=array)
+        firsts = self.units[:, 0]
+        largest = [np.diff(firsts, append=len(packets)).max(), np.add.reduceat(packets[:, 1], firsts).max()]
+        video.attrs.update({name: header[name] for name in ("codec", "pixel_format", "matrix", "range")}, version=VERSION,
+                           encoding="video", color="rgb", size=np.array([header["height"], header["width"]], "<i8"),
+                           largest_unit=np.array(largest, "<i8"))
+
+    def _runs(self) -> Iterator[Tuple[int, int]]:
+        """Yields position and size of the pieces of the file in which the packets lie one after another."""
+        ends = self.packets[:, :2].sum(axis=1)
+        cuts = np.flatnonzero(self.packets[1:, 0] != ends[:-1]) + 1
+        for begin, end in zip([0, *cuts], [*cuts, len(ends)]):
+            yield int(self.packets[begin, 0]), int(ends[end - 1] - self.packets[begin, 0])
+
+    def _copy(self, file: BinaryIO, group: h5py.Group) -> np.ndarray:
+        """Copies the packets into the dataset `bytes`. Returns the table of their new positions.
+
+        The kernel copies from file to file, as cp does: HDF5 has given the dataset its place before."""
+        ends = np.cumsum(self.packets[:, 1])
+        space, form = h5py.h5s.create_simple((int(ends[-1]),)), h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        form.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+        form.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+        place = h5py.h5d.create(group.id, b"bytes", h5py.h5t.STD_U8LE, space, form).get_offset()
+        for position, size in self._runs():
+            _copy_bytes(file.fileno(), position, group.file.id.get_vfd_handle(), place, size, self.video.path)
+            place += size
+        return np.concatenate([(ends - self.packets[:, 1])[:, None], self.packets[:, 1:]], axis=1)
+
+
+def _copy_bytes(source: int, position: int, target: int, place: int, size: int, path: pathlib.Path) -> None:
+    while size:
+        try:
+            copied = os.copy_file_range(source, target, min(size, COPY_BYTES_MAX), position, place)
+        except OSError:  # such as EXDEV, between file systems of an old kernel
+            copied = os.pwrite(target, os.pread(source, min(size, COPY_BYTES_MAX), position), place)
+        if not copied:
+            raise ArgumentError(f"{path}: it was cut short while it was converted")
+        position, place, size = position + copied, place + copied, size - copied
+
+
+def relative_media(path: pathlib.Path, media: pathlib.Path) -> str:
+    """Returns the path of an MP4 relative to the folder `media`. Both are without links. Raises ArgumentError."""
+    try:
+        return path.relative_to(media).as_posix()
+    except ValueError:
+        raise ArgumentError(f"{path}: it is not beneath {media}, so the output cannot refer to it; give --media FOLDER "
+                            "with a folder above it, and write it as `media: FOLDER` in the configuration") from None
