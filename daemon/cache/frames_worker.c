@@ -321,9 +321,12 @@ static void decode(struct frames_worker *worker)
 
     for (uint32_t i = 0; i < worker->slot_count; i++)
         if (!worker->statuses[i]) {
-            worker->requests[count] =
-                (struct trajd_decoder_frame){worker->bytes[i].data, worker->bytes[i].size,
-                                             worker->bytes[i].room, worker->slots[i]->pixels, ""};
+            worker->requests[count] = (struct trajd_decoder_frame){worker->bytes[i].data,
+                                                                   worker->bytes[i].size,
+                                                                   worker->bytes[i].room,
+                                                                   worker->slots[i]->pixels,
+                                                                   "",
+                                                                   0};
             order[count++] = i;
         }
     if (view->is_direct)
