@@ -34,10 +34,10 @@ LIBRARIES = {
                      "-DHDF5_ENABLE_NONSTANDARD_FEATURE_FLOAT16=OFF"]),
     "dav1d": (MESON, ["-Denable_tools=false", "-Denable_tests=false"]),
     # LGPL parts only: the decoders of H.264 and HEVC. Its configure is its own, not that of autoconf
-    "ffmpeg": (CONFIGURE, ["--enable-cross-compile", "--target-os=linux", "--arch={arch}", "--cc={bin}/cc",
-                           "--extra-cflags=-I{bin}/include", "--ar={bin}/ar", "--ranlib={bin}/ranlib", "--disable-all", "--disable-autodetect",
-                           "--disable-debug", "--disable-doc", "--disable-pthreads", "--enable-pic", "--enable-avcodec",
-                           "--enable-decoder=h264,hevc"]),
+    "ffmpeg": (CONFIGURE, ["--enable-cross-compile", "--target-os=linux", "--arch={arch}", "--cc={bin}/cc", "--ar={bin}/ar",
+                           "--ranlib={bin}/ranlib", "--extra-cflags=-I{bin}/include", "--disable-all", "--disable-doc",
+                           "--disable-autodetect", "--disable-debug", "--disable-pthreads", "--enable-pic",
+                           "--enable-avcodec", "--enable-decoder=h264,hevc"]),
 }
 
 
