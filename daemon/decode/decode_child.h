@@ -58,7 +58,7 @@ void trajd_decode_finish(struct trajd_decode_state *state, uint8_t *pixels, uint
  * library is not installed, frames of these codecs are bad for a reason that names the package. */
 void trajd_decode_load_avcodec(void);
 
-/* Returns the libraries' versions as lines, or why a library is missing. */
+/* Prints a line with the libraries' versions, or why a library is missing. */
 void trajd_decode_print_codecs(void);
 
 /* Begins a unit, which is in the input memory. False where it does not fit there. */

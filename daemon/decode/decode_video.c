@@ -20,17 +20,17 @@ void trajd_decode_load_avcodec(void)
     avcodec = module ? dlsym(module, TRAJD_VIDEO_AVCODEC_SYMBOL) : NULL;
     if (!avcodec)
         snprintf(avcodec_reason, sizeof avcodec_reason,
-                 "H.264 and HEVC need the package " TRAJD_AVCODEC_PACKAGE " (%s)", dlerror());
+                 "they need the package " TRAJD_AVCODEC_PACKAGE " (%s)", dlerror());
 #else
     snprintf(avcodec_reason, sizeof avcodec_reason,
-             "this trajd was built without H.264 and HEVC: they need the package libavcodec-dev");
+             "this trajd was built without them, because libavcodec-dev was missing");
 #endif
 }
 
 void trajd_decode_print_codecs(void)
 {
-    printf("AV1: %s\n", trajd_video_dav1d.version());
-    printf("H.264, HEVC: %s\n", avcodec ? avcodec->version() : avcodec_reason);
+    printf("AV1: %s; H.264 and HEVC: %s\n", trajd_video_dav1d.version(),
+           avcodec ? avcodec->version() : avcodec_reason);
 }
 
 static const struct trajd_video_library *find_library(enum trajd_video_codec codec)
@@ -88,7 +88,7 @@ bool trajd_decode_unit_begin(struct trajd_decode_state *state, const uint8_t *in
     if (video->library)
         video->codec = video->library->open(&stream, video->reason);
     else
-        snprintf(video->reason, sizeof video->reason, "%s", avcodec_reason);
+        snprintf(video->reason, sizeof video->reason, "H.264 and HEVC: %s", avcodec_reason);
     if (!video->codec)
         video->damaged_from = 0;
     return true;

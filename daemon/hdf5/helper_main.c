@@ -108,7 +108,8 @@ int main(int argc, char **argv)
     if (argc > 1 && !strcmp(argv[1], "write"))
         return trajd_writer_run();
     if (!trajd_sandbox_end_with_parent() || !trajd_sandbox_limit(false) ||
-        !trajd_scan_start_library() || !trajd_sandbox_filter(false)) {
+        !trajd_sandbox_limit_time() || !trajd_scan_start_library() ||
+        !trajd_sandbox_filter(false)) {
         fprintf(stderr,
                 "trajd-indexer: cannot start (is it run by hand? trajd and trajctl run it)\n");
         return 1;

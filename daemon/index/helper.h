@@ -47,9 +47,10 @@ struct trajd_helper_header {
 };
 
 /* Starts the program at `path` with one end of a new socket of `type` (SOCK_STREAM,
- * SOCK_SEQPACKET). *socket becomes the other end, which the caller closes. `task` NULL: it reads
- * files. "write": it writes one (writer_protocol.h), in a process group of its own, so that Ctrl-C
- * reaches only the parent, which then ends it. The kernel kills it if this process ends, whichever
+ * SOCK_SEQPACKET). *socket becomes the other end, which the caller closes. `task`, its
+ * argument: NULL, or "write" for a program that writes a file (writer_protocol.h), or
+ * TRAJD_DECODE_TASK_AVCODEC. With a task it is in a process group of its own, so that Ctrl-C reaches
+ * only the parent, which then ends it. The kernel kills it if this process ends, whichever
  * thread called. TRAJD_ERR_SYSTEM: *pid is 0 and *socket -1. */
 enum trajd_status trajd_helper_start(const char *path, const char *task, int type, int *socket,
                                      pid_t *pid, struct trajd_error *error);

@@ -31,8 +31,7 @@ static const bool sanitized = false;
 #endif
 
 static const rlim_t memory_bytes_max = (rlim_t)2 << 30;
-/* Over all files of a child that reads; the parent limits the time of each file. A child that
- * writes works as long as its output is large; the parent limits the time of each answer. */
+/* Over all files of a child; the parent limits the time of each file. */
 static const rlim_t cpu_seconds_max = 3600;
 /* SIGXCPU comes before SIGKILL, so that the parent knows the cause */
 static const rlim_t cpu_seconds_grace = 5;
@@ -90,10 +89,12 @@ bool trajd_sandbox_limit(bool writes)
     close_others();
     go_first();
     return set_limit(RLIMIT_CORE, 0) && (writes || set_limit(RLIMIT_FSIZE, 0)) &&
-           set_limit(RLIMIT_NOFILE, 32) &&
-           (writes ||
-            set_limits(RLIMIT_CPU, cpu_seconds_max, cpu_seconds_max + cpu_seconds_grace)) &&
-           (sanitized || set_limit(RLIMIT_AS, memory_bytes_max));
+           set_limit(RLIMIT_NOFILE, 32) && (sanitized || set_limit(RLIMIT_AS, memory_bytes_max));
+}
+
+bool trajd_sandbox_limit_time(void)
+{
+    return set_limits(RLIMIT_CPU, cpu_seconds_max, cpu_seconds_max + cpu_seconds_grace);
 }
 
 #if defined(__x86_64__)

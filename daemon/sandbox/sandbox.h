@@ -18,6 +18,10 @@ bool trajd_sandbox_end_with_parent(void);
  * write to files, of any size. False where a limit cannot be set. */
 bool trajd_sandbox_limit(bool writes);
 
+/* Limits the processor time of the whole process. Not for a child that works as long as its parent
+ * has work, and whose parent limits the time of each answer. False where it cannot be set. */
+bool trajd_sandbox_limit_time(void);
+
 /* Allows only the system calls that libhdf5 needs once it has started; all others fail with EPERM.
  * No file can be opened or looked up, no memory becomes executable, and no other process gets a
  * signal. `writes`: files that are open already may be written to. Does

@@ -142,10 +142,12 @@ TRAJD_CLONES static void interleave(uint8_t *restrict out, const struct levels *
     uint32_t x = 0;
 
     for (; x + 6 <= width; x += 4) {
-        words v = {0};
-        memcpy(&v[0], in->red + x, 4);
-        memcpy(&v[1], in->green + x, 4);
-        memcpy(&v[2], in->blue + x, 4);
+        uint32_t red, green, blue;
+        words v;
+        memcpy(&red, in->red + x, 4);
+        memcpy(&green, in->green + x, 4);
+        memcpy(&blue, in->blue + x, 4);
+        v = (words){red, green, blue, 0};
         v = (words)TRAJD_CHOOSE(bytes, v, 0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11, 15, 15, 15, 15);
         memcpy(out + 3 * x, &v, sizeof v);
     }

@@ -18,7 +18,7 @@ static void reply_with(int socket, uint8_t count, uint8_t damage, const uint8_t 
     struct {
         struct trajd_decode_reply reply;
         uint8_t more[8];
-    } packet = {.reply = {{TRAJD_DECODE_MAGIC, TRAJD_DECODE_REPLY}, count, {""}}};
+    } packet = {.reply = {.header = {TRAJD_DECODE_MAGIC, TRAJD_DECODE_REPLY}, .count = count}};
 
     if (size > sizeof packet.reply.reasons)
         size = sizeof packet.reply.reasons;
@@ -65,8 +65,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (uint32_t i = 0; i < sizeof output; i++)
         output[i] = (uint8_t)i;
     for (uint32_t i = 0; i < count; i++)
-        frames[i] = (struct trajd_decoder_frame){(const uint8_t *)"abcd", ENCODED_BYTES,
-                                                 ENCODED_BYTES, pixels + i * FRAME_BYTES, ""};
+        frames[i] = (struct trajd_decoder_frame){
+            (const uint8_t *)"abcd", ENCODED_BYTES, ENCODED_BYTES, pixels + i * FRAME_BYTES, "", 0};
     reply_with(sockets[1], data[1], data[2], data + HEAD_BYTES, size - HEAD_BYTES);
     was_run = trajd_decode_job_run(&link, frames, count);
     if (was_run && data[1] != count)

@@ -60,7 +60,8 @@ def test_programs_need_only_an_old_c_library(wheel):
     arch, path = wheel
     found = dict(programs(path))
     assert {name.split("/")[-1] for name in found} == {"_core.abi3.so", "trajctl", "trajd", "libtrajd.so.1",
-                                                      "libtrajd_kernels.so.1", "trajd-decoder", "trajd-indexer"}
+                                                      "libtrajd_kernels.so.1", "trajd-decoder",
+                                                      "trajd-decoder-avcodec.so", "trajd-indexer"}
     for name, elf in found.items():
         assert elf["e_machine"] == MACHINES[arch], name
         assert all(SYSTEM.match(library) or library in OURS for library in needed(elf)), name

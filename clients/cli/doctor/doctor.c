@@ -148,6 +148,21 @@ static void check_programs(struct doctor *doctor)
     }
 }
 
+/* Names the codecs of video, and the package that one of them lacks. */
+static void check_video(struct doctor *doctor)
+{
+    char decoder[DOCTOR_PATH_SIZE], output[2 * VERSION_SIZE] = "";
+
+    if (!trajd_paths_decoder(decoder, sizeof decoder))
+        return;
+    if (doctor_read_output((const char *[]){decoder, "codecs", NULL}, output, sizeof output)) {
+        output[strcspn(output, "\n")] = '\0';
+        doctor_add(doctor, DOCTOR_OK, "video", "%s", output);
+    } else {
+        doctor_add(doctor, DOCTOR_FAIL, "video", "%s does not run here (%s)", decoder, output);
+    }
+}
+
 /* ---- the GPU ---- */
 
 /* Reads the version of the kernel's driver, such as "580.65.06". */
@@ -486,9 +501,9 @@ static void print_result(const struct doctor *doctor)
 bool doctor_run(struct doctor *doctor)
 {
     static void (*const checks[])(struct doctor *) = {
-        check_programs,    check_gpu,           check_processors,     check_memory,
-        check_descriptors, check_shared_memory, doctor_check_folders, doctor_check_config,
-        check_daemon,      doctor_check_feed};
+        check_programs,      check_video,       check_gpu,           check_processors,
+        check_memory,        check_descriptors, check_shared_memory, doctor_check_folders,
+        doctor_check_config, check_daemon,      doctor_check_feed};
 
     doctor->json = (struct trajd_json){.out = stdout};
     if (doctor->is_json) {

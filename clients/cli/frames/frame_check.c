@@ -103,8 +103,9 @@ static enum trajd_status decode(struct check *check, const struct trajd_row_byte
                                   &ignored))
             continue;
         frames[used] = (struct trajd_decoder_frame){
-            rows[i].data, rows[i].size, room,
-            check->pixels + used * trajd_decoder_frame_bytes(check->decoder), ""};
+            rows[i].data, rows[i].size,
+            room,         check->pixels + used * trajd_decoder_frame_bytes(check->decoder),
+            "",           0};
         numbers[used++] = row + i;
     }
     status = trajd_decoder_run(check->decoder, frames, used, error);

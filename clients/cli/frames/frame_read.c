@@ -177,7 +177,7 @@ enum trajd_status frame_decode(const struct frame *frame, uint8_t **pixels,
                                                   .largest_frame_bytes = frame->size + 1,
                                                   .timeout_ms = DECODE_TIMEOUT_MS};
     struct trajd_decoder_frame request = {
-        frame->bytes, frame->size, trajd_encoded_row_room(frame->array, frame->size), NULL, ""};
+        frame->bytes, frame->size, trajd_encoded_row_room(frame->array, frame->size), NULL, "", 0};
     struct trajd_decoder *decoder;
     enum trajd_status status;
 

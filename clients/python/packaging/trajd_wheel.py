@@ -26,6 +26,8 @@ import zipfile
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 PYTHON_TAG = "cp39-abi3"
 PROGRAMS = ("bin/trajd", "bin/trajctl", "libexec/trajd/trajd-indexer", "libexec/trajd/trajd-decoder")
+# H.264 and HEVC. The wheels to publish have libavcodec in it; that of `make wheel` loads the distribution's
+VIDEO_MODULE = "libexec/trajd/trajd-decoder-avcodec.so"
 LIBRARIES = ("libtrajd", "libtrajd_kernels")  # libtrajd_live is for C; the extension has its code
 SCRIPT = """#!python
 import importlib.util, os, sys
@@ -70,6 +72,8 @@ def stage(build, folder, is_stripped=False):
             target = package / name
             target.parent.mkdir(parents=True, exist_ok=True)
             (shutil.copytree if (prefix / name).is_dir() else shutil.copy2)(prefix / name, target)
+        if (prefix / VIDEO_MODULE).exists():
+            shutil.copy2(prefix / VIDEO_MODULE, package / VIDEO_MODULE)
         (package / "lib").mkdir()
         for library in sorted(path for name in LIBRARIES for path in prefix.glob(f"lib*/**/{name}.so.?")):
             shutil.copy2(library, package / "lib" / library.name)  # under its soname, because a wheel has no symbolic links
@@ -80,7 +84,7 @@ def stage(build, folder, is_stripped=False):
             shutil.copytree(path.resolve(), package / path.name, ignore=shutil.ignore_patterns("__pycache__"))
     for path, run_path in ((next(package.glob("_core*.so")), "$ORIGIN/lib"),
                            (package / "bin/trajd", "$ORIGIN/../lib"), (package / "bin/trajctl", "$ORIGIN/../lib"),
-                           (package / "libexec/trajd/trajd-decoder", "$ORIGIN/../../lib")):
+                           (package / "libexec/trajd/trajd-decoder", "$ORIGIN:$ORIGIN/../../lib")):
         if not is_stripped:
             run("strip", "--strip-unneeded", path)
         run("patchelf", "--set-rpath", run_path, path)
@@ -201,7 +205,8 @@ def make(build, out):
         tag = f"{PYTHON_TAG}-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
         info = write_metadata(plain, project, tag)
         wheel = write_wheel(plain, info, pathlib.Path(temporary) / f"trajd-{project['version']}-{tag}.whl")
-        run(sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", repaired, wheel)
+        run(sys.executable, "-m", "auditwheel", "repair", "--exclude", "libavcodec.so.*", "--exclude", "libavutil.so.*",
+            "--wheel-dir", repaired, wheel)
         wheel = next(repaired.glob("*.whl"))
         unpack(wheel, final)
         info = final / info.name

@@ -7,6 +7,9 @@
  *     'r'  the reason has no end, and no letters
  *     'O'  it is killed as the kernel does it where memory is full
  *
+ * Of a unit the first byte of its first packet says it, and each reply has one frame: 'K' crashes in
+ * the second job, 'e' makes nothing, 'w' makes a frame that is not wanted; 'H', 't', 'c' as above.
+ *
  * Where frames have 16 bits it is killed like that before it is ready. */
 #include <signal.h>
 #include <string.h>
@@ -35,21 +38,48 @@ static void fail_as(uint8_t kind, bool is_alone, struct trajd_decode_reply *repl
     *size -= kind == 't';
 }
 
+static void serve_unit(const struct trajd_decode_unit *unit, uint64_t frame_bytes,
+                       const uint8_t *input, uint8_t *output)
+{
+    const struct trajd_decode_packet *packets = (const struct trajd_decode_packet *)input;
+    const uint8_t kind = input[unit->packet_count * sizeof *packets + unit->extradata_size];
+    struct trajd_decode_reply reply = {.header = {TRAJD_DECODE_MAGIC, TRAJD_DECODE_REPLY}};
+    size_t size = sizeof reply;
+
+    if (kind != 'K' || unit->is_continued)
+        fail_as(kind, true, &reply, reply.reasons[0], &size);
+    reply.packets[0] = kind == 'w' ? unit->packet_count : 0;
+    while (kind != 'w' && !packets[reply.packets[0]].is_wanted)
+        reply.packets[0]++; /* of this child: the parent leaves the table as it is */
+    reply.count = kind == 'e' ? 0 : kind == 'c' ? TRAJD_DECODE_FRAMES_MAX + 1 : 1;
+    memset(output, kind, frame_bytes);
+    send(TRAJD_SANDBOX_SOCKET, &reply, size, MSG_NOSIGNAL);
+}
+
 static void serve(const struct trajd_decode_setup *setup, const uint8_t *input, uint8_t *output)
 {
     struct trajd_decode_reply reply = {.header = {TRAJD_DECODE_MAGIC, TRAJD_DECODE_REPLY}};
-    struct trajd_decode_job job;
+    union {
+        struct trajd_decode_header header;
+        struct trajd_decode_job job;
+        struct trajd_decode_unit unit;
+    } packet;
+    struct trajd_decode_job *const job = &packet.job;
     int fd;
 
     send(TRAJD_SANDBOX_SOCKET, &reply, sizeof reply, MSG_NOSIGNAL);
-    while (trajd_receive_fd(TRAJD_SANDBOX_SOCKET, &job, sizeof job, &fd) == sizeof job) {
+    while (trajd_receive_fd(TRAJD_SANDBOX_SOCKET, &packet, sizeof packet, &fd) > 0) {
         size_t size = sizeof reply;
+        if (packet.header.kind == TRAJD_DECODE_UNIT) {
+            serve_unit(&packet.unit, setup->frame_bytes, input, output);
+            continue;
+        }
         memset(reply.reasons, 0, sizeof reply.reasons);
-        reply.count = job.count;
-        for (uint32_t i = 0; i < job.count; i++) {
-            const uint8_t kind = input[job.frames[i].offset];
+        reply.count = job->count;
+        for (uint32_t i = 0; i < job->count; i++) {
+            const uint8_t kind = input[job->frames[i].offset];
             memset(output + i * setup->frame_bytes, kind, setup->frame_bytes);
-            fail_as(kind, job.count == 1, &reply, reply.reasons[i], &size);
+            fail_as(kind, job->count == 1, &reply, reply.reasons[i], &size);
         }
         send(TRAJD_SANDBOX_SOCKET, &reply, size, MSG_NOSIGNAL);
     }

@@ -69,7 +69,7 @@ static const char *decode(struct trajd_decoder *decoder, const struct bytes *byt
     static struct trajd_decoder_frame frame;
     struct trajd_error error;
 
-    frame = (struct trajd_decoder_frame){bytes->data, bytes->size, bytes->size, pixels, ""};
+    frame = (struct trajd_decoder_frame){bytes->data, bytes->size, bytes->size, pixels, "", 0};
     if (trajd_decoder_run(decoder, &frame, 1, &error))
         fail_msg("%s", error.message);
     return frame.reason;
@@ -244,8 +244,8 @@ static void test_killed_children(void **state)
         skip(); /* the kernel does not list children */
     }
     for (size_t i = 0; i < ARRAY_LEN(frames); i++)
-        frames[i] = (struct trajd_decoder_frame){bytes.data, bytes.size, bytes.size,
-                                                 pixels + i * expected.size, ""};
+        frames[i] = (struct trajd_decoder_frame){
+            bytes.data, bytes.size, bytes.size, pixels + i * expected.size, "", 0};
     frames[50].size = LARGEST + 1; /* it does not even go to the child */
     kill(process_find_child(), SIGKILL);
     assert_int_equal(trajd_decoder_run(decoder, frames, ARRAY_LEN(frames), &error), TRAJD_OK);

@@ -84,8 +84,8 @@ static bool decode(const struct kind *kind, uint32_t timeout_ms)
         .bits = kind->bits,
         .largest_frame_bytes = LARGEST,
         .timeout_ms = timeout_ms};
-    struct trajd_decoder_frame frames[] = {{bytes, size, size, pixels[0], ""},
-                                           {bytes, size, size, pixels[1], ""}};
+    struct trajd_decoder_frame frames[] = {{bytes, size, size, pixels[0], "", 0},
+                                           {bytes, size, size, pixels[1], "", 0}};
 
     return size && whole && !trajd_decoder_pool_run(pool, &options, frames, 2, NULL) &&
            !frames[0].reason[0] && !frames[1].reason[0] && !memcmp(pixels[0], expected, whole) &&

@@ -13,7 +13,7 @@ import sys
 FOLDER = pathlib.Path(__file__).resolve().parent
 GLIBC = "2.28"
 FLAGS = "-O2 -g0 -fPIC -fno-sanitize=undefined -fstack-protector-strong"
-CMAKE, CONFIGURE, MAKE = "cmake", "configure", "make"
+CMAKE, CONFIGURE, MAKE, MESON = "cmake", "configure", "make", "meson"
 COMMON = ("-DCMAKE_BUILD_TYPE=Release", "-DBUILD_SHARED_LIBS=OFF", "-DCMAKE_POSITION_INDEPENDENT_CODE=ON")
 # Each package with its build system and options. A package stands after those that it uses.
 LIBRARIES = {
@@ -32,6 +32,12 @@ LIBRARIES = {
                      "-DBUILD_TESTING=OFF", "-DHDF5_BUILD_CPP_LIB=OFF", "-DHDF5_BUILD_FORTRAN=OFF",
                      "-DHDF5_ENABLE_Z_LIB_SUPPORT=ON", "-DHDF5_ENABLE_SZIP_SUPPORT=OFF",
                      "-DHDF5_ENABLE_NONSTANDARD_FEATURE_FLOAT16=OFF"]),
+    "dav1d": (MESON, ["-Denable_tools=false", "-Denable_tests=false"]),
+    # LGPL parts only: the decoders of H.264 and HEVC. Its configure is its own, not that of autoconf
+    "ffmpeg": (CONFIGURE, ["--enable-cross-compile", "--target-os=linux", "--arch={arch}", "--cc={bin}/cc", "--ar={bin}/ar",
+                           "--ranlib={bin}/ranlib", "--extra-cflags=-I{bin}/include", "--disable-all", "--disable-doc",
+                           "--disable-autodetect", "--disable-debug", "--disable-pthreads", "--enable-pic",
+                           "--enable-avcodec", "--enable-decoder=h264,hevc"]),
 }
 
 
@@ -60,6 +66,9 @@ class Toolchain:
             script = self.bin / name
             script.write_text(f'#!/bin/sh\nexec "{zig}" {words} "$@"\n')
             script.chmod(0o755)
+        # ffmpeg finds the function sysctl of older C libraries, and asks for the header that Zig does not bring
+        (self.bin / "include/sys").mkdir(parents=True, exist_ok=True)
+        (self.bin / "include/sys/sysctl.h").touch()
         self.file = work / "toolchain.cmake"
         self.file.write_text(self.cmake_text())
 
@@ -106,7 +115,7 @@ def build_by_configure(tools, source, build, options, log):
     if not (source / "configure").exists():
         run(["autoreconf", "--install", "--force", source], log)
     run(["env", "-C", build, source / "configure", f"--prefix={tools.prefix}",
-         *(option.format(arch=tools.arch) for option in options)], log, **tools.variables())
+         *(option.format(arch=tools.arch, bin=tools.bin) for option in options)], log, **tools.variables())
     run(["make", "-C", build, "-j", tools.jobs], log)
     run(["make", "-C", build, "install"], log)
 
@@ -117,7 +126,17 @@ def build_by_make(tools, source, build, options, log):
     run(["make", "-C", build, "-j", tools.jobs, *words, f"PREFIX={tools.prefix}", *options, "install"], log)
 
 
-BUILDERS = {CMAKE: build_by_cmake, CONFIGURE: build_by_configure, MAKE: build_by_make}
+def build_by_meson(tools, source, build, options, log):
+    cross = tools.work / "cross.ini"
+    cross.write_text(f"[binaries]\nc = '{tools.bin}/cc'\nar = '{tools.bin}/ar'\n[host_machine]\nsystem = 'linux'\n"
+                     f"cpu_family = '{tools.arch}'\ncpu = '{tools.arch}'\nendian = 'little'\n")
+    meson = [sys.executable, "-m", "mesonbuild.mesonmain"]
+    run([*meson, "setup", build, source, f"--cross-file={cross}", f"--prefix={tools.prefix}", "--libdir=lib",
+         "--buildtype=release", "--default-library=static", *options], log)
+    run([*meson, "install", "-C", build], log)
+
+
+BUILDERS = {CMAKE: build_by_cmake, CONFIGURE: build_by_configure, MAKE: build_by_make, MESON: build_by_meson}
 
 
 def build_libraries(tools, sources):
