@@ -154,7 +154,7 @@ static enum trajd_status read_frames(struct preparing *job, uint64_t row, uint64
         job->is_masked[i] = job->dataset->stream->image.masks_zero_frames && is_zero(bytes, size);
         job->frames[i] =
             (struct trajd_decoder_frame){bytes, size, trajd_encoded_row_room(array, size),
-                                         job->pixels + i * job->frame_bytes, ""};
+                                         job->pixels + i * job->frame_bytes, "", 0};
     }
     return status;
 }

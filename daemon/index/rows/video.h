@@ -31,6 +31,14 @@ struct trajd_video {
     struct trajd_file_stat media_stat; /* when it was indexed; all 0: it could not be opened */
 };
 
+/* Returns the most bytes that the packets of a unit have with its extradata. */
+static inline uint64_t trajd_video_unit_room(const struct trajd_video *video)
+{
+    return video->largest_unit_bytes + (video->extradata_bytes < TRAJD_EXTRADATA_BYTES_MAX
+                                            ? video->extradata_bytes
+                                            : TRAJD_EXTRADATA_BYTES_MAX);
+}
+
 /* Checks the array's places, its limits and the path of its media file, without reading anything.
  * Part of trajd_array_check. */
 enum trajd_status trajd_video_check(const struct trajd_array *array, uint64_t file_size_bytes,
