@@ -9,7 +9,7 @@
 #include "daemon/base/progress/progress.h"
 #include "daemon/decode/decoder.h"
 #include "daemon/index/rows/encoded.h"
-#include "daemon/index/rows/video.h"
+#include "daemon/index/rows/packed_video.h"
 #include "proto/regular_file.h"
 
 enum { JOB_FRAMES = 32, DECODE_TIMEOUT_MS = 20000, PATH_SIZE = 4096 };
@@ -116,8 +116,9 @@ static enum trajd_status decode(struct check *check, const struct trajd_row_byte
                                   &ignored))
             continue;
         frames[used] = (struct trajd_decoder_frame){
-            rows[i].data, rows[i].size, room,
-            check->pixels + used * trajd_decoder_frame_bytes(check->decoder), "", 0};
+            rows[i].data, rows[i].size,
+            room,         check->pixels + used * trajd_decoder_frame_bytes(check->decoder),
+            "",           0};
         numbers[used++] = row + i;
     }
     status = trajd_decoder_run(check->decoder, frames, used, error);

@@ -10,7 +10,7 @@
 #include "daemon/base/memory.h"
 #include "daemon/base/paths.h"
 #include "daemon/index/rows/encoded.h"
-#include "daemon/index/rows/video.h"
+#include "daemon/index/rows/packed_video.h"
 #include "proto/regular_file.h"
 
 enum { DECODE_TIMEOUT_MS = 20000, PATH_SIZE = 4096 };

@@ -9,7 +9,7 @@
 #include <libdeflate.h>
 
 #include "daemon/base/memory.h"
-#include "daemon/index/rows/video.h"
+#include "daemon/index/rows/packed_video.h"
 #include "daemon/decode/decoder.h"
 #include "proto/plural.h"
 

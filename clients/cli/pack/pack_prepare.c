@@ -152,9 +152,9 @@ static enum trajd_status read_frames(struct preparing *job, uint64_t row, uint64
         if (array->form == TRAJD_ROWS_HEAP || array->form == TRAJD_ROWS_PACKED)
             p->result->stored_bytes += size;
         job->is_masked[i] = job->dataset->stream->image.masks_zero_frames && is_zero(bytes, size);
-        job->frames[i] =
-            (struct trajd_decoder_frame){bytes, size, trajd_encoded_row_room(array, size),
-                                         job->pixels + i * job->frame_bytes, "", 0};
+        job->frames[i] = (struct trajd_decoder_frame){
+            bytes, size, trajd_encoded_row_room(array, size), job->pixels + i * job->frame_bytes,
+            "",    0};
     }
     return status;
 }

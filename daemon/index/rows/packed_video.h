@@ -1,8 +1,8 @@
 /* Packed video: rows that are frames of packets which are compressed together. The packets lie one
  * after another in a dataset, or in an MP4 beside the HDF5 file (its media file). Nothing is decoded
  * here. README.md describes the group. */
-#ifndef TRAJD_INDEX_ROWS_VIDEO_H
-#define TRAJD_INDEX_ROWS_VIDEO_H
+#ifndef TRAJD_INDEX_ROWS_PACKED_VIDEO_H
+#define TRAJD_INDEX_ROWS_PACKED_VIDEO_H
 
 #include "daemon/base/digest.h"
 #include "daemon/index/rows/array.h"
