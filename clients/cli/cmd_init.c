@@ -192,7 +192,8 @@ static const char *path_in(const struct trajd_index *index, const struct trajd_e
     return at ? at + length + 1 : NULL;
 }
 
-/* Returns whether the array has a row for each row of a clock, and the index does not read it. */
+/* Returns whether the array has a row for each row of a clock, and the index does not read it, nor a
+ * group that it is in: packed frames and video. */
 static bool is_unread(const struct trajd_index *index, const struct trajd_episode *episode,
                       const struct trajd_tree_object *object, const char *path)
 {
@@ -203,7 +204,7 @@ static bool is_unread(const struct trajd_index *index, const struct trajd_episod
     for (uint32_t c = 0; c < index->clock_count; c++)
         has_rows = has_rows || (uint64_t)episode->clocks[c].row_count == object->shape[0];
     for (uint32_t a = 0; a < index->array_count && has_rows; a++)
-        has_rows = fnmatch(index->arrays[a].path, path, 0) != 0;
+        has_rows = fnmatch(index->arrays[a].path, path, FNM_LEADING_DIR) != 0;
     return has_rows;
 }
 

@@ -11,7 +11,7 @@
 #include "daemon/base/json.h"
 #include "daemon/base/memory.h"
 #include "daemon/index/rows/encoded.h"
-#include "daemon/index/rows/video.h"
+#include "daemon/index/rows/packed_video.h"
 #include "daemon/window/window_report.h"
 #include "proto/plural.h"
 

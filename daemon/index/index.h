@@ -182,7 +182,7 @@ struct trajd_index_options {
     /* Streams on one regular clock may have different numbers of rows without a word of the layout,
      * as in version 0.1.0. */
     bool allows_uneven_rows;
-    /* The folder below which the media files of packed video are (rows/video.h). NULL: of each HDF5
+    /* The folder below which the media files of packed video are (rows/packed_video.h). NULL: of each HDF5
      * file the folder that it is in. */
     const char *media_folder;
     /* Only the first 8 files, and the first 8 episodes of each: tells whether the layout fits. */

@@ -12,7 +12,7 @@
 
 #include "daemon/base/arena.h"
 #include "daemon/index/rows/array.h"
-#include "daemon/index/rows/video.h"
+#include "daemon/index/rows/packed_video.h"
 #include "proto/codec.h"
 
 #define TRAJD_RECORD_MAGIC 0x52544A54u /* "TJTR" */

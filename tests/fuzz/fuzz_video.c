@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "daemon/index/rows/video.h"
+#include "daemon/index/rows/packed_video.h"
 
 #define HEAD_BYTES 5
 

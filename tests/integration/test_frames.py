@@ -132,12 +132,12 @@ def turn_back(group):
 
 
 @pytest.mark.parametrize("spoil, attributes, rule", [
-    (None, {"color": "bgr"}, "their attribute color is bgr, the layout says rgb"),
-    (None, {"flip": "v"}, "their attribute flip is v, the layout says none"),
-    (None, {"unit": "mm"}, "their attribute unit is mm, the layout says none"),
-    (replace("offsets", np.arange(ROWS + 1, dtype="u4")), {}, "bytes must be u8, and offsets i64"),
+    (None, {"color": "bgr"}, "its attribute color is bgr, the layout says rgb"),
+    (None, {"flip": "v"}, "its attribute flip is v, the layout says none"),
+    (None, {"unit": "mm"}, "its attribute unit is mm, the layout says none"),
+    (replace("offsets", np.arange(ROWS + 1, dtype="u4")), {}, "its dataset offsets must be i64"),
     (replace("offsets", np.zeros(0, "i8")), {}, "one entry more than there are frames"),
-    (replace("offsets", np.zeros((ROWS + 1, 1), "i8")), {}, "must have one axis"),
+    (replace("offsets", np.zeros((ROWS + 1, 1), "i8")), {}, "its dataset offsets must be of one axis"),
     (replace("bytes", np.ones(9000, "u1"), compression="gzip"), {}, "without compression"),
     (shorten, {}, "row 11: it ends at"),
     (turn_back, {}, "row 4: offsets do not ascend"),

@@ -222,7 +222,7 @@ def test_raw_pixels_like_a_jpeg(tmp_path, layout):
     one = "  cam: {path: images/gzip, kind: previous, image: {color: rgb, flip: 180, encoding: jpeg}}\n"
     layout.write_text(LAYOUT.format(name="lab", groups="/data/ep_*", streams=one))
     seen = subprocess.run([TRAJCTL, "inspect", "--layout", layout, tmp_path / "out.h5"], capture_output=True, text=True, timeout=60)
-    assert "their attribute encoding is raw, the layout says jpeg" in seen.stdout + seen.stderr
+    assert "its attribute encoding is raw, the layout says jpeg" in seen.stdout + seen.stderr
 
 
 @pytest.mark.parametrize("zeros", [1, 500])

@@ -1,14 +1,16 @@
-"""Packed video as the index and the tools see it. Nothing is decoded here: the packets are noise."""
+"""Packed video as the index and the tools see it. Most packets are noise, which is not decoded."""
 import json
 import os
 import subprocess
+import zlib
 
 import h5py
 import numpy as np
 import pytest
 
-from paths import PROGRAM, TRAJCTL
-from video_groups import Video
+from paths import PROGRAM, ROOT, TRAJCTL
+from picture_files import read_png
+from video_groups import Video, of_mp4
 from waiting import wait_for
 
 LAYOUT = """\
@@ -327,6 +329,47 @@ def test_pack_copies_video(tmp_path):
     assert refused.returncode and f"media file videos/a.mp4 below {tmp_path}/far: No such file or directory" in refused.stderr
     refused = trajctl("pack", path, "-o", tmp_path / "small.h5", "--layout", layout, "--prepare", "openpi", check=False)
     assert refused.returncode and "cam holds packed video, of which no prepared frames are made" in refused.stderr
+
+
+# ---- decoding ----
+
+MP4S = ROOT / "tests/golden/video/mp4"
+
+
+def read_bar_code(picture):
+    """Returns the number that each frame of the fixtures shows as eight bars along its top, the highest bit first."""
+    bars = picture[2:6].mean((0, 2)).reshape(8, -1)[:, 2:-2].mean(1)
+    return int("".join(str(int(bar > 128)) for bar in bars), 2)
+
+
+@pytest.mark.parametrize("name, gop, codec, config", [("h264", 6, "h264", b"avcC"), ("av1", 2, "av1", b"av1C")])
+def test_frames_are_shown_and_decoded(tmp_path, layout, name, gop, codec, config):
+    video = of_mp4(MP4S / f"{name}.mp4", gop, codec, config)
+    video.rows = np.arange(len(video.packets)).reshape(-1, gop)[:, ::-1].reshape(-1)  # of each unit the last frame first
+    path = write(tmp_path / "a.h5", video)
+    for row in (0, 1, 11, len(video.rows) - 1):
+        shown = trajctl("inspect", path, "--layout", layout, "--frame", f"cam:{row}", "-o", tmp_path / f"{row}.png").stdout
+        assert f"row {row}: 48x64 rgb" in shown and f"stored as {codec}" in shown
+        picture = read_png(tmp_path / f"{row}.png")
+        for left in (0, picture.shape[1] - 64):  # as a standard decoder gives it, and upright
+            assert read_bar_code(picture[:48, left:left + 64]) == video.rows[row]
+    strip = trajctl("plot", path, "cam", "--layout", layout, "-o", tmp_path / "strip.png")
+    assert strip.stderr == "" and read_png(tmp_path / "strip.png").shape[1] > 64
+    decoded = trajctl("validate", path, "--layout", layout, "--decode", check=False).stdout
+    assert "cannot be decoded" not in decoded and "not decoded" not in decoded
+
+
+def test_frames_behind_a_damaged_packet_are_bad(tmp_path, layout):
+    """The crc32 is right, so only a decoder sees it."""
+    video = of_mp4(MP4S / "h264.mp4", 6)
+    video.packets[8] = video.packets[8][:5] + bytes(len(video.packets[8]) - 5)
+    video.table[8, 2] = zlib.crc32(video.packets[8])
+    path = write(tmp_path / "a.h5", video)
+    found = trajctl("validate", path, "--layout", layout, "--decode", check=False).stdout
+    assert "4 frames cannot be decoded, the first is row 8" in found
+    assert "cannot be decoded" not in trajctl("validate", path, "--layout", layout, check=False).stdout
+    shown = trajctl("inspect", path, "--layout", layout, "--frame", "cam:8", "-o", tmp_path / "row.png", check=False)
+    assert shown.returncode and "cam: row 8: " in shown.stderr
 
 
 # ---- the configuration and the cache ----

@@ -40,3 +40,30 @@ class Video:
         if "media" not in self.attributes:
             group["bytes"] = np.frombuffer(b"".join(self.packets), np.uint8)
         group.attrs.update(self.attributes)
+
+
+def boxes(data, names):
+    """Returns the content of the box at the end of the path of names, from a file whose first track is the video."""
+    at = 0
+    while data[at + 4:at + 8] != names[0]:
+        at += int.from_bytes(data[at:at + 4], "big")
+    content = data[at + 8:at + int.from_bytes(data[at:at + 4], "big")]
+    return boxes(content, names[1:]) if len(names) > 1 else content
+
+
+def of_mp4(path, gop, codec="h264", config=b"avcC"):
+    """Returns the video of an MP4 of one chunk, with closed units of `gop` packets that are shown in their order."""
+    data = path.read_bytes()
+    stbl = boxes(data, [b"moov", b"trak", b"mdia", b"minf", b"stbl"])
+    sizes = np.frombuffer(boxes(stbl, [b"stsz"]), ">u4")[3:].astype(np.int64)
+    (first,) = np.frombuffer(boxes(stbl, [b"stco"]), ">u4")[2:]
+    starts = int(first) + np.cumsum(sizes) - sizes
+    entry = boxes(stbl, [b"stsd"])
+    video = Video(rows=len(sizes), gop=gop, size=[int.from_bytes(entry[at:at + 2], "big") for at in (42, 40)])
+    video.packets = [data[start:start + size] for start, size in zip(starts, sizes)]
+    video.table = np.stack([np.cumsum(sizes) - sizes, sizes, [zlib.crc32(packet) for packet in video.packets]], 1)
+    at = entry.index(config)
+    video.extradata = [entry[at + 4:at - 4 + int.from_bytes(entry[at - 4:at], "big")]]
+    largest = max(int(sizes[first:first + gop].sum()) for first in range(0, len(sizes), gop))
+    video.attributes |= {"codec": codec, "largest_unit": np.array([gop, largest], np.int64), "matrix": "unspecified", "range": "unspecified"}
+    return video

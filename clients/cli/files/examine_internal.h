@@ -4,7 +4,7 @@
 
 #include "clients/cli/files/examine.h"
 #include "daemon/index/rows/encoded.h"
-#include "daemon/index/rows/video.h"
+#include "daemon/index/rows/packed_video.h"
 
 struct examiner {
     const struct trajd_index *index;

@@ -9,6 +9,7 @@
 #include "daemon/base/progress/progress.h"
 #include "daemon/decode/decoder.h"
 #include "daemon/index/rows/encoded.h"
+#include "daemon/index/rows/packed_video.h"
 #include "proto/regular_file.h"
 
 enum { JOB_FRAMES = 32, DECODE_TIMEOUT_MS = 20000, PATH_SIZE = 4096 };
@@ -69,6 +70,10 @@ static enum trajd_status start(struct check *check, struct trajd_error *error)
                                             .timeout_ms = DECODE_TIMEOUT_MS};
     enum trajd_status status;
 
+    if (array->form == TRAJD_ROWS_VIDEO) {
+        options.video = array->video->format;
+        options.largest_unit_bytes = trajd_video_unit_room(array->video);
+    }
     check->image = stream->image;
     check->image.height = array->picture.height;
     check->image.width = array->picture.width;
@@ -83,6 +88,14 @@ static enum trajd_status start(struct check *check, struct trajd_error *error)
     check->pixels =
         trajd_memory_or_exit(malloc(JOB_FRAMES * trajd_decoder_frame_bytes(check->decoder)));
     return TRAJD_OK;
+}
+
+static void add_result(struct check *check, uint64_t row, const char *reason)
+{
+    if (*reason && !check->bad.count++) {
+        check->bad.first = row;
+        snprintf(check->bad.reason, sizeof check->bad.reason, "%s", reason);
+    }
 }
 
 /* Decodes `count` rows, the first of which is `row`. */
@@ -110,10 +123,7 @@ static enum trajd_status decode(struct check *check, const struct trajd_row_byte
     }
     status = trajd_decoder_run(check->decoder, frames, used, error);
     for (uint32_t i = 0; i < used && !status; i++)
-        if (*frames[i].reason && !check->bad.count++) {
-            check->bad.first = numbers[i];
-            snprintf(check->bad.reason, sizeof check->bad.reason, "%s", frames[i].reason);
-        }
+        add_result(check, numbers[i], frames[i].reason);
     return status;
 }
 
@@ -158,6 +168,71 @@ static enum trajd_status check_rows(struct check *check, int fd, uint64_t file_s
     return status;
 }
 
+/* ---- packed video ---- */
+
+/* Decodes the unit of a row. Packets that have changed are left out: examine_video finds them. Nobody
+ * looks at the pixels, so all frames have the same place. *count becomes the rows of the unit. */
+static enum trajd_status check_unit(struct check *check, struct trajd_video_reader *reader, int fd,
+                                    int media_fd, uint64_t row, uint64_t *count,
+                                    struct trajd_error *error)
+{
+    const struct trajd_array *array = array_of(check->bad.episode, check->bad.stream);
+    uint32_t packets[TRAJD_UNIT_PACKETS_MAX], last = 0, used = 0;
+    struct trajd_unit_bytes bytes;
+    struct trajd_decoder_frame *frames;
+    struct trajd_decoder_unit unit;
+    uint64_t number;
+    enum trajd_status status =
+        trajd_video_rows_of_unit(fd, array, row, &number, &row, count, error);
+
+    if (!status)
+        status = trajd_video_locate(fd, array, row, (uint32_t)*count, number, packets, error);
+    for (uint64_t i = 0; i < *count && !status; i++)
+        last = packets[i] > last ? packets[i] : last;
+    if (!status)
+        status = trajd_video_read_unit(reader, fd, media_fd, array, number, last, &bytes, error);
+    if (status)
+        return status;
+    unit = (struct trajd_decoder_unit){bytes.extradata, bytes.extradata_size, bytes.bytes,
+                                       bytes.sizes, bytes.packet_count};
+    frames = trajd_memory_or_exit(calloc(*count, sizeof *frames));
+    for (uint64_t i = 0; i < *count; i++)
+        if (packets[i] < bytes.packet_count)
+            frames[used++] =
+                (struct trajd_decoder_frame){.pixels = check->pixels, .packet = packets[i]};
+    if (used)
+        status = trajd_decoder_run_unit(check->decoder, &unit, frames, used, error);
+    for (uint64_t i = 0, f = 0; i < *count && !status; i++)
+        if (packets[i] < bytes.packet_count)
+            add_result(check, row + i, frames[f++].reason);
+    free(frames);
+    return status;
+}
+
+static enum trajd_status check_video(struct check *check, int fd, struct trajd_error *error)
+{
+    const struct trajd_episode *episode = check->bad.episode;
+    const struct trajd_array *array = array_of(episode, check->bad.stream);
+    struct trajd_video_reader *reader = NULL;
+    int media_fd;
+    enum trajd_status status =
+        trajd_index_open_media(check->index, episode->file_index, array, &media_fd, error);
+
+    if (!status)
+        status = trajd_video_reader_create(&reader, error);
+    if (!status)
+        status = start(check, error);
+    for (uint64_t row = 0, count; row < trajd_array_row_count(array) && !status; row += count) {
+        status = check_unit(check, reader, fd, media_fd, row, &count, error);
+        check->done += count;
+        trajd_progress_report("frames decoded", "frames", check->done, check->count);
+    }
+    trajd_video_reader_destroy(&reader);
+    if (media_fd >= 0)
+        close(media_fd);
+    return status;
+}
+
 static enum trajd_status check_stream(struct check *check, const struct trajd_episode *episode,
                                       const struct trajd_index_stream *stream,
                                       struct trajd_error *error)
@@ -169,7 +244,9 @@ static enum trajd_status check_stream(struct check *check, const struct trajd_ep
     if (status)
         return status;
     check->bad = (struct frame_check_bad){.episode = episode, .stream = stream};
-    status = check_rows(check, fd, file->stat.size_bytes, error);
+    status = array_of(episode, stream)->form == TRAJD_ROWS_VIDEO
+                 ? check_video(check, fd, error)
+                 : check_rows(check, fd, file->stat.size_bytes, error);
     trajd_decoder_destroy(&check->decoder);
     free(check->pixels);
     check->pixels = NULL;

@@ -9,8 +9,8 @@
 
 #include "daemon/base/memory.h"
 #include "daemon/base/paths.h"
-#include "daemon/decode/decoder.h"
 #include "daemon/index/rows/encoded.h"
+#include "daemon/index/rows/packed_video.h"
 #include "proto/regular_file.h"
 
 enum { DECODE_TIMEOUT_MS = 20000, PATH_SIZE = 4096 };
@@ -99,6 +99,55 @@ static enum trajd_status read_encoded(struct frame *frame, int fd, uint64_t file
     return status;
 }
 
+/* Copies the packets of a unit behind their sizes, and behind both the extradata. */
+static void keep_unit(const struct trajd_unit_bytes *unit, struct frame *frame)
+{
+    const uint64_t table_bytes = unit->packet_count * sizeof *unit->sizes;
+    uint64_t bytes = 0;
+    uint8_t *packets, *extradata;
+
+    for (uint32_t p = 0; p < unit->packet_count; p++)
+        bytes += unit->sizes[p];
+    frame->size = unit->sizes[unit->packet_count - 1];
+    frame->bytes = trajd_memory_or_exit(malloc(table_bytes + bytes + unit->extradata_size));
+    memcpy(frame->bytes, unit->sizes, table_bytes);
+    packets = memcpy(frame->bytes + table_bytes, unit->bytes, bytes);
+    extradata = memcpy(packets + bytes, unit->extradata, unit->extradata_size);
+    frame->unit = (struct trajd_decoder_unit){extradata, unit->extradata_size, packets,
+                                              (const uint64_t *)frame->bytes, unit->packet_count};
+}
+
+static enum trajd_status read_video(const struct trajd_index *index, struct frame *frame, int fd,
+                                    struct trajd_error *error)
+{
+    struct trajd_video_reader *reader = NULL;
+    struct trajd_unit_bytes bytes;
+    uint64_t unit, first, count;
+    int media_fd;
+    enum trajd_status status =
+        trajd_index_open_media(index, frame->episode->file_index, frame->array, &media_fd, error);
+
+    if (!status)
+        status = trajd_video_reader_create(&reader, error);
+    if (!status)
+        status =
+            trajd_video_rows_of_unit(fd, frame->array, frame->row, &unit, &first, &count, error);
+    if (!status)
+        status = trajd_video_locate(fd, frame->array, frame->row, 1, unit, &frame->packet, error);
+    if (!status)
+        status = trajd_video_read_unit(reader, fd, media_fd, frame->array, unit, frame->packet,
+                                       &bytes, error);
+    if (!status && bytes.damage)
+        status = trajd_error_set(error, TRAJD_ERR_DATA, 0, "%s: row %" PRIu64 ": %s",
+                                 frame->stream->name, frame->row, bytes.damage);
+    if (!status)
+        keep_unit(&bytes, frame);
+    trajd_video_reader_destroy(&reader);
+    if (media_fd >= 0)
+        close(media_fd);
+    return status;
+}
+
 enum trajd_status frame_read(const struct trajd_index *index, struct frame *frame,
                              struct trajd_error *error)
 {
@@ -108,8 +157,9 @@ enum trajd_status frame_read(const struct trajd_index *index, struct frame *fram
 
     if (status)
         return status;
-    status = frame->stream->form == TRAJD_ROWS_PLAIN
-                 ? read_plain(frame, fd, error)
+    status = frame->array->form == TRAJD_ROWS_PLAIN ? read_plain(frame, fd, error)
+             : frame->array->form == TRAJD_ROWS_VIDEO
+                 ? read_video(index, frame, fd, error)
                  : read_encoded(frame, fd, file->stat.size_bytes, error);
     close(fd);
     return status;
@@ -170,14 +220,15 @@ enum trajd_status frame_decode(const struct frame *frame, uint8_t **pixels,
                                struct trajd_error *error)
 {
     char program[PATH_SIZE];
-    const struct trajd_decoder_options options = {.program = program,
-                                                  .image = frame->image,
-                                                  .bits =
-                                                      8 * trajd_dtype_size(frame->stream->dtype),
-                                                  .largest_frame_bytes = frame->size + 1,
-                                                  .timeout_ms = DECODE_TIMEOUT_MS};
+    struct trajd_decoder_options options = {.program = program,
+                                            .image = frame->image,
+                                            .bits = 8 * trajd_dtype_size(frame->stream->dtype),
+                                            .largest_frame_bytes = frame->size + 1,
+                                            .timeout_ms = DECODE_TIMEOUT_MS};
     struct trajd_decoder_frame request = {
-        frame->bytes, frame->size, trajd_encoded_row_room(frame->array, frame->size), NULL, "", 0};
+        frame->bytes, frame->size, trajd_encoded_row_room(frame->array, frame->size),
+        NULL,         "",          frame->packet};
+    const bool is_video = frame->array->form == TRAJD_ROWS_VIDEO;
     struct trajd_decoder *decoder;
     enum trajd_status status;
 
@@ -185,11 +236,16 @@ enum trajd_status frame_decode(const struct frame *frame, uint8_t **pixels,
         return trajd_error_set(
             error, TRAJD_ERR_NOT_FOUND, 0,
             "trajd-decoder was found neither beside this program nor in its installation");
+    if (is_video) {
+        options.video = frame->array->video->format;
+        options.largest_unit_bytes = trajd_video_unit_room(frame->array->video);
+    }
     status = trajd_decoder_create(&options, &decoder, error);
     if (status)
         return status;
     request.pixels = *pixels = trajd_memory_or_exit(malloc(trajd_decoder_frame_bytes(decoder)));
-    status = trajd_decoder_run(decoder, &request, 1, error);
+    status = is_video ? trajd_decoder_run_unit(decoder, &frame->unit, &request, 1, error)
+                      : trajd_decoder_run(decoder, &request, 1, error);
     if (!status && *request.reason)
         status = trajd_error_set(error, TRAJD_ERR_DATA, 0, "%s: row %" PRIu64 ": %s",
                                  frame->stream->name, frame->row, request.reason);

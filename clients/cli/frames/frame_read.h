@@ -2,6 +2,7 @@
 #ifndef TRAJD_CLI_FRAMES_FRAME_READ_H
 #define TRAJD_CLI_FRAMES_FRAME_READ_H
 
+#include "daemon/decode/decoder.h"
 #include "daemon/index/index.h"
 #include "kernels/image/image.h"
 
@@ -14,6 +15,9 @@ struct frame {
     struct trajd_layout_image image; /* with the size of the frame */
     uint8_t *bytes;                  /* as in the file; the caller frees */
     uint64_t size;
+    /* of packed video: the packets up to the frame's own one, which lie in `bytes` */
+    struct trajd_decoder_unit unit;
+    uint32_t packet;
 };
 
 /* height x width x 3 bytes, red first; the caller frees the pixels. */
@@ -30,7 +34,7 @@ struct frame_resize {
 };
 
 /* Finds the stream, and the episode with that id; NULL: the first kept one with the stream. Sets all
- * but row, bytes and size. TRAJD_ERR_NOT_FOUND; TRAJD_ERR_ARGUMENT: the stream has no pictures. */
+ * but row and what is read. TRAJD_ERR_NOT_FOUND; TRAJD_ERR_ARGUMENT: the stream has no pictures. */
 enum trajd_status frame_find(const struct trajd_index *index, const char *name, const char *episode,
                              struct frame *frame, struct trajd_error *error);
 /* Reads the bytes of frame->row, which the array has. Errors are those of index/rows. */

@@ -9,6 +9,7 @@
 #include <libdeflate.h>
 
 #include "daemon/base/memory.h"
+#include "daemon/index/rows/packed_video.h"
 #include "daemon/decode/decoder.h"
 #include "proto/plural.h"
 
@@ -176,8 +177,9 @@ static void describe(const struct frame *frame, const struct frame_request *requ
     fprintf(out, "%s, %s, row %" PRIu64 ": %ux%u %s, %" PRIu64 " bytes, stored as %s\n",
             frame->stream->name, frame->episode->id, frame->row, frame->image.height,
             frame->image.width, trajd_picture_color_name(frame->image.color), frame->size,
-            frame->stream->form == TRAJD_ROWS_PLAIN
-                ? "raw pixels"
+            frame->array->form == TRAJD_ROWS_PLAIN ? "raw pixels"
+            : frame->array->form == TRAJD_ROWS_VIDEO
+                ? trajd_video_codec_name(frame->array->video->format.codec)
                 : trajd_picture_encoding_name(frame->stream->encoding));
     if (is_undecided)
         fprintf(out,

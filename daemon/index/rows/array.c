@@ -4,7 +4,7 @@
 
 #include "daemon/index/rows/array.h"
 #include "daemon/index/rows/inflate.h"
-#include "daemon/index/rows/video.h"
+#include "daemon/index/rows/packed_video.h"
 #include "kernels/element_convert.h"
 
 uint64_t trajd_array_row_count(const struct trajd_array *array)

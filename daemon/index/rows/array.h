@@ -36,7 +36,7 @@ enum trajd_row_form {
     /* i64 (T): where each row begins in the payload, which another dataset holds. One more offset
      * follows: the end of the last row */
     TRAJD_ROWS_PACKED = 4,
-    /* i64 (T): the packet whose frame each row shows (video.h). The payload has the packets, unless
+    /* i64 (T): the packet whose frame each row shows (packed_video.h). The payload has the packets, unless
      * another file has them */
     TRAJD_ROWS_VIDEO = 5
 };

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/index/rows/video.h"
+#include "daemon/index/rows/packed_video.h"
 
 enum { ROWS = 6, PACKETS = 8, UNITS = 3, ENDS = 2, EXTRADATA = 7, PAYLOAD = 100 };
 

@@ -11,7 +11,7 @@
 
 #include "daemon/base/heartbeat.h"
 #include "daemon/index/rows/file_bytes.h"
-#include "daemon/index/rows/video.h"
+#include "daemon/index/rows/packed_video.h"
 
 enum { BLOCK_ENTRIES = 128, ENTRY_NUMBERS_MAX = 3, NUMBER_BYTES = 8, NAME_SIZE = 256 };
 

@@ -1,8 +1,8 @@
 /* Packed video: rows that are frames of packets which are compressed together. The packets lie one
  * after another in a dataset, or in an MP4 beside the HDF5 file (its media file). Nothing is decoded
  * here. README.md describes the group. */
-#ifndef TRAJD_INDEX_ROWS_VIDEO_H
-#define TRAJD_INDEX_ROWS_VIDEO_H
+#ifndef TRAJD_INDEX_ROWS_PACKED_VIDEO_H
+#define TRAJD_INDEX_ROWS_PACKED_VIDEO_H
 
 #include "daemon/base/digest.h"
 #include "daemon/index/rows/array.h"
@@ -32,6 +32,14 @@ struct trajd_video {
     uint64_t media_size;
     struct trajd_file_stat media_stat; /* when it was indexed; all 0: it could not be opened */
 };
+
+/* Returns the most bytes that the packets of a unit have with its extradata. */
+static inline uint64_t trajd_video_unit_room(const struct trajd_video *video)
+{
+    return video->largest_unit_bytes + (video->extradata_bytes < TRAJD_EXTRADATA_BYTES_MAX
+                                            ? video->extradata_bytes
+                                            : TRAJD_EXTRADATA_BYTES_MAX);
+}
 
 /* Checks the array's places, its limits and the path of its media file, without reading anything.
  * Part of trajd_array_check. */
