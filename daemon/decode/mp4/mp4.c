@@ -283,8 +283,9 @@ static enum trajd_status read_edits(struct box moov, struct box trak, struct tra
     edit = get_edit(&table, i);
     if (i + 1 < table.count || edit.begin < 0 || edit.rate != ONE)
         return trajd_mp4_bad(error,
-                             "the edit list of its video track has %u entries: only a delay, or "
-                             "the start behind the delay of B frames, is read",
+                             "the edit list of its video track, of %u entries, cuts it or changes "
+                             "its speed: only a delay, or the start behind the delay of B "
+                             "frames, is read",
                              table.count);
     /* the end was rounded to the file's timescale by the writer */
     mp4->edit = (struct trajd_mp4_edit){edit.begin, ((double)edit.begin / mp4->timescale) +

@@ -20,10 +20,12 @@ struct set {
 
 /* What a sample is. */
 struct picture {
-    uint32_t shown;    /* frames that it shows */
-    bool begins;       /* from here on nothing before it is needed */
-    bool is_tentative; /* the same, unless a leading picture behind it refers back */
-    bool has_frame;    /* of AV1: a frame header came already */
+    uint32_t shown; /* frames that it shows */
+    bool begins;    /* from here on nothing before it is needed */
+    /* HEVC: of one that begins: unless a leading picture behind it refers back. Of another: it is such
+     * a picture */
+    bool is_tentative;
+    bool has_frame; /* of AV1: a frame header came already */
 };
 
 struct finder {
