@@ -95,7 +95,7 @@ static enum trajd_status take_set(struct finder *finder, enum set_kind kind, con
                              size, TRAJD_PARAMETER_SET_MAX);
     if ((status = read_set(finder, kind, bytes, size, &id)))
         return status;
-    if (id >= SET_IDS)
+    if (id >= (kind == SET_PICTURE ? SET_IDS - 1 : 31)) /* avcC counts no more */
         return trajd_mp4_bad(finder->error, "a parameter set has number %u", id);
     set = &finder->sets[kind][id];
     if (set->size == size && !memcmp(set->bytes, bytes, size))
@@ -276,9 +276,9 @@ static enum trajd_status take_list(struct finder *finder, uint32_t count, const 
                                    const uint8_t *end)
 {
     for (; count; count--) {
-        const uint32_t size = end - *at < 2 ? UINT32_MAX : trajd_be(*at, 2);
+        const uint32_t size = end - *at < 2 ? 0 : trajd_be(*at, 2);
         enum set_kind kind;
-        if (size > (uint64_t)(end - *at) - 2)
+        if (!size || size > (uint64_t)(end - *at) - 2)
             return trajd_mp4_bad(finder->error, "the parameter sets of its table stsd are cut");
         kind = nal_kind(finder->mp4->codec, *at + 2, size);
         if (kind != SET_KINDS && take_set(finder, kind, *at + 2, size))
