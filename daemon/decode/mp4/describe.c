@@ -11,14 +11,7 @@
 /* below the address space that the sandbox leaves */
 static const size_t memory_bytes_max = (size_t)1800 << 20;
 
-static void put_numbers(FILE *out, int64_t a, int64_t b)
-{
-    const int64_t numbers[] = {a, b};
-
-    fwrite(numbers, sizeof numbers, 1, out);
-}
-
-static void put_number(FILE *out, int64_t number)
+static void put_number(FILE *out, uint64_t number)
 {
     fwrite(&number, sizeof number, 1, out);
 }
@@ -27,7 +20,7 @@ static void put_json(FILE *out, const struct trajd_mp4 *mp4, const struct trajd_
 {
     char pixels[TRAJD_PIXEL_FORMAT_SIZE];
     struct trajd_json json = {.out = out};
-    uint64_t end = 0;
+    uint64_t end;
 
     trajd_json_open_object(&json, NULL);
     trajd_json_string(&json, "codec", trajd_video_codec_name(mp4->codec));
@@ -42,14 +35,11 @@ static void put_json(FILE *out, const struct trajd_mp4 *mp4, const struct trajd_
     trajd_json_u64(&json, "packets", mp4->sample_count);
     trajd_json_u64(&json, "units", units->unit_count);
     trajd_json_open_array(&json, "extradata_ends");
-    for (uint32_t i = 0; i < mp4->entry_count; i++)
-        trajd_json_u64(&json, NULL, end += mp4->entries[i].extradata_bytes);
+    for (size_t at = 0; at < units->extradata_ends.length; at += sizeof end) {
+        memcpy(&end, units->extradata_ends.data + at, sizeof end);
+        trajd_json_u64(&json, NULL, end);
+    }
     trajd_json_close_array(&json);
-    trajd_json_open_array(&json, "moov");
-    trajd_json_u64(&json, NULL, mp4->moov_offset);
-    trajd_json_u64(&json, NULL, mp4->moov_bytes);
-    trajd_json_close_array(&json);
-    trajd_json_u64(&json, "moov_crc32", mp4->moov_crc32);
     trajd_json_u64(&json, "file_bytes", mp4->file_bytes);
     trajd_json_close_object(&json);
     fputc('\n', out);
@@ -58,40 +48,31 @@ static void put_json(FILE *out, const struct trajd_mp4 *mp4, const struct trajd_
 static void put_arrays(FILE *out, const struct trajd_mp4 *mp4, const struct trajd_units *units)
 {
     for (uint64_t i = 0; i < units->row_count; i++)
-        put_numbers(out, units->rows[i].packet, units->rows[i].unit);
+        put_number(out, units->rows[i].packet);
     for (uint64_t i = 0; i < units->row_count; i++)
-        put_number(out, units->rows[i].time);
-    for (uint64_t i = 0; i < mp4->sample_count; i++)
-        put_numbers(out, (int64_t)mp4->samples[i].offset, mp4->samples[i].bytes);
+        put_number(out, (uint64_t)units->rows[i].time);
+    for (uint64_t i = 0; i < mp4->sample_count; i++) {
+        put_number(out, mp4->samples[i].offset);
+        put_number(out, mp4->samples[i].bytes);
+        put_number(out, mp4->samples[i].crc32);
+    }
     for (uint64_t i = 0; i < units->unit_count; i++) {
-        put_numbers(out, units->units[i].first_packet, units->units[i].is_closed);
+        put_number(out, units->units[i].first_packet);
+        put_number(out, units->units[i].first_row);
         put_number(out, units->units[i].extradata);
     }
-    for (uint32_t i = 0; i < mp4->entry_count; i++)
-        fwrite(mp4->entries[i].extradata, 1, mp4->entries[i].extradata_bytes, out);
-}
-
-/* Depth is not colour: its 12 bits would be scaled down without a word. */
-static enum trajd_status check_color(const struct trajd_units *units, struct trajd_error *error)
-{
-    if (units->format.chroma != TRAJD_CHROMA_NONE || units->format.bits == 8)
-        return TRAJD_OK;
-    return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                           "its pixel format is gray%ule, that of depth, which is not supported",
-                           units->format.bits);
+    fwrite(units->extradata.data, 1, units->extradata.length, out);
 }
 
 enum trajd_status trajd_describe(int fd, FILE *out, struct trajd_error *error)
 {
     struct trajd_arena arena = {.limit_bytes = memory_bytes_max};
-    struct trajd_units units;
+    struct trajd_units units = {0};
     struct trajd_mp4 mp4;
     enum trajd_status status = trajd_mp4_read(fd, &arena, &mp4, error);
 
     if (!status)
         status = trajd_units_find(fd, &mp4, &arena, &units, error);
-    if (!status)
-        status = check_color(&units, error);
     if (!status) {
         put_json(out, &mp4, &units);
         put_arrays(out, &mp4, &units);
@@ -99,6 +80,8 @@ enum trajd_status trajd_describe(int fd, FILE *out, struct trajd_error *error)
             status = trajd_error_set(error, TRAJD_ERR_IO, errno,
                                      "what is in it cannot be written: %s", strerror(errno));
     }
+    trajd_bytes_free(&units.extradata);
+    trajd_bytes_free(&units.extradata_ends);
     trajd_arena_free(&arena);
     return status;
 }

@@ -10,12 +10,13 @@
  *
  *     {"codec":"h264","height":480,"width":640,"pixel_format":"yuv420p","matrix":"bt709",
  *      "range":"limited","timescale":15360,"rows":T,"packets":P,"units":U,"extradata_ends":[45],
- *      "moov":[POSITION,BYTES],"moov_crc32":CHECKSUM,"file_bytes":12345}
- *     rows (T,2)     row t shows the frame of packet rows[t,0], which is in unit rows[t,1]
- *     pts (T)        when, in 1/timescale s, after the edit list
- *     packets (P,2)  position in the file and bytes, in decode order
- *     units (U,3)    first packet; 1 if closed, else 0; number of its extradata
- *     extradata      bytes: payloads of avcC, hvcC or av1C; extradata_ends says where each ends
+ *      "file_bytes":12345}
+ *     rows (T)       the packet whose frame row t shows; a packet without a row shows none
+ *     pts (T)        when, in 1/timescale s since the first row
+ *     packets (P,3)  position in the file, bytes, zlib's crc32 of them; in decode order
+ *     units (U,3)    first packet, first row, number of its extradata
+ *     extradata      bytes: payloads of avcC, hvcC or av1C with the parameter sets that are in force
+ *                    where the unit begins; extradata_ends says where each ends
  *
  * Nothing is written after an error, but where the output itself fails. */
 enum trajd_status trajd_describe(int fd, FILE *out, struct trajd_error *error);

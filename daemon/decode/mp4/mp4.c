@@ -4,11 +4,11 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <libdeflate.h>
 
 #include "daemon/decode/mp4/stream_format.h"
 #include "daemon/sandbox/sandbox.h"
@@ -20,14 +20,15 @@ enum {
     ONE = 0x10000     /* 1.0 as 16.16 */
 };
 
-static enum trajd_status bad(struct trajd_error *error, const char *rule)
+enum trajd_status trajd_mp4_bad(struct trajd_error *error, const char *format, ...)
 {
-    return trajd_error_set(error, TRAJD_ERR_DATA, 0, "%s", rule);
-}
+    char message[TRAJD_ERROR_MESSAGE_SIZE];
+    va_list arguments;
 
-static enum trajd_status unsupported(struct trajd_error *error, const char *what)
-{
-    return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "%s", what);
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    return trajd_error_set(error, TRAJD_ERR_DATA, 0, "%s", message);
 }
 
 static enum trajd_status no_memory(struct trajd_error *error)
@@ -118,15 +119,15 @@ static enum trajd_status read_table(struct box parent, const char *name, uint32_
     struct box box;
 
     if (!find_long(parent, name, 8, &box))
-        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "its table %s is missing", name);
+        return trajd_mp4_bad(error, "its table %s is missing", name);
     table->version = *box.at;
     table->count = trajd_be(box.at + 4, 4);
     table->entries = box.at + 8;
     if ((uint64_t)table->count * (table->version ? long_bytes : bytes) >
         (uint64_t)(box.end - table->entries))
-        return trajd_error_set(error, TRAJD_ERR_DATA, 0,
-                               "its table %s is cut: it has room for fewer than its %u entries",
-                               name, table->count);
+        return trajd_mp4_bad(error,
+                             "its table %s is cut: it has room for fewer than its %u entries", name,
+                             table->count);
     return TRAJD_OK;
 }
 
@@ -145,26 +146,27 @@ static enum trajd_status find_moov(int fd, struct trajd_mp4 *mp4, struct trajd_e
         if (trajd_mp4_pread(fd, at, head, left < sizeof head ? left : sizeof head, error))
             return error->status;
         if (!i && memcmp(head + 4, "ftyp", 4) != 0)
-            return bad(error, "it is not an MP4 file: it does not begin with a box ftyp");
+            return trajd_mp4_bad(error, "it is not an MP4 file: it does not begin with a box ftyp");
         size = trajd_be(head, 4);
         size = size == 1 ? be64(head + 8) : size ? size : left;
         if (!memcmp(head + 4, "moof", 4))
-            return unsupported(error, "it is fragmented (it has a box moof), which is not "
-                                      "supported: write it without fragments");
+            return trajd_mp4_bad(error, "it is fragmented (it has a box moof), which is not "
+                                        "supported: write it without fragments");
         if (size < 8 || size > left)
-            return trajd_error_set(error, TRAJD_ERR_DATA, 0,
-                                   "it was cut or is damaged: its box at byte %llu says that it "
-                                   "has %llu bytes, and the file has %llu more",
-                                   (unsigned long long)at, (unsigned long long)size,
-                                   (unsigned long long)left);
+            return trajd_mp4_bad(error,
+                                 "it was cut or is damaged: its box at byte %llu says that it "
+                                 "has %llu bytes, and the file has %llu more",
+                                 (unsigned long long)at, (unsigned long long)size,
+                                 (unsigned long long)left);
         if (!memcmp(head + 4, "moov", 4) && !mp4->moov_bytes) {
             mp4->moov_offset = at;
             mp4->moov_bytes = size;
         }
         at += size;
     }
-    return mp4->moov_bytes ? TRAJD_OK
-                           : bad(error, "it has no box moov: its recording was not finished");
+    return mp4->moov_bytes
+               ? TRAJD_OK
+               : trajd_mp4_bad(error, "it has no box moov: its recording was not finished");
 }
 
 static enum trajd_status read_moov(int fd, struct trajd_arena *arena, struct trajd_mp4 *mp4,
@@ -175,35 +177,38 @@ static enum trajd_status read_moov(int fd, struct trajd_arena *arena, struct tra
     uint8_t *bytes;
 
     if (mp4->moov_bytes > TRAJD_MP4_MOOV_BYTES_MAX)
-        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                               "its box moov has %llu bytes, which is more than 256 MiB",
-                               (unsigned long long)mp4->moov_bytes);
+        return trajd_mp4_bad(error, "its box moov has %llu bytes, which is more than 256 MiB",
+                             (unsigned long long)mp4->moov_bytes);
     bytes = trajd_arena_array(arena, mp4->moov_bytes, 1);
     if (!bytes)
         return no_memory(error);
     if (trajd_mp4_pread(fd, mp4->moov_offset, bytes, mp4->moov_bytes, error))
         return error->status;
-    mp4->moov_crc32 = libdeflate_crc32(0, bytes, mp4->moov_bytes);
     file = (struct box){bytes, bytes + mp4->moov_bytes};
     if (!next_box(&file, &type, moov))
-        return bad(error, "its box moov is damaged");
+        return trajd_mp4_bad(error, "its box moov is damaged");
     if (find(*moov, "mvex", &file))
-        return unsupported(error, "it is fragmented (it has a box mvex), which is not supported: "
-                                  "write it without fragments");
+        return trajd_mp4_bad(error, "it is fragmented (it has a box mvex), which is not supported: "
+                                    "write it without fragments");
     return TRAJD_OK;
 }
 
-/* Finds the first track of moov that is video. */
-static bool find_track(struct box moov, struct box *trak, struct box *mdia)
+/* Finds the track of moov that is video. Which one of several is meant, nobody can tell. */
+static enum trajd_status find_track(struct box moov, struct box *trak, struct box *mdia,
+                                    struct trajd_error *error)
 {
-    struct box hdlr;
-    uint32_t type;
+    struct box one, media, hdlr;
+    uint32_t type, count = 0;
 
-    while (next_box(&moov, &type, trak))
-        if (type == trajd_be((const uint8_t *)"trak", 4) && find(*trak, "mdia", mdia) &&
-            find_long(*mdia, "hdlr", 12, &hdlr) && !memcmp(hdlr.at + 8, "vide", 4))
-            return true;
-    return false;
+    while (next_box(&moov, &type, &one))
+        if (type == trajd_be((const uint8_t *)"trak", 4) && find(one, "mdia", &media) &&
+            find_long(media, "hdlr", 12, &hdlr) && !memcmp(hdlr.at + 8, "vide", 4)) {
+            *trak = one;
+            *mdia = media;
+            count++;
+        }
+    return count == 1 ? TRAJD_OK
+                      : trajd_mp4_bad(error, "it has %u video tracks: one is supported", count);
 }
 
 /* Reads the timescale of a box mvhd or mdhd. */
@@ -216,8 +221,7 @@ static enum trajd_status read_timescale(struct box parent, const char *name, uin
     if (find_long(parent, name, 24, &box))
         *timescale = trajd_be(box.at + (*box.at ? 20 : 12), 4);
     return *timescale ? TRAJD_OK
-                      : trajd_error_set(error, TRAJD_ERR_DATA, 0,
-                                        "its box %s is missing or has no timescale", name);
+                      : trajd_mp4_bad(error, "its box %s is missing or has no timescale", name);
 }
 
 /* Refuses a track that is to be turned, mirrored or scaled. */
@@ -229,13 +233,13 @@ static enum trajd_status check_upright(struct box trak, struct trajd_error *erro
     uint32_t begin;
 
     if (!find_long(trak, "tkhd", 84, &box) || (*box.at && box.end - box.at < 96))
-        return bad(error, "its box tkhd is missing or cut");
+        return trajd_mp4_bad(error, "its box tkhd is missing or cut");
     begin = *box.at ? 52 : 40;
     for (uint32_t i = 0; i < ARRAY_LEN(upright); i++)
         if (trajd_be(box.at + begin + 4 * i, 4) != upright[i])
-            return unsupported(error, "its video track is to be turned, mirrored or scaled (the "
-                                      "matrix of its box tkhd), which is not supported: write it "
-                                      "upright");
+            return trajd_mp4_bad(error, "its video track is to be turned, mirrored or scaled (the "
+                                        "matrix of its box tkhd), which is not supported: write it "
+                                        "upright");
     return TRAJD_OK;
 }
 
@@ -256,19 +260,17 @@ static struct edit get_edit(const struct table *table, uint32_t i)
     return (struct edit){trajd_be(at, 4), (int32_t)trajd_be(at + 4, 4), trajd_be(at + 8, 4)};
 }
 
-/* Reads the edit list: any number of delays, then one edit, which trajd_units_find compares with the
- * frames. */
+/* Reads the edit list: any number of delays, which count for nothing because times are those since
+ * the first frame, then one edit, which trajd_units_find compares with the frames. */
 static enum trajd_status read_edits(struct box moov, struct box trak, struct trajd_mp4 *mp4,
                                     struct trajd_error *error)
 {
-    static const uint64_t ticks_max = UINT64_C(1) << 48;
     uint32_t timescale, i = 0;
-    double delay_seconds = 0;
     struct table table;
     struct edit edit;
     struct box edts;
 
-    mp4->edit = (struct trajd_mp4_edit){.last_seconds = INFINITY};
+    mp4->edit = (struct trajd_mp4_edit){INT64_MIN, INFINITY};
     if (!find(trak, "edts", &edts))
         return TRAJD_OK;
     if (read_timescale(moov, "mvhd", &timescale, error) ||
@@ -276,21 +278,18 @@ static enum trajd_status read_edits(struct box moov, struct box trak, struct tra
         return error->status;
     if (!table.count)
         return TRAJD_OK;
-    for (; i + 1 < table.count && (edit = get_edit(&table, i)).begin == -1; i++)
-        delay_seconds += (double)edit.ticks / timescale;
+    while (i + 1 < table.count && get_edit(&table, i).begin == -1)
+        i++;
     edit = get_edit(&table, i);
     if (i + 1 < table.count || edit.begin < 0 || edit.rate != ONE)
-        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                               "the edit list of its video track has %u entries: only a delay, or "
-                               "the start behind the delay of B frames, is read",
-                               table.count);
-    if (edit.ticks > ticks_max || (uint64_t)edit.begin > ticks_max ||
-        delay_seconds * mp4->timescale > (double)ticks_max)
-        return bad(error, "its edit list is damaged: a time is out of range");
-    mp4->edit.first_time = edit.begin;
-    mp4->edit.delay = llround(delay_seconds * mp4->timescale);
-    if (edit.ticks) /* rounded to the file's timescale by the writer */
-        mp4->edit.last_seconds = ((double)edit.ticks + 1) / timescale;
+        return trajd_mp4_bad(error,
+                             "the edit list of its video track, of %u entries, cuts it or changes "
+                             "its speed: only a delay, or the start behind the delay of B "
+                             "frames, is read",
+                             table.count);
+    /* the end was rounded to the file's timescale by the writer */
+    mp4->edit = (struct trajd_mp4_edit){edit.begin, ((double)edit.begin / mp4->timescale) +
+                                                        ((double)edit.ticks + 1) / timescale};
     return TRAJD_OK;
 }
 
@@ -319,10 +318,10 @@ static enum trajd_status find_codec(uint32_t type, const struct codec **codec,
         const uint8_t byte = type >> 8 * (3 - i) & 0xff;
         name[i] = byte > ' ' && byte < 0x7f ? (char)byte : '?';
     }
-    return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                           "its video is stored as '%s', which is not supported: only avc1, avc3, "
-                           "hvc1, hev1 and av01 are",
-                           name);
+    return trajd_mp4_bad(error,
+                         "its video is stored as '%s', which is not supported: only avc1, avc3, "
+                         "hvc1, hev1 and av01 are",
+                         name);
 }
 
 /* Reads the colours that the file states beside the bitstream. */
@@ -339,8 +338,24 @@ static enum trajd_status read_colors(struct box boxes, struct trajd_mp4_entry *e
     return trajd_stream_matrix(trajd_be(colr.at + 8, 2), &entry->matrix, error);
 }
 
-static enum trajd_status read_entry(uint32_t type, struct box box, struct trajd_mp4 *mp4,
-                                    struct trajd_mp4_entry *entry, struct trajd_error *error)
+/* Returns whether the samples of an entry are in this file: bit 0 of the flags of its data
+ * reference. */
+static bool is_inside(struct box minf, uint32_t reference)
+{
+    struct box dinf, dref, entry;
+    uint32_t type;
+
+    if (!find(minf, "dinf", &dinf) || !find_long(dinf, "dref", 8, &dref))
+        return false;
+    dref.at += 8;
+    while (reference && next_box(&dref, &type, &entry))
+        reference--;
+    return !reference && entry.end - entry.at >= 4 && entry.at[3] & 1;
+}
+
+static enum trajd_status read_entry(struct box minf, uint32_t type, struct box box,
+                                    struct trajd_mp4 *mp4, struct trajd_mp4_entry *entry,
+                                    struct trajd_error *error)
 {
     const struct codec *codec;
     struct box configuration, clap;
@@ -348,24 +363,25 @@ static enum trajd_status read_entry(uint32_t type, struct box box, struct trajd_
     if (find_codec(type, &codec, error))
         return error->status;
     if (mp4->codec && mp4->codec != codec->codec)
-        return trajd_error_set(
-            error, TRAJD_ERR_UNSUPPORTED, 0, "its video track has two codecs, %s and %s",
-            trajd_video_codec_name(mp4->codec), trajd_video_codec_name(codec->codec));
+        return trajd_mp4_bad(error, "its video track has two codecs, %s and %s",
+                             trajd_video_codec_name(mp4->codec),
+                             trajd_video_codec_name(codec->codec));
     mp4->codec = codec->codec;
     if (box.end - box.at < ENTRY_BYTES)
-        return bad(error, "an entry of its table stsd is cut");
+        return trajd_mp4_bad(error, "an entry of its table stsd is cut");
+    if (!is_inside(minf, trajd_be(box.at + 6, 2)))
+        return trajd_mp4_bad(error, "its frames are in another file (its box dref)");
     box.at += ENTRY_BYTES;
     if (find(box, "clap", &clap))
-        return unsupported(error, "its frames are cropped by a box clap, which is not supported");
+        return trajd_mp4_bad(error, "its frames are cropped by a box clap, which is not supported");
     if (!find(box, codec->configuration, &configuration))
-        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "its box %s is missing",
-                               codec->configuration);
+        return trajd_mp4_bad(error, "its box %s is missing", codec->configuration);
     entry->extradata = configuration.at;
     entry->extradata_bytes = (uint32_t)(configuration.end - configuration.at);
     return read_colors(box, entry, error);
 }
 
-static enum trajd_status read_entries(struct box stbl, struct trajd_arena *arena,
+static enum trajd_status read_entries(struct box minf, struct box stbl, struct trajd_arena *arena,
                                       struct trajd_mp4 *mp4, struct trajd_error *error)
 {
     struct box stsd, entry;
@@ -374,7 +390,7 @@ static enum trajd_status read_entries(struct box stbl, struct trajd_arena *arena
 
     if (!find(stbl, "stsd", &stsd) ||
         read_table(stbl, "stsd", 8 + ENTRY_BYTES, 8 + ENTRY_BYTES, &table, error) || !table.count)
-        return bad(error, "its table stsd is missing or cut");
+        return trajd_mp4_bad(error, "its table stsd is missing or cut");
     mp4->entries = trajd_arena_array(arena, table.count, sizeof *mp4->entries);
     if (!mp4->entries)
         return no_memory(error);
@@ -382,8 +398,8 @@ static enum trajd_status read_entries(struct box stbl, struct trajd_arena *arena
     stsd.at = table.entries;
     for (uint32_t i = 0; i < table.count; i++) {
         if (!next_box(&stsd, &type, &entry))
-            return bad(error, "an entry of its table stsd is cut");
-        if (read_entry(type, entry, mp4, &mp4->entries[i], error))
+            return trajd_mp4_bad(error, "an entry of its table stsd is cut");
+        if (read_entry(minf, type, entry, mp4, &mp4->entries[i], error))
             return error->status;
     }
     return TRAJD_OK;
@@ -404,20 +420,19 @@ static enum trajd_status read_sizes(struct box stbl, struct trajd_arena *arena,
     else if (find_long(stbl, "stz2", 12, &box))
         bits = box.at[7];
     else
-        return bad(error, "its table stsz is missing");
+        return trajd_mp4_bad(error, "its table stsz is missing");
     if (bits != 4 && bits != 8 && bits != 16 && bits != 32)
-        return bad(error, "its table stz2 is damaged");
+        return trajd_mp4_bad(error, "its table stz2 is damaged");
     mp4->sample_count = trajd_be(box.at + 8, 4);
     box.at += 12;
     if (!fixed && (mp4->sample_count * bits + 7) / 8 > (uint64_t)(box.end - box.at))
-        return trajd_error_set(error, TRAJD_ERR_DATA, 0,
-                               "its table stsz is cut: it has room for fewer than its %llu samples",
-                               (unsigned long long)mp4->sample_count);
+        return trajd_mp4_bad(error,
+                             "its table stsz is cut: it has room for fewer than its %llu samples",
+                             (unsigned long long)mp4->sample_count);
     if (!mp4->sample_count || mp4->sample_count > TRAJD_MP4_SAMPLES_MAX)
-        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                               "its video track has %llu samples: 1 to %llu are supported",
-                               (unsigned long long)mp4->sample_count,
-                               (unsigned long long)TRAJD_MP4_SAMPLES_MAX);
+        return trajd_mp4_bad(error, "its video track has %llu samples: 1 to %llu are supported",
+                             (unsigned long long)mp4->sample_count,
+                             (unsigned long long)TRAJD_MP4_SAMPLES_MAX);
     mp4->samples = trajd_arena_array(arena, mp4->sample_count, sizeof *mp4->samples);
     if (!mp4->samples)
         return no_memory(error);
@@ -428,19 +443,19 @@ static enum trajd_status read_sizes(struct box stbl, struct trajd_arena *arena,
         else if (!fixed)
             size = trajd_be(box.at + i * (bits / 8), bits / 8);
         if (!size || size > TRAJD_MP4_PACKET_BYTES_MAX)
-            return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                                   "sample %llu of its video track has %u bytes: 1 to %u are "
-                                   "supported",
-                                   (unsigned long long)i, size, TRAJD_MP4_PACKET_BYTES_MAX);
+            return trajd_mp4_bad(error,
+                                 "sample %llu of its video track has %u bytes: 1 to %u are "
+                                 "supported",
+                                 (unsigned long long)i, size, TRAJD_MP4_PACKET_BYTES_MAX);
         mp4->samples[i].bytes = size;
         total += size;
     }
     /* Samples that overlap would make a small file as large as it likes. */
     if (total > mp4->file_bytes)
-        return trajd_error_set(error, TRAJD_ERR_DATA, 0,
-                               "its samples have %llu bytes and the file %llu: it was cut or is "
-                               "damaged",
-                               (unsigned long long)total, (unsigned long long)mp4->file_bytes);
+        return trajd_mp4_bad(error,
+                             "its samples have %llu bytes and the file %llu: it was cut or is "
+                             "damaged",
+                             (unsigned long long)total, (unsigned long long)mp4->file_bytes);
     return TRAJD_OK;
 }
 
@@ -475,10 +490,10 @@ static enum trajd_status read_runs(struct box stbl, const char *name, uint64_t s
     *runs = (struct runs){.at = table.entries};
     return total == samples
                ? TRAJD_OK
-               : trajd_error_set(error, TRAJD_ERR_DATA, 0,
-                                 "its table %s has times of %llu samples, and there "
-                                 "are %llu",
-                                 name, (unsigned long long)total, (unsigned long long)samples);
+               : trajd_mp4_bad(error,
+                               "its table %s has times of %llu samples, and there "
+                               "are %llu",
+                               name, (unsigned long long)total, (unsigned long long)samples);
 }
 
 static enum trajd_status read_times(struct box stbl, struct trajd_mp4 *mp4,
@@ -486,20 +501,19 @@ static enum trajd_status read_times(struct box stbl, struct trajd_mp4 *mp4,
 {
     struct runs durations, delays;
     struct box ctts;
+    const bool is_reordered = find(stbl, "ctts", &ctts);
     int64_t time = 0;
 
-    mp4->is_reordered = find(stbl, "ctts", &ctts);
     if (read_runs(stbl, "stts", mp4->sample_count, &durations, error) ||
-        (mp4->is_reordered && read_runs(stbl, "ctts", mp4->sample_count, &delays, error)))
+        (is_reordered && read_runs(stbl, "ctts", mp4->sample_count, &delays, error)))
         return error->status;
     for (uint64_t i = 0; i < mp4->sample_count; i++) {
         const uint32_t duration = next_value(&durations);
         if (duration > INT32_MAX)
-            return trajd_error_set(error, TRAJD_ERR_DATA, 0,
-                                   "sample %llu of its video track has a negative duration",
-                                   (unsigned long long)i);
+            return trajd_mp4_bad(error, "sample %llu of its video track has a negative duration",
+                                 (unsigned long long)i);
         /* writers put negative delays into either version of the table */
-        mp4->samples[i].time = time + (mp4->is_reordered ? (int32_t)next_value(&delays) : 0);
+        mp4->samples[i].time = time + (is_reordered ? (int32_t)next_value(&delays) : 0);
         time += duration;
     }
     return TRAJD_OK;
@@ -525,7 +539,7 @@ static enum trajd_status read_chunks(struct box stbl, const struct trajd_mp4 *mp
         const uint8_t *run = chunks->runs.entries + (size_t)i * 12;
         const uint32_t first = trajd_be(run, 4), entry = trajd_be(run + 8, 4);
         if ((i ? first <= trajd_be(run - 12, 4) : first != 1) || !entry || entry > mp4->entry_count)
-            return bad(error, "its table stsc is damaged");
+            return trajd_mp4_bad(error, "its table stsc is damaged");
     }
     return TRAJD_OK;
 }
@@ -539,10 +553,10 @@ static enum trajd_status place_chunk(struct trajd_mp4 *mp4, uint64_t offset, con
     for (uint32_t left = trajd_be(run + 4, 4); left && *next < mp4->sample_count; left--) {
         struct trajd_mp4_sample *sample = &mp4->samples[*next];
         if (offset > mp4->file_bytes || sample->bytes > mp4->file_bytes - offset)
-            return trajd_error_set(error, TRAJD_ERR_DATA, 0,
-                                   "sample %llu of its video track, at byte %llu, is beyond the "
-                                   "end of the file, which was cut",
-                                   (unsigned long long)*next, (unsigned long long)offset);
+            return trajd_mp4_bad(error,
+                                 "sample %llu of its video track, at byte %llu, is beyond the "
+                                 "end of the file, which was cut",
+                                 (unsigned long long)*next, (unsigned long long)offset);
         sample->offset = offset;
         sample->entry = entry;
         offset += sample->bytes;
@@ -571,16 +585,16 @@ static enum trajd_status place_samples(struct box stbl, struct trajd_mp4 *mp4,
     }
     return next == mp4->sample_count
                ? TRAJD_OK
-               : trajd_error_set(error, TRAJD_ERR_DATA, 0,
-                                 "its tables stsc and stco have places of "
-                                 "%llu samples, and there are %llu",
-                                 (unsigned long long)next, (unsigned long long)mp4->sample_count);
+               : trajd_mp4_bad(error,
+                               "its tables stsc and stco have places of "
+                               "%llu samples, and there are %llu",
+                               (unsigned long long)next, (unsigned long long)mp4->sample_count);
 }
 
-static enum trajd_status read_samples(struct box stbl, struct trajd_arena *arena,
+static enum trajd_status read_samples(struct box minf, struct box stbl, struct trajd_arena *arena,
                                       struct trajd_mp4 *mp4, struct trajd_error *error)
 {
-    if (read_entries(stbl, arena, mp4, error) || read_sizes(stbl, arena, mp4, error) ||
+    if (read_entries(minf, stbl, arena, mp4, error) || read_sizes(stbl, arena, mp4, error) ||
         read_times(stbl, mp4, error) || place_samples(stbl, mp4, error))
         return error->status;
     return TRAJD_OK;
@@ -589,7 +603,7 @@ static enum trajd_status read_samples(struct box stbl, struct trajd_arena *arena
 enum trajd_status trajd_mp4_read(int fd, struct trajd_arena *arena, struct trajd_mp4 *mp4,
                                  struct trajd_error *error)
 {
-    struct box moov, trak, mdia, minf, stbl;
+    struct box moov, trak = {0}, mdia = {0}, minf, stbl;
     struct stat file;
 
     *mp4 = (struct trajd_mp4){0};
@@ -598,12 +612,12 @@ enum trajd_status trajd_mp4_read(int fd, struct trajd_arena *arena, struct trajd
     mp4->file_bytes = (uint64_t)file.st_size;
     if (find_moov(fd, mp4, error) || read_moov(fd, arena, mp4, &moov, error))
         return error->status;
-    if (!find_track(moov, &trak, &mdia))
-        return bad(error, "it has no video track");
+    if (find_track(moov, &trak, &mdia, error))
+        return error->status;
     if (!find(mdia, "minf", &minf) || !find(minf, "stbl", &stbl))
-        return bad(error, "its video track has no box stbl");
+        return trajd_mp4_bad(error, "its video track has no box stbl");
     if (read_timescale(mdia, "mdhd", &mp4->timescale, error) || check_upright(trak, error) ||
         read_edits(moov, trak, mp4, error))
         return error->status;
-    return read_samples(stbl, arena, mp4, error);
+    return read_samples(minf, stbl, arena, mp4, error);
 }

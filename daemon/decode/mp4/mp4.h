@@ -1,4 +1,4 @@
-/* The first video track of an MP4 file (ISO/IEC 14496-12, -15; AV1-ISOBMFF): how it is compressed,
+/* The video track of an MP4 file (ISO/IEC 14496-12, -15; AV1-ISOBMFF): how it is compressed,
  * where its samples are and when each is shown. The file is a stranger's: every number is checked
  * against the file and against the tables beside it. */
 #ifndef TRAJD_DECODE_MP4_MP4_H
@@ -23,34 +23,37 @@ struct trajd_mp4_entry {
 
 struct trajd_mp4_sample {
     uint64_t offset; /* in the file */
+    int64_t time;    /* when it is shown, in ticks of the timescale, before the edit list */
     uint32_t bytes;  /* 1 or more */
     uint32_t entry;
-    int64_t time; /* when it is shown, in ticks of the timescale, before the edit list */
+    uint32_t crc32; /* trajd_units_find sets it */
 };
 
-/* What the edit list makes of the times. Without one, all is 0 and last_seconds infinite. */
+/* What is shown by the edit list. Without one, all. */
 struct trajd_mp4_edit {
-    int64_t first_time;  /* before it nothing is shown */
-    int64_t delay;       /* of the first frame, in ticks */
-    double last_seconds; /* after first_time; nothing is shown from there on */
+    int64_t begin_time; /* in ticks */
+    double end_seconds;
 };
 
 struct trajd_mp4 {
     enum trajd_video_codec codec;
     uint32_t timescale; /* ticks per second */
     struct trajd_mp4_edit edit;
-    bool is_reordered; /* it has the box ctts */
     struct trajd_mp4_entry *entries;
     uint32_t entry_count;
     struct trajd_mp4_sample *samples; /* in decode order */
     uint64_t sample_count;
     uint64_t file_bytes;
     uint64_t moov_offset, moov_bytes; /* with its header */
-    uint32_t moov_crc32;
 };
 
-/* Reads the boxes of an open regular file into the arena. TRAJD_ERR_DATA: a rule is broken.
- * TRAJD_ERR_UNSUPPORTED: it is valid, but for others. TRAJD_ERR_IO, TRAJD_ERR_MEMORY. The message is
+/* Sets a message, in printf's format. Returns TRAJD_ERR_DATA: a caller of this program only prints
+ * it, whether a rule is broken or the file is valid for others. */
+enum trajd_status trajd_mp4_bad(struct trajd_error *error, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Reads the boxes of an open regular file into the arena. TRAJD_ERR_DATA: it is damaged
+ * or not supported. TRAJD_ERR_IO, TRAJD_ERR_MEMORY. The message is
  * a sentence without the file's name. `error` is not NULL, here and in units.h. */
 enum trajd_status trajd_mp4_read(int fd, struct trajd_arena *arena, struct trajd_mp4 *mp4,
                                  struct trajd_error *error);

@@ -122,10 +122,12 @@ static enum trajd_status finish(const struct bits *bits, uint64_t height, uint64
                                "most %u",
                                (unsigned long long)height, (unsigned long long)width,
                                TRAJD_PICTURE_SIDE_MAX, TRAJD_PICTURE_PIXELS_MAX);
-    if (luma_bits < 8 || luma_bits > 16 || (format->chroma && chroma_bits != luma_bits))
+    if ((luma_bits != 8 && (luma_bits != 10 || !format->chroma)) ||
+        (format->chroma && chroma_bits != luma_bits))
         return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                               "its luma has %u bits a value and its chroma %u", luma_bits,
-                               chroma_bits);
+                               "its luma has %u bits a value and its chroma %u: 8 and, in colour, "
+                               "10 are supported (depth in gray12le is not)",
+                               luma_bits, format->chroma ? chroma_bits : 0);
     format->height = (uint32_t)height;
     format->width = (uint32_t)width;
     format->bits = luma_bits;
@@ -432,10 +434,11 @@ enum trajd_status trajd_stream_format_hevc(const uint8_t *bytes, size_t size, ui
 
 /* ---- AV1 ---- */
 
-/* Skips the timing of the decoder and its operating points. */
-static void skip_operating_points(struct bits *bits)
+/* Skips the timing of the decoder and its operating points. Returns the spatial layers of the first
+ * point, which decoders take, as bits; 0: it has one layer. */
+static uint32_t skip_operating_points(struct bits *bits)
 {
-    uint32_t delay_bits = 0, count;
+    uint32_t delay_bits = 0, count, layers = 0;
     bool has_delay;
 
     if (get(bits, 1)) { /* timing */
@@ -450,7 +453,8 @@ static void skip_operating_points(struct bits *bits)
     has_delay = get(bits, 1);
     count = get(bits, 5) + 1;
     for (uint32_t i = 0; i < count; i++) {
-        skip(bits, 12);
+        const uint32_t point = get(bits, 12);
+        layers = i ? layers : point >> 8;
         if (get(bits, 5) > 7)
             skip(bits, 1); /* tier */
         if (delay_bits && get(bits, 1))
@@ -458,6 +462,7 @@ static void skip_operating_points(struct bits *bits)
         if (has_delay && get(bits, 1))
             skip(bits, 4);
     }
+    return layers;
 }
 
 /* Skips from the size to the colours. */
@@ -520,7 +525,7 @@ enum trajd_status trajd_stream_format_av1(const uint8_t *bytes, size_t size,
 {
     struct bits bits = {.bytes = bytes, .size = (uint64_t)size * 8};
     const uint32_t profile = get(&bits, 3);
-    uint32_t width_bits, height_bits, value_bits, matrix;
+    uint32_t width_bits, height_bits, value_bits, matrix, layers;
     uint64_t height, width;
 
     *format = (struct trajd_stream_format){0};
@@ -530,7 +535,10 @@ enum trajd_status trajd_stream_format_av1(const uint8_t *bytes, size_t size,
                                "its AV1 is a still picture, not a video");
     if (profile > 2)
         return damaged(error);
-    skip_operating_points(&bits);
+    layers = skip_operating_points(&bits);
+    if (layers & (layers - 1))
+        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                               "its AV1 has several spatial layers, which is not supported");
     width_bits = get(&bits, 4) + 1;
     height_bits = get(&bits, 4) + 1;
     width = (uint64_t)get(&bits, width_bits) + 1;
@@ -546,11 +554,12 @@ const char *trajd_stream_pixel_format(enum trajd_video_codec codec,
                                       const struct trajd_stream_format *format,
                                       char text[TRAJD_PIXEL_FORMAT_SIZE])
 {
-    static const char *const samplings[] = {"", "420p", "422p", "444p"};
+    /* H.264 decoders give gray with chroma that is all 128 */
+    static const char *const samplings[] = {"420p", "420p", "422p", "444p"};
     const bool is_jpeg =
         codec != TRAJD_VIDEO_AV1 && format->range == TRAJD_RANGE_FULL && format->bits == 8;
 
-    if (format->chroma == TRAJD_CHROMA_NONE)
+    if (format->chroma == TRAJD_CHROMA_NONE && codec != TRAJD_VIDEO_H264)
         strcpy(text, "gray");
     else
         snprintf(text, TRAJD_PIXEL_FORMAT_SIZE, "%s%s", is_jpeg ? "yuvj" : "yuv",
