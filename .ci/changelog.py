@@ -30,7 +30,7 @@ def sections(text):
 def check(text, version, before):
     found = list(sections(text))
     titles = [title for title, _ in found]
-    wanted = "Unreleased" if version == before else version
+    wanted = "Unreleased" if ".dev" in version else version
     if not titles or not re.fullmatch(rf"\[?{re.escape(wanted)}\]?( - \d{{4}}-\d\d-\d\d)?", titles[0]):
         raise ValueError(f"the first section is \"{titles[0] if titles else ''}\", and CMakeLists.txt has version {version}")
     if not any(title.lstrip("[").startswith(before) for title in titles[1:]):

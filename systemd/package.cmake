@@ -1,5 +1,6 @@
 # A Debian package: `cpack -G DEB` in a build, or `make deb`.
 set(CPACK_PACKAGE_NAME trajd)
+string(REPLACE .dev ~dev CPACK_DEBIAN_PACKAGE_VERSION ${TRAJD_VERSION}) # before the release, as Debian sorts
 set(CPACK_PACKAGE_CONTACT "trajd developers <trajd@localhost>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "data-loading and preprocessing daemon for robot learning")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)

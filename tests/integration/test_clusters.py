@@ -174,7 +174,7 @@ def image_steps():
 
 def test_the_image_is_the_manifests(manifest):
     _, _, daemon, _ = manifest
-    version = re.search(r"project\(trajd VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
+    version = re.search(r"set\(TRAJD_VERSION ([^)]+)\)", (ROOT / "CMakeLists.txt").read_text())[1]
     assert daemon["image"] == f"registry.example/trajd:{version}"
     assert f" -t {daemon['image']} build/wheels" in (CLUSTERS / "Dockerfile").read_text()
     command = json.loads(dict(image_steps())["CMD"])

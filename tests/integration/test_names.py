@@ -9,9 +9,9 @@ from daemons import LIBRARY
 from feeds import SMALL_BATCHES
 from paths import TRAJCTL, clean_environment
 
-HIDDEN = ["\u202e", "\u2066", "\u200b", "\x9b", "\ufeff", "\U000e0041"]
-NAME, JOB = "gnp\u202efdp\u2066", "job\u200b\x9b2J\ufeff\U000e0041"
-SHOWN_NAME, SHOWN_JOB = r"gnp\u202efdp\u2066", r"job\u200b\u009b2J\ufeff\U000e0041"
+HIDDEN = ["\x1b", "\u202e", "\u2066", "\u200b", "\x9b", "\ufeff", "\U000e0041"]
+NAME, JOB = "gnp\u202efdp\u2066\x1b[2J", "job\n1\t\u200b\x9b2J\ufeff\U000e0041"
+SHOWN_NAME, SHOWN_JOB = r"gnp\u202efdp\u2066\u001b[2J", r"job\u000a1\u0009\u200b\u009b2J\ufeff\U000e0041"
 
 
 def trajctl(one, *arguments):

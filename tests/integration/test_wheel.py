@@ -135,7 +135,7 @@ def check_worker(paths, folder):
 
 
 def test_what_is_in_it(wheel):
-    assert re.fullmatch(r"trajd-\d+\.\d+\.\d+-cp39-abi3-manylinux_2_\d+_x86_64\.whl", wheel.name)
+    assert re.fullmatch(r"trajd-\d+\.\d+\.\d+(\.dev\d+)?-cp39-abi3-manylinux_2_\d+_x86_64\.whl", wheel.name)
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         for name in ("bin/trajd", "bin/trajctl", "libexec/trajd/trajd-indexer"):
@@ -143,7 +143,7 @@ def test_what_is_in_it(wheel):
         assert any(name.endswith("licenses/LICENSE") for name in names) and any(re.search("licenses/(libhdf5-dev|hdf5).txt$", name) for name in names)
         metadata = archive.read(next(name for name in names if name.endswith("METADATA"))).decode()
     assert {f"trajd/share/trajd/layouts/{path.name}" for path in (ROOT / "configs/layouts").iterdir()} <= set(names)
-    version = re.search(r"project\(trajd VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
+    version = re.search(r"set\(TRAJD_VERSION ([^)]+)\)", (ROOT / "CMakeLists.txt").read_text())[1]
     assert f"\nVersion: {version}\n" in metadata and wheel.name.startswith(f"trajd-{version}-")
     requires = re.findall(r"^Requires-Dist: (.*)$", metadata, re.M)
     assert [name for name in requires if "extra" not in name] == ["numpy"]

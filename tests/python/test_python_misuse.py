@@ -114,8 +114,18 @@ def test_a_daemon_that_comes_late(producer, tmp_path, caplog, monkeypatch):
     thread.start()
     feed = trajd.connect(str(tmp_path), spec={"any": 1})
     thread.join()
-    assert "waiting until it is started" in caplog.text and len(feed) == 125
+    assert "waiting 600 s for its start (timeout=SECONDS changes that)" in caplog.text and len(feed) == 125
     feed.close()
+
+
+@pytest.mark.parametrize("options, limit", [({}, "0.3"), ({"reconnect": 0.2}, "0.2"), ({"reconnect": False}, "0.3")])
+def test_a_daemon_that_never_comes(tmp_path, caplog, monkeypatch, options, limit):
+    """A first connection waits as long as one to a daemon that died."""
+    monkeypatch.setattr("trajd.connection._CONNECT_WARNING_AFTER_S", 0.1)
+    monkeypatch.setattr("trajd.connection._CONNECT_LIMIT_S", 0.3)
+    with pytest.raises(trajd.Timeout, match="no daemon answers at .*feed.sock"):
+        trajd.connect(str(tmp_path), feed="train", **options)
+    assert f"waiting {limit} s for its start" in caplog.text
 
 
 def test_two_workers_with_one_rank(daemon, demo_file):

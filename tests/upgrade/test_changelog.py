@@ -1,9 +1,10 @@
 """CHANGELOG.md has the form of keepachangelog, which .ci/changelog.py checks before a release."""
 import re
+import subprocess
 import sys
 
 import pytest
-from paths import ROOT
+from paths import PROGRAM, ROOT, TRAJCTL
 
 sys.path.insert(0, str(ROOT / ".ci"))
 import changelog  # noqa: E402
@@ -11,15 +12,22 @@ import changelog  # noqa: E402
 GOOD = "# Changelog\n\n## Unreleased\n\n### Added\n\n- one\n  more\n\n### Fixed\n\n- two\n\n## 0.1.0 - 2026-11-22\n\n### Added\n\n- all\n"
 
 
+VERSION = re.search(r"set\(TRAJD_VERSION ([^)]+)\)", (ROOT / "CMakeLists.txt").read_text())[1]
+BEFORE = (ROOT / "tests/upgrade/released").read_text().split()[0]
+
+
 def test_ours():
-    version = re.search(r"project\(trajd VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
-    before = (ROOT / "tests/upgrade/released").read_text().split()[0]
-    _, kinds = changelog.check((ROOT / "CHANGELOG.md").read_text(), version, before)
+    _, kinds = changelog.check((ROOT / "CHANGELOG.md").read_text(), VERSION, BEFORE)
     assert kinds["Added"]
 
 
+def test_programs_do_not_call_themselves_the_version_before():
+    said = {subprocess.run([path, "--version"], capture_output=True, text=True).stdout.split()[1] for path in (PROGRAM, TRAJCTL)}
+    assert said == {VERSION} and VERSION != BEFORE
+
+
 def test_entries_are_counted():
-    assert changelog.check(GOOD, "0.1.0", "0.1.0") == ("Unreleased", {"Added": ["one"], "Fixed": ["two"]})
+    assert changelog.check(GOOD, "0.2.0.dev0", "0.1.0") == ("Unreleased", {"Added": ["one"], "Fixed": ["two"]})
 
 
 @pytest.mark.parametrize("old, new, message", [
@@ -31,4 +39,4 @@ def test_entries_are_counted():
     ("- one\n  more\n\n### Fixed\n\n- two\n", "", "nothing is told of Unreleased")])
 def test_what_is_refused(old, new, message):
     with pytest.raises(ValueError, match=message):
-        changelog.check(GOOD.replace(old, new, 1), "0.1.0", "0.1.0")
+        changelog.check(GOOD.replace(old, new, 1), "0.2.0.dev0", "0.1.0")

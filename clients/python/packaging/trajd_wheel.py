@@ -52,7 +52,7 @@ def read_project():
     except ImportError:
         import tomli as tomllib
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    project["version"] = re.search(r"project\(trajd VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
+    project["version"] = re.search(r"set\(TRAJD_VERSION ([^)]+)\)", (ROOT / "CMakeLists.txt").read_text())[1]
     return project
 
 

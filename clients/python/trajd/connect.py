@@ -24,7 +24,8 @@ def connect(endpoint: Optional[str] = None, *, feed: Optional[str] = None,
     feed         the name of a feed in the daemon's configuration. Exactly one of feed and spec is given
     spec         a feed as a dict or as YAML text, as it would stand in the configuration under `feeds: NAME:`
     timeout      the longest time in seconds to wait for the daemon, for a reply and for a batch; then Timeout is
-                 raised. None: waits without limit, and logs a warning
+                 raised. None: waits 600 s (or `reconnect` seconds) for a daemon, and without limit for the answers of
+                 one that lives, and logs a warning
 
     Dividing the batches among workers:
 

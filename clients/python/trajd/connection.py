@@ -21,7 +21,8 @@ _T = TypeVar("_T")
 Place = Tuple[int, int]  # dataset_index, episode_index
 
 _CONNECT_WARNING_AFTER_S = 2.0  # without a daemon
-_FOR_EVER_MS = 24 * 3600 * 1000
+_CONNECT_LIMIT_S = 600.0  # then Timeout is raised; as long as libtrajd waits for a daemon that died
+_FOR_EVER_MS = 24 * 3600 * 1000  # of a daemon that lives
 _PAUSE_S = 0.1  # between two questions whether statistics are ready
 # How long the first try of a request waits without timeout=, and each one after the warning. An OPEN is repeated each
 # minute, because one that other workers hold up for so long is to fail as Busy.
@@ -61,7 +62,7 @@ def _log_notice(title: str, text: str, wait_s: float) -> None:
 
 
 def _connect(settings: Settings) -> "_core.Client":
-    """Waits for the daemon. Without a timeout the wait has no limit, and a warning is logged."""
+    """Waits for the daemon. Without a timeout it waits as long as for the return of a daemon, and logs a warning."""
     def attempt(seconds: float) -> "_core.Client":
         return _core.Client(endpoint=settings.endpoint, name=settings.name, timeout_ms=max(1, int(seconds * 1000)),
                             reconnect=settings.reconnect, explicit_done=settings.device != "cpu",
@@ -73,8 +74,9 @@ def _connect(settings: Settings) -> "_core.Client":
     try:
         return attempt(_CONNECT_WARNING_AFTER_S)
     except Timeout as error:
-        log.warning("%s: waiting until it is started (timeout=SECONDS limits the wait)", error)
-        return attempt(_FOR_EVER_MS / 1000)
+        limit = settings.away_ms / 1000 or _CONNECT_LIMIT_S
+        log.warning("%s: waiting %g s for its start (timeout=SECONDS changes that)", error, limit)
+        return attempt(limit)
 
 
 class Connection:

@@ -56,7 +56,7 @@ class Settings:
     framework: str
     style: str
     zero_copy: bool
-    timeout: Optional[float]  # in seconds; None: waits without limit
+    timeout: Optional[float]  # in seconds; None: waits as long as the daemon lives or may return
     reconnect: bool
     away_ms: int  # how long a daemon that died may be away; 0: the default of libtrajd
     name: Optional[str]
@@ -129,7 +129,7 @@ def make(*, endpoint: Optional[str] = None, feed: Optional[str] = None,
     if style not in STYLES:
         raise ArgumentError(f"style {style!r}: must be one of {', '.join(sorted(STYLES))}")
     if timeout is not None and not timeout > 0:
-        raise ArgumentError(f"timeout {timeout}: must be seconds above 0, or None to wait without limit")
+        raise ArgumentError(f"timeout {timeout}: must be seconds above 0, or None to wait for a daemon that lives")
     if not isinstance(reconnect, bool) and not reconnect > 0:
         raise ArgumentError(f"reconnect {reconnect}: must be True, False, or seconds above 0")
     if epoch < 0:
