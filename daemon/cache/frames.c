@@ -88,9 +88,11 @@ static uint64_t largest_unit(const struct trajd_index *index,
     uint64_t largest = 0;
 
     for (uint32_t e = 0; e < index->episode_count; e++) {
-        const struct trajd_array *array = &index->episodes[e].extents[stream->array_index];
-        if (array->form == TRAJD_ROWS_VIDEO && array->video->largest_unit_bytes > largest)
-            largest = array->video->largest_unit_bytes;
+        const struct trajd_array *array =
+            index->episodes[e].quarantine ? NULL : &index->episodes[e].extents[stream->array_index];
+        const uint64_t room =
+            array && array->form == TRAJD_ROWS_VIDEO ? trajd_video_unit_room(array->video) : 0;
+        largest = room > largest ? room : largest;
     }
     return largest;
 }

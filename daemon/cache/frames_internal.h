@@ -8,7 +8,7 @@
 #include <stdbool.h>
 
 #include "daemon/cache/frames.h"
-#include "daemon/index/rows/video.h"
+#include "daemon/index/rows/packed_video.h"
 
 #define TURNING_ALL 16u /* parts of the slots of a view */
 

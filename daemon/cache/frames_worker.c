@@ -374,15 +374,42 @@ static void conclude(struct frames_worker *worker, uint32_t i, const char *reaso
     }
 }
 
+/* Puts the frames whose packets can be decoded in front of the others. Returns how many they are. */
+static uint32_t sort_out(struct frames_worker *worker)
+{
+    uint32_t count = worker->slot_count;
+
+    for (uint32_t i = 0; i < count;) {
+        const struct trajd_decoder_frame request = worker->requests[i];
+        struct frame_slot *slot = worker->slots[i];
+        if (request.packet < worker->unit.packet_count && worker->unit.sizes[request.packet]) {
+            i++;
+            continue;
+        }
+        count--;
+        worker->requests[i] = worker->requests[count];
+        worker->slots[i] = worker->slots[count];
+        worker->requests[count] = request;
+        worker->slots[count] = slot;
+    }
+    return count;
+}
+
 /* Makes the frames of a unit whose packets were read. */
 static void decode_unit(struct frames_worker *worker)
 {
+    const uint32_t count = sort_out(worker);
     struct trajd_error error;
     const bool has_failed =
-        run_decoder(worker, worker->slots[0]->view, worker->slot_count, &error) != TRAJD_OK;
+        count && run_decoder(worker, worker->slots[0]->view, count, &error) != TRAJD_OK;
 
-    for (uint32_t i = 0; i < worker->slot_count; i++)
+    for (uint32_t i = 0; i < count; i++)
         conclude(worker, i, worker->requests[i].reason, has_failed ? &error : NULL);
+    for (uint32_t i = count; i < worker->slot_count; i++) {
+        const bool is_absent = worker->requests[i].packet < worker->unit.packet_count;
+        conclude(worker, i, is_absent ? "the frame was not recorded" : worker->unit.damage, NULL);
+        worker->statuses[i] = is_absent ? TRAJD_ERR_NOT_FOUND : worker->statuses[i];
+    }
 }
 
 /* Makes the frames whose bytes were read. */

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/index/rows/video.h"
+#include "daemon/index/rows/packed_video.h"
 #include "daemon/window/window_plan_internal.h"
 
 /* The videos of a feed, all cameras together. */
