@@ -6,12 +6,11 @@ import subprocess
 import h5py
 import numpy as np
 import pytest
-from paths import ROOT, TRAJCTL, clean_environment
-from test_convert_lerobot import VECTORS, packets_of
+from paths import TRAJCTL, clean_environment
+from video_groups import VECTORS, VIDEO, packets_of
 
 from trajd.convert.__main__ import main
 
-VIDEO = ROOT / "tests" / "golden" / "video"
 ROLES = {"wrist": 0, "exterior_1": 1, "exterior_2": 2}  # their frames' numbers begin at 64 * this
 AGIBOT_CAMERAS = ("hand_left_color", "hand_right_color", "head_color")
 

@@ -4,9 +4,9 @@ import json
 
 import numpy as np
 import pytest
+from drafted import init
 from lerobot_sets import make_v3
 from paths import ROOT
-from test_python_init import init
 
 import trajd
 from trajd.convert.__main__ import main

@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-import zlib
 
 import h5py
 import numpy as np
@@ -13,13 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from lerobot_sets import FEATURES, TASKS, info, make_v2, make_v3, values, write_json
-from paths import ROOT, TRAJCTL, clean_environment, package_environment
+from paths import TRAJCTL, clean_environment, package_environment
+from video_groups import VECTORS, VIDEO as RECORDED, packets_of
 
 from trajd.convert.__main__ import main
 from trajd.convert.lerobot import LeRobot, exact_rate
 
-SETS = ROOT / "tests" / "golden" / "video" / "lerobot"
-VECTORS = json.loads((SETS.parent / "vectors.json").read_text())["files"]
+SETS = RECORDED / "lerobot"
 TOP, WRIST = "observation.images.top", "observation.images.wrist"
 VIDEO = {"dtype": "video", "shape": [48, 64, 3], "names": ["height", "width", "channels"], "info": {"video.codec": "h264"}}
 NUMBERS = {name: feature for name, feature in FEATURES.items() if name in ("observation.state", "action")}
@@ -47,15 +46,6 @@ def data_of(folder):
     """Returns the rows of all data files of a set, by episode."""
     rows = pa.concat_tables([pq.read_table(path) for path in sorted(folder.glob("data/*/*.parquet"))])
     return {number: rows.filter(pa.compute.equal(rows["episode_index"], number)) for number in set(rows["episode_index"].to_pylist())}
-
-
-def packets_of(group, media=None):
-    """Returns the packets of the frames of all rows, as bytes."""
-    with open(media, "rb") if media else io.BytesIO(group["bytes"][()].tobytes()) as file:
-        data = file.read()
-    packets = [data[position:position + size] for position, size, _ in group["packets"][()]]
-    assert [zlib.crc32(packet) for packet in packets] == list(group["packets"][:, 2])
-    return [packets[packet] for packet in group["rows"]]
 
 
 # ---- sets of LeRobot's writer ----

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import trajd
+from drafted import init
 from paths import ROOT, TRAJCTL
 from picture_files import random_frames, write_encoded, write_episodes
 
@@ -20,17 +21,6 @@ STYLES = {  # what the style's batches have of two cameras, 240x320 and 120x160:
     "openpi": {"image/top": ((224, 224, 3), -1, 1), "image/wrist": ((224, 224, 3), -1, 1), "state": ((14,), -2, 2), "actions": ((50, 14), -2, 2)},
     "robomimic": {"obs/top": ((10, 3, 217, 290), 0, 1), "obs/qpos": ((10, 14), 0, 99), "actions": ((10, 14), 0, 99)},
 }
-
-
-def init(style, path, config):
-    """Runs init and check. Returns the configuration."""
-    preset = ["--preset", style] if style else []
-    made = subprocess.run([TRAJCTL, "init", *preset, path, "-o", config], capture_output=True, text=True, timeout=60)
-    assert made.returncode == 0, made.stderr
-    config.write_text(config.read_text().replace("# color: rgb", "color: rgb"))
-    checked = subprocess.run([TRAJCTL, "check", config], capture_output=True, text=True, timeout=60)
-    assert checked.returncode == 0, checked.stdout + checked.stderr
-    return config.read_text()
 
 
 @pytest.mark.parametrize("style", STYLES)
