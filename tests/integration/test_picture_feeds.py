@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import libtrajd as trajd
+from daemons import decoders_of, kill_decoders
 from paths import TRAJCTL
 from picture_files import nearest, random_frames, write_encoded
 from waiting import wait_for
@@ -128,27 +129,11 @@ def test_a_frame_is_decoded_once(daemon, arm):
     assert frames["decoded"] == 18 and frames["used"] >= 3 * 36 and frames["evicted"] == 0
 
 
-def decoders_of(pid):
-    """Returns the helper programs of a daemon that decode pictures."""
-    lists = [task.read_text() for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children")]
-    return [int(child) for children in lists for child in children.split()]
-
-
 def is_running(pid):
     try:
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):
         return False
-
-
-def kill_decoders(pid):
-    """Kills the helper programs. Returns how many."""
-    killed = 0
-    for child in decoders_of(pid):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(child, signal.SIGKILL)
-            killed += 1
-    return killed
 
 
 @pytest.mark.parametrize("encoding", ["png", "raw", "gzip"])

@@ -1,24 +1,13 @@
 """A killed training run resumes from its checkpoint with the same losses as a run that was not killed:
 clients/python/examples/behaviour_cloning.py in numpy, and in torch where a Python of this machine has it."""
-import fcntl
-import os
-import pathlib
-import signal
-import subprocess
 import sys
-import tempfile
 
 import pytest
 
-from daemons import private_daemons
-from paths import BUILD, PROGRAM, RECORDINGS, ROOT
+from paths import RECORDINGS
 from pythons import find_python
-from waiting import wait_for
+from training_runs import PACKAGE, Training, check_resumed, folder  # noqa: F401
 
-SCRIPT = ROOT / "clients" / "python" / "examples" / "behaviour_cloning.py"
-PACKAGE = BUILD / "clients" / "python"
-EPOCHS, EVERY = 4, 7
-PIPE_BYTES = 4096
 DEMO = """
 version: 2
 memory: {{store: 64MiB, rings: 64MiB, reserve: 0}}
@@ -52,62 +41,12 @@ feeds:
 """
 
 
-@pytest.fixture
-def folder():
-    with tempfile.TemporaryDirectory(prefix="trajd") as name:  # the path of a socket must be short
-        yield pathlib.Path(name)
-        for pid in private_daemons(name):
-            os.kill(pid, signal.SIGTERM)
-        wait_for(lambda: not private_daemons(name), 60, "the end of private daemons")
-
-
-class Training:
-    def __init__(self, folder, config, python, framework):
-        self.folder, self.python, self.framework = folder, python, framework
-        self.config = folder / "train.yaml"
-        self.config.write_text(config)
-        self.env = {name: value for name, value in os.environ.items() if not name.startswith(("TRAJD_", "SLURM_", "MASTER_"))}
-        self.env.update(PYTHONPATH=str(PACKAGE), TRAJD_PROGRAM=str(PROGRAM), TRAJD_RUNTIME_DIR=str(folder / "r"),
-                        XDG_CACHE_HOME=str(folder / "cache"), TRAJD_JOB="training", OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
-
-    def begin(self, name, **options):
-        command = [self.python, SCRIPT, self.config, "--checkpoint", self.folder / f"{name}.pt", "--epochs", str(EPOCHS), "--every",
-                   str(EVERY), "--framework", self.framework]
-        return subprocess.Popen(command, env=self.env, text=True, cwd=self.folder, **options)
-
-    def run(self, name):
-        with open(self.folder / f"{name}.log", "w") as log:
-            process = self.begin(name, stdout=subprocess.PIPE, stderr=log)
-            lines = process.communicate(timeout=300)[0].splitlines()
-        assert process.returncode == 0, (self.folder / f"{name}.log").read_text()
-        return lines
-
-    def run_until_killed(self, name, count, with_daemon):
-        """Runs the script up to the kill and returns its first lines. The pipe is small and is not read further, so
-        that the run cannot end before the kill."""
-        process = self.begin(name, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-        lines = [process.stdout.readline().strip() for _ in range(count)]
-        if with_daemon:
-            for pid in private_daemons(self.folder):
-                os.kill(pid, signal.SIGKILL)
-        process.kill()
-        assert process.wait(60) == -signal.SIGKILL
-        process.stdout.close()
-        return lines
-
-
 def check(training, with_daemon):
     whole = training.run("whole")
     epochs = [line.split()[0] for line in whole]
-    count = epochs.index("1") + epochs.count("1") // 3  # in the middle of the second epoch
-    assert count % EVERY and sum(len(line) + 1 for line in whole[count:]) > PIPE_BYTES, "too short a run to be killed in the middle"
     losses = [float.fromhex(line.split()[2]) for line in whole]
     assert sum(losses[-20:]) < 0.8 * sum(losses[:20])  # the loss falls
-    assert training.run_until_killed("killed", count, with_daemon) == whole[:count]
-    after = training.run("killed")
-    assert 0 < len(whole) - len(after) and (len(whole) - len(after)) % EVERY == 0  # from its last checkpoint
-    assert after == whole[-len(after):]  # epoch, position and every bit of the loss
+    check_resumed(training, whole, "killed", epochs.index("1") + epochs.count("1") // 3, with_daemon)  # in the middle of the second epoch
 
 
 pytestmark = [

@@ -1,5 +1,6 @@
 """Starts, kills and stops real daemons."""
 import contextlib
+import os
 import pathlib
 import re
 import signal
@@ -33,6 +34,22 @@ def private_daemons(folder):
             if is_daemons and (process / "stat").read_text().rsplit(")", 1)[1].split()[0] != "Z":
                 found.append(int(process.name))
     return found
+
+
+def decoders_of(pid):
+    """Returns the helper programs of a daemon that decode pictures."""
+    lists = [task.read_text() for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children")]
+    return [int(child) for children in lists for child in children.split()]
+
+
+def kill_decoders(pid):
+    """Kills the helper programs. Returns how many."""
+    killed = 0
+    for child in decoders_of(pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+            killed += 1
+    return killed
 
 
 class Daemon:
