@@ -83,6 +83,11 @@ struct trajd_frames {
 
 /* ---- frames_slot.c ---- */
 
+/* Return the file of a slot's frame, its array, and its row in the file. They need no lock. */
+uint32_t frames_file(const struct frame_slot *slot);
+const struct trajd_array *frames_array(const struct frame_slot *slot);
+uint64_t frames_file_row(const struct trajd_frame_view *view, uint32_t episode_index, uint32_t row);
+
 /* Returns the slot of a frame, or NULL. *place: where the view's table has it; NULL: no memory, or
  * there is no such row. */
 struct frame_slot *frames_find(struct trajd_frame_view *view, uint32_t episode_index, uint32_t row,
@@ -134,11 +139,6 @@ struct frames_worker {
     struct trajd_unit_bytes unit; /* of a video; borrowed from its reader */
     uint64_t unit_bytes, read_bytes;
 };
-
-/* Return the file of a slot's frame, its array, and its row in the file. */
-uint32_t frames_file(const struct frame_slot *slot);
-const struct trajd_array *frames_array(const struct frame_slot *slot);
-uint64_t frames_file_row(const struct trajd_frame_view *view, uint32_t episode_index, uint32_t row);
 
 /* Makes room for the frames of a job. */
 enum trajd_status frames_reserve(struct frames_worker *worker, uint32_t count,

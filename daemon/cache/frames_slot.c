@@ -11,6 +11,28 @@
 #define TURNING_MAX (TURNING_ALL / 4) /* parts of the slots */
 #define HINT_TICKS 64 /* a hint that no pin followed in so many calls is forgotten */
 
+uint32_t frames_file(const struct frame_slot *slot)
+{
+    return slot->view->frames->index->episodes[slot->episode_index].file_index;
+}
+
+const struct trajd_array *frames_array(const struct frame_slot *slot)
+{
+    const struct trajd_index *index = slot->view->frames->index;
+
+    return &index->episodes[slot->episode_index]
+                .extents[index->streams[slot->view->stream_index].array_index];
+}
+
+uint64_t frames_file_row(const struct trajd_frame_view *view, uint32_t episode_index, uint32_t row)
+{
+    const struct trajd_index *index = view->frames->index;
+    const struct trajd_episode_clock *clock =
+        &index->episodes[episode_index].clocks[index->streams[view->stream_index].clock_index];
+
+    return clock->kept_rows && row < clock->row_count ? clock->kept_rows[row] : row;
+}
+
 struct frame_slot *frames_find(struct trajd_frame_view *view, uint32_t episode_index, uint32_t row,
                                struct frame_slot ***place)
 {

@@ -2,9 +2,36 @@
  * decode unit, so a worker makes what is wanted of a unit together. */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "daemon/cache/frames_internal.h"
+#include "proto/array_len.h"
+
+enum trajd_status frames_reserve(struct frames_worker *worker, uint32_t count,
+                                 struct trajd_error *error)
+{
+    const uint32_t room = count > FRAMES_JOB ? count : FRAMES_JOB;
+    void **arrays[] = {(void **)&worker->slots, (void **)&worker->bytes, (void **)&worker->requests,
+                       (void **)&worker->errors, (void **)&worker->statuses};
+    const size_t sizes[] = {sizeof *worker->slots, sizeof *worker->bytes, sizeof *worker->requests,
+                            sizeof *worker->errors, sizeof *worker->statuses};
+
+    if (room <= worker->slot_room)
+        return TRAJD_OK;
+    for (size_t i = 0; i < ARRAY_LEN(arrays); i++) {
+        void *grown = realloc(*arrays[i], room * sizes[i]);
+        if (!grown)
+            return trajd_error_set(error, TRAJD_ERR_MEMORY, ENOMEM,
+                                   "no memory for %u frames of a job", room);
+        *arrays[i] = grown;
+    }
+    memset(worker->bytes + worker->slot_room, 0,
+           (room - worker->slot_room) * sizeof *worker->bytes);
+    worker->slot_room = room;
+    return TRAJD_OK;
+}
 
 /* Adds the frame of a row to the job, if it waits for a worker, or if nobody has asked for it and
  * there is room. */

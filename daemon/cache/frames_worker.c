@@ -12,58 +12,11 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/heartbeat.h"
 #include "daemon/index/rows/encoded.h"
-#include "proto/array_len.h"
 
 #define FRAMES_RETRIES 3
 #define FRAMES_BACKOFF_NS 10000000 /* four times as much after each failure */
 
 /* ---- the frames of a job ---- */
-
-enum trajd_status frames_reserve(struct frames_worker *worker, uint32_t count,
-                                 struct trajd_error *error)
-{
-    const uint32_t room = count > FRAMES_JOB ? count : FRAMES_JOB;
-    void **arrays[] = {(void **)&worker->slots, (void **)&worker->bytes, (void **)&worker->requests,
-                       (void **)&worker->errors, (void **)&worker->statuses};
-    const size_t sizes[] = {sizeof *worker->slots, sizeof *worker->bytes, sizeof *worker->requests,
-                            sizeof *worker->errors, sizeof *worker->statuses};
-
-    if (room <= worker->slot_room)
-        return TRAJD_OK;
-    for (size_t i = 0; i < ARRAY_LEN(arrays); i++) {
-        void *grown = realloc(*arrays[i], room * sizes[i]);
-        if (!grown)
-            return trajd_error_set(error, TRAJD_ERR_MEMORY, ENOMEM,
-                                   "no memory for %u frames of a job", room);
-        *arrays[i] = grown;
-    }
-    memset(worker->bytes + worker->slot_room, 0,
-           (room - worker->slot_room) * sizeof *worker->bytes);
-    worker->slot_room = room;
-    return TRAJD_OK;
-}
-
-uint32_t frames_file(const struct frame_slot *slot)
-{
-    return slot->view->frames->index->episodes[slot->episode_index].file_index;
-}
-
-const struct trajd_array *frames_array(const struct frame_slot *slot)
-{
-    const struct trajd_index *index = slot->view->frames->index;
-
-    return &index->episodes[slot->episode_index]
-                .extents[index->streams[slot->view->stream_index].array_index];
-}
-
-uint64_t frames_file_row(const struct trajd_frame_view *view, uint32_t episode_index, uint32_t row)
-{
-    const struct trajd_index *index = view->frames->index;
-    const struct trajd_episode_clock *clock =
-        &index->episodes[episode_index].clocks[index->streams[view->stream_index].clock_index];
-
-    return clock->kept_rows && row < clock->row_count ? clock->kept_rows[row] : row;
-}
 
 static uint64_t file_row(const struct frame_slot *slot)
 {
