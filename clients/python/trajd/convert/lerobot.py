@@ -94,12 +94,12 @@ class _Files:
     """Paths of a set's files by a template of info.json, such as `data/chunk-{chunk_index:03d}/...`."""
 
     def __init__(self, name: str, template: Any, fields: Sequence[str]):
-        if not isinstance(template, str):
+        if not isinstance(template, str) or not template.isprintable():
             raise ArgumentError(f"meta/info.json: {name} is {json.dumps(template)}, and no path")
         try:
             parsed = list(string.Formatter().parse(template))
         except ValueError:
-            parsed = [("", "", "", None)]
+            parsed = [("", "", "", None)]  # a field that there is not
         for _, field, form, conversion in parsed:
             if field is not None and (field not in fields or conversion or not re.fullmatch(r"(0\d{1,2})?d?", form or "") or (
                     form and field == "video_key")):
