@@ -8,6 +8,7 @@ import h5py
 import numpy as np
 import pytest
 
+from bar_codes import read_bar_code
 from paths import PROGRAM, ROOT, TRAJCTL
 from picture_files import read_png
 from video_groups import Video, of_mp4
@@ -334,12 +335,6 @@ def test_pack_copies_video(tmp_path):
 # ---- decoding ----
 
 MP4S = ROOT / "tests/golden/video/mp4"
-
-
-def read_bar_code(picture):
-    """Returns the number that each frame of the fixtures shows as eight bars along its top, the highest bit first."""
-    bars = picture[2:6].mean((0, 2)).reshape(8, -1)[:, 2:-2].mean(1)
-    return int("".join(str(int(bar > 128)) for bar in bars), 2)
 
 
 @pytest.mark.parametrize("name, gop, codec, config", [("h264", 6, "h264", b"avcC"), ("av1", 2, "av1", b"av1C")])

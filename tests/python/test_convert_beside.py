@@ -106,6 +106,17 @@ def outside(file):
     file.create_dataset("action/joint_velocity", (15, 7), "f8", external=[("/etc/passwd", 0, 840)])
 
 
+def test_metadata_of_any_form_is_read_over(recordings, tmp_path, capsys):
+    """The numbers and frames are there without it."""
+    for text in ("[" * 100000, "3", '[3, {"episode_id": 648642, "task_name": 4}]', '{"current_task": [1], "success": "yes", "ext1_cam_serial": {}}',
+                 '{"current_task": "\\ud800\\u0000"}'):
+        for path in (*recordings.glob("**/metadata*"), *recordings.glob("task_info/*")):
+            path.write_text(text)
+        convert(recordings.name, recordings, capsys)
+        with h5py.File(tmp_path / "out.hdf5") as file:
+            assert "task" not in file["data/episode_000000"].attrs
+
+
 @pytest.mark.parametrize("change, sentence", [
     (lambda root: edit(root / "trajectory.h5", remove("observation/timestamp/control/control_start")),
      "trajectory.h5: it lacks observation/timestamp/control/control_start"),
@@ -138,6 +149,8 @@ def test_chosen_episodes_and_cameras_of_droid(droid, tmp_path, capsys):
     convert("droid", droid, capsys, "--episodes", "1", "--cameras", "wrist")
     with h5py.File(tmp_path / "out.hdf5") as file:
         assert list(file["data"]) == ["episode_000001"] and list(file["data/episode_000001/observation/images"]) == ["wrist"]
+    assert main(["droid", str(droid), "-o", str(tmp_path / "other.hdf5"), "--cameras", "rist"]) == 2
+    assert "trajectory.h5: it has no camera rist: did you mean wrist? there are: wrist, exterior_1, exterior_2\n" in capsys.readouterr().out
     (tmp_path / "empty").mkdir()
     assert main(["droid", str(tmp_path / "empty"), "-o", str(tmp_path / "other.hdf5")]) == 2
     assert capsys.readouterr().err == f"trajd-convert: {tmp_path}/empty: it has no file **/trajectory.h5\n"

@@ -1,9 +1,12 @@
 """Feeds of converted sets: windows, padding and tasks as LeRobotDataset returns them; presets of `trajctl init` that open."""
 import hashlib
 import json
+import shutil
 
+import h5py
 import numpy as np
 import pytest
+from bar_codes import read_bar_code
 from drafted import init
 from lerobot_sets import make_v3
 from paths import ROOT
@@ -75,13 +78,60 @@ def test_windows_are_those_of_lerobot_dataset(opened, name, tmp_path):
     assert tasks == [None if episode in several else task for episode, task in zip(episodes, held["task"])]
 
 
-@pytest.mark.parametrize("style, keys", [("lerobot", ("observation.state", "observation.images.top", "action", "task")),
-                                         ("openpi", ("state", "image/top", "actions", "prompt")), ("act", ("qpos", "image", "action"))])
-def test_presets_give_feeds_that_open(daemon, style, keys, tmp_path):
-    assert main(["lerobot", str(make_v3(tmp_path / "set")), "-o", str(tmp_path / "set.hdf5")]) == 0
+@pytest.mark.parametrize("kind", ["images", "video"])
+@pytest.mark.parametrize("style, state, image, action, is_pad", [
+    ("lerobot", "observation.state", "observation.images.top", "action", "action_is_pad"),
+    ("openpi", "state", "image/top", "actions", "actions_is_pad"), ("act", "qpos", "image", "action", "is_pad")])
+def test_presets_give_feeds_that_train(daemon, kind, style, state, image, action, is_pad, tmp_path):
+    """A linear policy is fitted by gradient descent. Its loss falls, and is the same in a second run."""
+    folder = make_v3(tmp_path / "set") if kind == "images" else VIDEO / "lerobot/v30_av1"
+    assert main(["lerobot", str(folder), "-o", str(tmp_path / "set.hdf5")]) == 0
     text = init(style, tmp_path / "set.hdf5", tmp_path / "made.yaml")
     assert "layout: lerobot" in text and "GUESS" not in text and "# next.done:" in text
     one = daemon(text.replace("version: 2\n", ""), folder="daemon", rings="512MiB")
-    with trajd.connect(one.endpoint, feed="train", timeout=60, style=style) as feed:
-        batch = next(iter(feed.epoch(0)))
-        assert all(batch[key] is not None for key in keys)
+
+    def train():
+        losses, weights = [], 0.0
+        with trajd.connect(one.endpoint, feed="train", timeout=60, style=style) as feed:
+            for batch in (batch for epoch in range(20) for batch in feed.epoch(epoch)):
+                rows = len(batch[state])
+                seen = np.concatenate([np.array(batch[state]).reshape(rows, -1), np.ones((rows, 1)),
+                                       np.array(batch[image], float).reshape(rows, -1).mean(1, keepdims=True)], axis=1)
+                wanted, valid = np.array(batch[action])[:, 0], ~np.array(batch[is_pad])[:, :1]
+                error = (seen @ weights if losses else 0 * wanted) - wanted
+                weights = weights - seen.T @ (error * valid) / (seen ** 2).sum()
+                losses.append((error[valid[:, 0]] ** 2).mean())
+            if style != "act":
+                assert all(isinstance(task, str) for task in batch["task" if style == "lerobot" else "prompt"])
+        return losses
+
+    losses = train()
+    third = len(losses) // 3
+    assert np.mean(losses[-third:]) < 0.8 * np.mean(losses[:third]) and train() == losses
+
+
+@pytest.mark.parametrize("bad_rows", ["error", "keep"])
+def test_a_step_of_droid_without_a_frame_is_masked(opened, bad_rows, tmp_path):
+    """Two robots with other serials are one data set. A step has the frame that was captured last before it."""
+    shutil.copytree(VIDEO / "droid", tmp_path / "droid")
+    assert main(["droid", str(tmp_path / "droid"), "-o", str(tmp_path / "set.hdf5")]) == 0
+    roles = ("wrist", "exterior_1", "exterior_2")
+    outputs = {"action": {"from": "action/joint_position", "at": 0},
+               **{role: {"from": f"observation/images/{role}", "at": 0} for role in roles}}
+    feed = opened(tmp_path / "set.hdf5", outputs, dataset={"layout": "droid"}, anchor={"clock": "control"}, bad_rows=bad_rows)
+    found, masks, expected = ({role: [] for role in roles} for _ in range(3))
+    for batch in feed.epoch(0):
+        for role in roles:
+            pictures = np.array(batch[f"observation.images.{role}"]).reshape(-1, 3, 48, 64).transpose(0, 2, 3, 1)
+            found[role] += map(read_bar_code, pictures)
+            masks[role] += np.array(batch.mask(role)).reshape(-1).tolist()
+    with h5py.File(tmp_path / "set.hdf5") as file:
+        for robot, group in enumerate(file["data"].values()):
+            steps = group["observation/timestamp/control/control_start"][()]
+            for camera, role in enumerate(roles):
+                captured = group[f"observation/timestamp/cameras/{role}_estimated_capture"][()]
+                for row in np.searchsorted(captured, steps, "right") - 1:
+                    expected[role].append(64 * camera + 32 * robot + int(row) if row < len(steps) - 1 else None)
+    for role in roles:
+        assert None in expected[role] and masks[role] == [8 if number is None else 0 for number in expected[role]]
+        assert [number for number in found[role] if number] == [number for number in expected[role] if number]

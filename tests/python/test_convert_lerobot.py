@@ -15,6 +15,7 @@ from lerobot_sets import FEATURES, TASKS, info, make_v2, make_v3, values, write_
 from paths import TRAJCTL, clean_environment, package_environment
 from video_groups import VECTORS, VIDEO as RECORDED, packets_of
 
+from trajd.convert import video
 from trajd.convert.__main__ import main
 from trajd.convert.lerobot import LeRobot, exact_rate
 
@@ -143,7 +144,7 @@ def test_images_are_rows_of_png(tmp_path):
 def test_tasks_are_texts_of_the_episode(tmp_path):
     lines = converted(SETS / "v30_h264_g10", tmp_path / "out.hdf5")
     assert [line for line in lines if "episode 3" in line] == [
-        "kept: episode 3: it has 2 tasks, so it has no text `task`; its attribute `tasks` has them with their first rows"]
+        "kept: episode 3: several tasks, so no text `task`: the attribute `tasks` has each with its first row"]
     with h5py.File(tmp_path / "out.hdf5") as file:
         texts = [group.attrs.get("task") for group in file["data"].values()]
         tasks = json.loads(file["data/episode_000003"].attrs["tasks"])
@@ -384,7 +385,12 @@ def test_depth_and_unknown_features_are_left_out_by_name(tmp_path):
     ({"data_path": "{episode_index.__class__}"}, "data_path is {episode_index.__class__}: it may have the fields"),
     ({"data_path": "{episode_index:9999999999d}"}, "data_path is {episode_index:9999999999d}: it may have the fields"),
     ({"data_path": None}, "data_path is null, and no path"),
+    ({"data_path": "data/{"}, "data_path is data/{: it may have the fields"),
+    ({"data_path": "data/\ud800"}, "data_path is \"data/\\ud800\", and no path"),
+    ({"chunks_size": 0}, "its chunks_size is 0"),
     ({"features": None}, "it has no features"),
+    ({"features": {"action": {"dtype": "float32"}}}, "feature action has no dtype or shape"),
+    ({"features": {"\x1b[2J": 3}}, "feature \\x1b[2J has no dtype or shape"),
 ])
 def test_faulty_metadata_is_an_error(change, sentence, tmp_path):
     folder = make_v2(tmp_path / "set")
@@ -407,6 +413,76 @@ def test_a_video_key_that_leads_outside_is_left_out(tmp_path):
     assert lines[1:] == [f"left out: feature {key}: its name cannot be one in an HDF5 file" for key in ("observation.images...", "../x")]
 
 
+@pytest.mark.parametrize("line, sentence", [
+    ({"episode_index": 1, "tasks": []}, "episodes.jsonl: line 2 lacks episode_index or length"),
+    ([1, 2], "episodes.jsonl: line 2 lacks episode_index or length"),
+    ({"episode_index": 0, "length": 5}, ": episode 0 is there twice"),
+])
+def test_faulty_lists_of_episodes_are_errors(line, sentence, tmp_path):
+    folder = make_v2(tmp_path / "set")
+    lines = (folder / "meta/episodes.jsonl").read_text().splitlines()
+    (folder / "meta/episodes.jsonl").write_text("\n".join([lines[0], json.dumps(line), lines[2]]))
+    status, told, err = run(folder, tmp_path / "out.hdf5")
+    assert (status, told) == (2, []) and f"{folder}/meta" in err and err.endswith(sentence)
+
+
+def test_a_second_codec_in_a_file_costs_its_episode(tmp_path):
+    folder = with_videos(tmp_path / "set")
+    path = f"videos/chunk-000/{TOP}/episode_000001.mp4"
+    data = (RECORDED / "mp4/h264_two_stsd.mp4").read_bytes()
+    second = data.rindex(b"avc1")  # the type of the second sample entry
+    (folder / path).write_bytes(data[:second] + b"hev1" + data[second + 4:])
+    assert left_out(folder, tmp_path) == f"left out: episode 1: {path}: its video track has two codecs, h264 and hevc"
+
+
+# ---- the sandboxed child, which has read a stranger's file ----
+
+
+def changed(output, **more):
+    line, _, data = output.partition(b"\n")
+    return json.dumps({**json.loads(line), **more}).encode() + b"\n" + data
+
+
+def with_number(output, place, value):
+    """Replaces the number at `place`, counted in numbers from the end of the header."""
+    begin = output.index(b"\n") + 1 + 8 * place
+    return output[:begin] + value.to_bytes(8, "little") + output[begin + 8:]
+
+
+@pytest.mark.parametrize("change", [
+    lambda output: b"", lambda output: b"{}\n", lambda output: b"[" * 100000, lambda output: output[:-1], lambda output: output + b"x",
+    lambda output: changed(output, rows=25), lambda output: changed(output, packets=-1), lambda output: changed(output, units=1 << 60),
+    lambda output: changed(output, codec="../x"), lambda output: changed(output, matrix=3), lambda output: changed(output, width=True),
+    lambda output: changed(output, timescale=0), lambda output: changed(output, file_bytes=1), lambda output: changed(output, extradata_ends=[]),
+    lambda output: changed(output, extradata_ends=["a"]), lambda output: with_number(output, 0, 24), lambda output: with_number(output, 3, 8),
+    lambda output: with_number(output, 48, 1 << 62), lambda output: with_number(output, 49, 0), lambda output: with_number(output, 49, 1 << 63),
+    lambda output: with_number(output, 120, 1), lambda output: with_number(output, 124, 0), lambda output: with_number(output, 122, 7),
+])
+def test_a_child_that_lies_costs_its_episode(change, tmp_path, monkeypatch):
+    """h264.mp4 has 24 rows and packets and 4 units: its numbers are rows 0 to 23, pts, packets from 48 on, units from 120 on."""
+    folder, path = with_videos(tmp_path / "set"), f"videos/chunk-000/{TOP}/episode_000001.mp4"
+    own = video._run_describe
+    monkeypatch.setattr(video, "_run_describe", lambda decoder, file, seconds: (
+        (0, change(own(decoder, file, seconds)[1]), "") if file.name.endswith(path) else own(decoder, file, seconds)))
+    assert left_out(folder, tmp_path) == f"left out: episode 1: {path}: what trajd-decoder says of it does not add up"
+
+
+@pytest.mark.parametrize("script, sentence", [
+    ("exec sleep 60", "trajd-decoder was killed by signal 9; it may run for 1 s"),
+    ("exec cat /dev/zero", "trajd-decoder was killed by signal 9; it may run for 1 s"),
+    ("cat /dev/zero >&2; sleep 60", "trajd-decoder was killed by signal 9; it may run for 1 s"),
+    ("exit 3", "trajd-decoder ended with status 3"), ("echo one >&2; echo two >&2; exit 1", "one"),
+])
+def test_a_child_that_does_not_end_is_killed(script, sentence, tmp_path, monkeypatch):
+    (tmp_path / "child").write_text(f"#!/bin/sh\n{script}\n")
+    (tmp_path / "child").chmod(0o755)
+    monkeypatch.setattr(video, "program", lambda name: str(tmp_path / "child"))
+    monkeypatch.setattr(video, "DESCRIBE_SECONDS", 1)
+    monkeypatch.setattr(video, "DESCRIBED_BYTES_MAX", 1 << 20)
+    with pytest.raises(video.LeftOut, match=f"^x.mp4: {sentence}$"):
+        video.describe(RECORDED / "mp4/h264.mp4", "x.mp4")
+
+
 # ---- MP4 files by reference ----
 
 
@@ -421,7 +497,7 @@ def test_links_are_resolved(tmp_path):
     with h5py.File(tmp_path / "hub/out.hdf5") as file:
         assert [group["observation/images/top"].attrs["media"] for group in file["data"].values()] == ["blobs/0", "blobs/1", "blobs/2"]
     status, _, err = run(folder, tmp_path / "hub/snapshot/out.hdf5", "--reference")
-    assert status == 2 and "blobs/0: it is not beneath" in err and "give --media FOLDER" in err
+    assert status == 2 and "blobs/0: it is not beneath" in err and f"give --media {tmp_path}/hub, and `media: {tmp_path}/hub`" in err
     assert not list((tmp_path / "hub/snapshot").glob("out*"))
     converted(folder, tmp_path / "hub/snapshot/out.hdf5", "--media", tmp_path)
     with h5py.File(tmp_path / "hub/snapshot/out.hdf5") as file:
@@ -459,12 +535,18 @@ def test_other_files_are_not_replaced(tmp_path):
         assert "another conversion is writing it" in run(folder, tmp_path / "busy.hdf5")[2]
 
 
-def test_nothing_to_convert_is_told(tmp_path):
+def test_nothing_to_convert_leaves_no_file(tmp_path):
     folder = make_v3(tmp_path / "set")
+    assert run(folder, tmp_path / "out.hdf5", "--episodes", "9")[2] == (
+        "trajd-convert: the set has none of the episodes that --episodes names")
+    assert run(folder, tmp_path / "no/out.hdf5")[2] == f"trajd-convert: {tmp_path}/no: it is not a folder"
     for path in folder.glob("data/*/*"):
         path.unlink()
-    status, lines, _ = run(folder, tmp_path / "out.hdf5")
-    assert status == 1 and ": 0 of 3 episodes, 0 rows, " in lines[0]
+    (tmp_path / "out.hdf5").write_text("mine")
+    status, lines, err = run(folder, tmp_path / "out.hdf5", "--force")
+    assert status == 2 and ": 0 of 3 episodes, 0 rows, " in lines[0]
+    assert err == "trajd-convert: no episode could be converted, so no file was written"
+    assert (tmp_path / "out.hdf5").read_text() == "mine" and not (tmp_path / "out.hdf5.partial").exists()
 
 
 def test_missing_packages_are_named(tmp_path):

@@ -36,7 +36,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="trajd-convert",
         description="Converts recordings into an HDF5 file that trajd reads. Nothing is decoded: video stays as it was "
-                    "recorded. The summary names each episode that is left out, and why.")
+                    "recorded. The summary names each episode that is left out, and why.",
+        epilog="Exit status: 0 if episodes were converted, though some may be left out; 2 after an error or if none "
+               "could be converted, which leaves no file.")
     sources = parser.add_subparsers(dest="source", required=True, metavar="SOURCE")
     lerobot = sources.add_parser("lerobot", parents=[common], help="a LeRobot data set, v3.0, v2.1 or v2.0")
     lerobot.add_argument("--reference", action="store_true", help="leave the video in its MP4 files, and refer to it")
@@ -48,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Optional[List[str]] = None) -> int:
     options = _parser().parse_args(arguments)
     try:
-        from .output import convert
+        from .output import convert, shown
         media = (options.media or options.output.parent).resolve()
         if options.source == "lerobot":
             from .lerobot import LeRobot, Options
@@ -57,11 +59,12 @@ def main(arguments: Optional[List[str]] = None) -> int:
         else:
             from .beside import SOURCES
             source = SOURCES[options.source](options.folder, media, options.episodes, options.cameras)
-        return 0 if convert(source, options.output, options.force) else 1
+        convert(source, options.output, options.force)
+        return 0
     except ImportError as error:
         print(f"trajd-convert: {error.name} is not installed: pip install 'trajd[convert]'", file=sys.stderr)
     except (Error, OSError) as error:
-        print(f"trajd-convert: {error}", file=sys.stderr)
+        print(f"trajd-convert: {shown(str(error))}", file=sys.stderr)
     except KeyboardInterrupt:
         print("trajd-convert: interrupted; nothing was written", file=sys.stderr)
         return 130

@@ -7,17 +7,17 @@ from __future__ import annotations
 import contextlib
 import json
 import pathlib
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import h5py
 import numpy as np
 
-from ..errors import ArgumentError
-from .objects import Numbers, Object
+from ..errors import ArgumentError, names_there_are
+from .objects import Numbers, Object, text_of
 from .output import Episode, LeftOut
 from .video import Clip, describe
 
-ARRAY_BYTES_MAX = 256 << 20  # of numbers of one episode: more is no recording of steps
+NUMBERS_BYTES_MAX = 256 << 20  # of one episode: more is no recording of steps
 
 
 class _Beside:
@@ -47,7 +47,7 @@ class _Beside:
             with h5py.File(path, "r") as file:
                 arrays = _read_arrays(file, name)
                 attributes = dict(file.attrs)
-        except (OSError, KeyError, RuntimeError) as error:
+        except (OSError, KeyError, RuntimeError, ValueError, TypeError) as error:
             raise LeftOut(f"{name}: {error}") from None
         return self._episode(path, arrays, attributes)
 
@@ -57,8 +57,12 @@ class _Beside:
     def _name(self, path: pathlib.Path) -> str:
         return path.relative_to(self._folder).as_posix()
 
-    def _is_chosen(self, camera: str) -> bool:
-        return self._cameras is None or camera in self._cameras
+    def _choose(self, path: pathlib.Path, cameras: Iterable[str]) -> List[str]:
+        """Returns those of an episode's cameras that are asked for."""
+        for camera in self._cameras or ():
+            if camera not in cameras:
+                raise LeftOut(f"{self._name(path)}: it has no camera {camera}: {names_there_are(camera, cameras)}")
+        return [camera for camera in cameras if self._cameras is None or camera in self._cameras]
 
     def _rows(self, path: pathlib.Path, arrays: Dict[str, np.ndarray], clock: str) -> int:
         """Returns the number of steps, which the stamps of a clock have. Leaves other arrays out."""
@@ -84,20 +88,21 @@ def _read_arrays(file: h5py.File, name: str) -> Dict[str, np.ndarray]:
     """Returns all arrays of numbers by their paths. Links to other places are not followed."""
     found: List[Tuple[str, h5py.Dataset]] = []
     file.visititems(lambda path, one: found.append((path, one)) if isinstance(one, h5py.Dataset) else None)
-    arrays = {}
+    arrays, size = {}, 0
     for path, dataset in found:
         if dataset.external or dataset.is_virtual:
             raise LeftOut(f"{name}: {path}: its values are in another file")
         if dataset.ndim and dataset.dtype.kind in "biuf":
-            if dataset.size * dataset.dtype.itemsize > ARRAY_BYTES_MAX:
-                raise LeftOut(f"{name}: {path}: it has {dataset.size} values, more than the steps of an episode")
+            size += dataset.size * dataset.dtype.itemsize
+            if size > NUMBERS_BYTES_MAX:
+                raise LeftOut(f"{name}: {path}: up to it, there are {size} bytes of numbers, more than an episode has")
             arrays[path] = dataset[()]
     return arrays
 
 
 def _read_json(path: Optional[pathlib.Path]) -> Any:
     """Returns what a JSON file says, or None where it is missing or is none."""
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, RecursionError):
         if path is not None and path.is_file():
             return json.loads(path.read_text())
     return None
@@ -120,21 +125,22 @@ class Droid(_Beside):
                 folder, _, last = name.rpartition("/")
                 serial, _, rest = last.partition("_")
                 objects[f"{folder}/{serials[serial]}_{rest}" if serial in serials else name] = Numbers(array)
-        for serial, role in serials.items():
-            if self._is_chosen(role):
-                if f"observation/timestamp/cameras/{role}_estimated_capture" not in objects:
-                    raise LeftOut(f"{self._name(path)}: it lacks the capture times of the camera {serial}")
-                objects[f"observation/images/{role}"] = self._clip(path.parent / f"recordings/MP4/{serial}.mp4", rows)
-        texts = {"task": metadata.get("current_task"), "success": metadata.get("success", attributes.get("success"))}
-        return Episode(rows, {"folder": self._name(path.parent),
-                              **{name: text for name, text in texts.items() if text is not None}}, objects)
+        cameras = {role: serial for serial, role in serials.items()}
+        for role in self._choose(path, cameras):
+            if f"observation/timestamp/cameras/{role}_estimated_capture" not in objects:
+                raise LeftOut(f"{self._name(path)}: it lacks the capture times of the camera {cameras[role]}")
+            objects[f"observation/images/{role}"] = self._clip(path.parent / f"recordings/MP4/{cameras[role]}.mp4", rows)
+        success = metadata.get("success", attributes.get("success"))
+        texts = {"folder": text_of(self._name(path.parent)), "task": text_of(metadata.get("current_task")),
+                 "success": success if isinstance(success, (bool, np.bool_)) else None}
+        return Episode(rows, {name: text for name, text in texts.items() if text is not None}, objects)
 
     def _roles(self, path: pathlib.Path, arrays: Dict[str, np.ndarray], metadata: Dict[str, Any]) -> Dict[str, str]:
         """Returns the role of each camera by its serial number. Type 0 is the wrist's. The others are numbered as in the
         metadata or, without it, in the order of their serial numbers."""
-        types = {name.rpartition("/")[2]: int(array.flat[0]) for name, array in arrays.items()
+        types = {name.rpartition("/")[2]: array.ravel()[:1].tolist() for name, array in arrays.items()
                  if name.startswith("observation/camera_type/")}
-        wrists = [serial for serial, kind in types.items() if kind == 0]
+        wrists = [serial for serial, kind in types.items() if kind == [0]]
         if len(wrists) != 1:
             raise LeftOut(f"{self._name(path)}: {len(wrists)} of its {len(types)} cameras have the camera_type 0, the wrist's")
         known = [str(metadata.get(f"ext{number}_cam_serial")) for number in (1, 2)]
@@ -157,12 +163,12 @@ class AgiBot(_Beside):
         objects: Dict[str, Object] = {name: Numbers(array) for name, array in arrays.items()}
         task, episode = path.parts[-3:-1]
         videos = self._folder / "observations" / task / episode / "videos"
-        for video in sorted(videos.glob("*.mp4")):
-            if self._is_chosen(video.stem):
-                objects[f"observation/images/{video.stem}"] = self._clip(video, rows)
+        for camera in self._choose(path, [video.stem for video in sorted(videos.glob("*.mp4"))]):
+            objects[f"observation/images/{camera}"] = self._clip(videos / f"{camera}.mp4", rows)
         entries = _read_json(self._folder / f"task_info/task_{task}.json")
-        texts = [str(entry.get("task_name")) for entry in entries if str(entry.get("episode_id")) == episode] if entries else []
-        return Episode(rows, {"folder": f"{task}/{episode}", **({"task": texts[0]} if texts else {})}, objects)
+        texts = [text_of(entry.get("task_name")) for entry in (entries if isinstance(entries, list) else [])
+                 if isinstance(entry, dict) and str(entry.get("episode_id")) == episode]
+        return Episode(rows, {"folder": f"{task}/{episode}", **({"task": texts[0]} if texts and texts[0] else {})}, objects)
 
     def _complete(self, path: pathlib.Path, arrays: Dict[str, np.ndarray]) -> None:
         """Puts actions that were recorded for some steps into a copy of the state. Drops the indexes and empty arrays."""
@@ -170,11 +176,13 @@ class AgiBot(_Beside):
         for name in [name for name in arrays if name.startswith("action/") and not name.endswith("/index")]:
             array, state = arrays[name], arrays.get("state" + name[6:])
             index = arrays.get(name.rpartition("/")[0] + "/index")
+            if index is None or not len(index):  # that of the hands may be empty
+                index = arrays.get("action/joint/index")
             if len(array) > rows:
                 raise LeftOut(f"{self._name(path)}: {name} has {len(array)} rows, and there are {rows} steps")
             if len(array) in (0, rows) or index is None or state is None or state.shape != (rows, *array.shape[1:]):
                 continue
-            if len(index) != len(array) or index.dtype.kind not in "iu" or index.min() < 0 or index.max() >= rows:
+            if index.shape != (len(array),) or index.dtype.kind not in "iu" or index.min() < 0 or index.max() >= rows:
                 raise LeftOut(f"{self._name(path)}: {name} has {len(array)} rows, and its index does not fit")
             arrays[name] = state.astype(array.dtype)
             arrays[name][index] = array

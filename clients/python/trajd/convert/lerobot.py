@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..errors import ArgumentError, names_there_are
-from .objects import Images, Numbers, Object
+from .objects import Images, Numbers, Object, text_of
 from .output import Episode, LeftOut
 from .video import Clip, Video, describe
 
@@ -29,7 +29,8 @@ VERSIONS = ("v3.0", "v2.1", "v2.0")
 STEP_COLUMNS = ("timestamp", "frame_index", "episode_index", "index", "task_index")  # of every set, and no features
 NEEDED_COLUMNS = ("timestamp", "frame_index", "episode_index")
 BROADCAST_RATES = (24, 30, 48, 60, 120, 240)  # which "29.97" and the like stand for, times 1000 / 1001
-TEXT_BYTES_MAX = 60000  # HDF5 keeps an attribute of at most 64 KB
+DTYPES = r"bool|u?int(8|16|32|64)|float(16|32|64)"
+NUMBER_MAX = (1 << 31) - 1  # of episodes, files and rows
 
 
 class Options(NamedTuple):
@@ -61,7 +62,7 @@ class Entry(NamedTuple):
 
     number: int
     length: int
-    tasks: List[str]
+    tasks: Any                          # texts, where the rows do not say which
     data: str                           # path of its Parquet file
     parts: Dict[str, Union[Part, str]]  # by the camera's key; a text says why there is none
 
@@ -74,6 +75,10 @@ def exact_rate(fps: Any) -> Fraction:
         if fps != rate and abs(fps - rate / 1.001) < 0.005:
             return Fraction(rate * 1000, 1001)
     return Fraction(str(fps))
+
+
+def is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= NUMBER_MAX
 
 
 def place_of(key: str, is_picture: bool) -> str:
@@ -89,10 +94,15 @@ class _Files:
     """Paths of a set's files by a template of info.json, such as `data/chunk-{chunk_index:03d}/...`."""
 
     def __init__(self, name: str, template: Any, fields: Sequence[str]):
-        if not isinstance(template, str):
+        if not isinstance(template, str) or not template.isprintable():
             raise ArgumentError(f"meta/info.json: {name} is {json.dumps(template)}, and no path")
-        for _, field, form, conversion in string.Formatter().parse(template):
-            if field is not None and (field not in fields or conversion or not re.fullmatch(r"(0\d{1,2})?d?", form or "")):
+        try:
+            parsed = list(string.Formatter().parse(template))
+        except ValueError:
+            parsed = [("", "", "", None)]  # a field that there is not
+        for _, field, form, conversion in parsed:
+            if field is not None and (field not in fields or conversion or not re.fullmatch(r"(0\d{1,2})?d?", form or "") or (
+                    form and field == "video_key")):
                 raise ArgumentError(f"meta/info.json: {name} is {template}: it may have the fields {', '.join(fields)}")
         self._name, self._template = name, template
 
@@ -128,6 +138,9 @@ class LeRobot:
         self._cameras = [feature for feature in self._features if feature.kind == "video"]
         self._tasks = self._read_tasks(version)
         self._entries = (self._read_entries_v3 if version == "v3.0" else self._read_entries_v2)(info)
+        numbers = sorted(entry.number for entry in self._entries)
+        for number in (number for number, next_one in zip(numbers, numbers[1:]) if number == next_one):
+            raise ArgumentError(f"{folder}/meta: episode {number} is there twice")
         self._tables: Dict[str, Union[pa.Table, LeftOut]] = {}              # the last file that was read
         self._videos: Dict[str, Tuple[str, Union[Video, LeftOut]]] = {}     # the last one of each camera
 
@@ -141,7 +154,7 @@ class LeRobot:
     def _read_json(self, name: str) -> Dict[str, Any]:
         try:
             found = json.loads(self._regular(name).read_text())
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise ArgumentError(f"{self._folder}/{name}: {_first_line(error)}: a LeRobot data set has this file") from None
         if not isinstance(found, dict):
             raise ArgumentError(f"{self._folder}/{name}: it is not a mapping")
@@ -154,11 +167,15 @@ class LeRobot:
             raise OSError(errno.EINVAL, "it is not a regular file")
         return path
 
-    def _read_lines(self, name: str) -> List[Dict[str, Any]]:
+    def _read_lines(self, name: str, *counts: str) -> List[Dict[str, Any]]:
         try:
-            return [json.loads(line) for line in self._regular(name).read_text().splitlines() if line.strip()]
-        except (OSError, ValueError) as error:
+            lines = [json.loads(line) for line in self._regular(name).read_text().splitlines() if line.strip()]
+        except (OSError, ValueError, RecursionError) as error:
             raise ArgumentError(f"{self._folder}/{name}: {_first_line(error)}") from None
+        for number, line in enumerate(lines, 1):
+            if not isinstance(line, dict) or not all(is_count(line.get(key)) for key in counts):
+                raise ArgumentError(f"{self._folder}/{name}: line {number} lacks {' or '.join(counts)}")
+        return lines
 
     def _read_features(self, info: Dict[str, Any]) -> Iterator[Feature]:
         """Yields the features that can be converted. The others are left out by name."""
@@ -166,10 +183,14 @@ class LeRobot:
         if not isinstance(features, dict):
             raise ArgumentError(f"{self._folder}/meta/info.json: it has no features")
         places: List[str] = []
+        cameras = []
         for key, feature in features.items():
             if key in STEP_COLUMNS:
                 continue
-            dtype, shape = feature.get("dtype"), tuple(feature.get("shape") or ())
+            if not isinstance(feature, dict) or not isinstance(feature.get("dtype"), str) or not isinstance(feature.get("shape"), list):
+                raise ArgumentError(f"{self._folder}/meta/info.json: feature {key} has no dtype or shape")
+            dtype, shape = feature["dtype"], tuple(feature["shape"])
+            cameras += [key] if dtype in ("image", "video") else []
             place = place_of(key, dtype in ("image", "video"))
             why = _why_not(key, feature, dtype, shape)
             if not why and any(f"{place}/".startswith(f"{other}/") or f"{other}/".startswith(f"{place}/") for other in places):
@@ -181,7 +202,6 @@ class LeRobot:
             if kind == "numbers" or self._is_chosen(key):
                 places.append(place)
                 yield Feature(key, place, kind, shape, dtype, feature.get("names"))
-        cameras = [key for key, feature in features.items() if feature.get("dtype") in ("image", "video")]
         for name in self._options.cameras or ():
             if name not in cameras and not any(place_of(key, True).endswith(f"/{name}") for key in cameras):
                 raise ArgumentError(f"--cameras {name}: {names_there_are(name, cameras)}")
@@ -192,25 +212,27 @@ class LeRobot:
 
     def _read_tasks(self, version: str) -> Dict[int, str]:
         if version != "v3.0":
-            return {line.get("task_index"): str(line.get("task")) for line in self._read_lines("meta/tasks.jsonl")}
+            return {line["task_index"]: str(line.get("task")) for line in self._read_lines("meta/tasks.jsonl", "task_index")}
         try:
             table = pq.read_table(self._regular("meta/tasks.parquet"))
             text = next(name for name in table.column_names if name != "task_index")
-            return dict(zip(table["task_index"].to_pylist(), map(str, table[text].to_pylist())))
-        except (OSError, KeyError, StopIteration, pa.ArrowException) as error:
+            return dict(zip(map(int, table["task_index"].to_pylist()), map(str, table[text].to_pylist())))
+        except (OSError, KeyError, StopIteration, TypeError, ValueError, pa.ArrowException) as error:
             raise ArgumentError(f"{self._folder}/meta/tasks.parquet: {_first_line(error)}") from None
 
     def _read_entries_v2(self, info: Dict[str, Any]) -> List[Entry]:
         fields = ("episode_chunk", "episode_index")
         data = _Files("data_path", info.get("data_path"), fields)
         videos = _Files("video_path", info.get("video_path"), (*fields, "video_key")) if self._cameras else None
+        size = info.get("chunks_size", 1000)
+        if not is_count(size) or not size:
+            raise ArgumentError(f"{self._folder}/meta/info.json: its chunks_size is {json.dumps(size)}")
         entries = []
-        for line in self._read_lines("meta/episodes.jsonl"):
-            number = int(line["episode_index"])
-            place = {"episode_index": number, "episode_chunk": number // int(info.get("chunks_size", 1000))}
-            parts = {camera.key: Part(videos.path(video_key=camera.key, **place), 0, int(line["length"]), 0.0)
-                     for camera in self._cameras}
-            entries.append(Entry(number, int(line["length"]), list(line.get("tasks", [])), data.path(**place), parts))
+        for line in self._read_lines("meta/episodes.jsonl", "episode_index", "length"):
+            number, length = line["episode_index"], line["length"]
+            place = {"episode_index": number, "episode_chunk": number // size}
+            parts = {camera.key: Part(videos.path(video_key=camera.key, **place), 0, length, 0.0) for camera in self._cameras}
+            entries.append(Entry(number, length, line.get("tasks"), data.path(**place), parts))
         return entries
 
     def _read_entries_v3(self, info: Dict[str, Any]) -> List[Entry]:
@@ -218,7 +240,7 @@ class LeRobot:
         data = _Files("data_path", info.get("data_path"), fields)
         rows = self._read_episode_rows()
         parts = {camera.key: self._find_parts(info, camera.key, rows) for camera in self._cameras}
-        return [Entry(row["episode_index"], row["length"], row.get("tasks") or [],
+        return [Entry(row["episode_index"], row["length"], row.get("tasks"),
                       data.path(chunk_index=row["data/chunk_index"], file_index=row["data/file_index"]),
                       {key: by_number[row["episode_index"]] for key, by_number in parts.items()})
                 for row in rows]
@@ -238,7 +260,7 @@ class LeRobot:
             except (OSError, pa.ArrowException) as error:
                 raise ArgumentError(f"{self._folder}/{name}: {_first_line(error)}") from None
         for row in rows:
-            if not all(isinstance(row[column], int) for column in needed):
+            if not all(is_count(row[column]) for column in needed):
                 raise ArgumentError(f"{self._folder}/meta/episodes: the row of episode {row['episode_index']} lacks a number")
         return sorted(rows, key=lambda row: row["episode_index"])
 
@@ -249,7 +271,7 @@ class LeRobot:
         files: Dict[str, List[Tuple[float, int, int]]] = {}
         for row in rows:
             chunk, file, begin = (row.get(f"videos/{key}/{column}") for column in ("chunk_index", "file_index", "from_timestamp"))
-            if chunk is None or file is None or begin is None or begin != begin:
+            if not is_count(chunk) or not is_count(file) or not isinstance(begin, float) or not math.isfinite(begin):
                 found[row["episode_index"]] = f"meta/episodes does not say where its video of {key} is"
                 continue
             path = videos.path(chunk_index=chunk, file_index=file, video_key=key)
@@ -268,13 +290,17 @@ class LeRobot:
         objects: Dict[str, Object] = {}
         for feature in self._features:
             where = f"{entry.data}, feature {feature.key}"
-            if feature.kind == "numbers":
-                objects[feature.place] = Numbers(_numbers(table[feature.key], feature, where), feature.names)
-            elif feature.kind == "images":
-                objects[feature.place] = _images(table[feature.key], where)
-            else:
-                objects[feature.place] = self._clip(entry, feature.key)
-        return Episode(entry.length, {"episode_index": entry.number, **self._task(entry, table)}, objects)
+            try:
+                if feature.kind == "numbers":
+                    objects[feature.place] = Numbers(_numbers(table[feature.key], feature, where), feature.names)
+                elif feature.kind == "images":
+                    objects[feature.place] = _images(table[feature.key], where)
+                else:
+                    objects[feature.place] = self._clip(entry, feature.key)
+            except pa.ArrowException as error:
+                raise LeftOut(f"{where}: {_first_line(error)}") from None
+        task, notes = self._task(entry, table)
+        return Episode(entry.length, {"episode_index": entry.number, **task}, objects, notes)
 
     def _rows_of(self, entry: Entry) -> pa.Table:
         """Returns the rows of an episode, whose steps are counted and whose times are checked."""
@@ -309,8 +335,10 @@ class LeRobot:
                 table = file.read(columns=columns + (["task_index"] if "task_index" in present else []))
         except (OSError, pa.ArrowException) as error:
             return LeftOut(f"{name}: {_first_line(error)}")
-        for column in table.column_names:
-            if column in STEP_COLUMNS and table[column].null_count:
+        for column in (column for column in table.column_names if column in STEP_COLUMNS):
+            if not (pa.types.is_integer(table[column].type) or (column == "timestamp" and pa.types.is_floating(table[column].type))):
+                return LeftOut(f"{name}: its column {column} is of {table[column].type}")
+            if table[column].null_count:
                 return LeftOut(f"{name}: rows of the column {column} are empty")
         return table
 
@@ -326,8 +354,6 @@ class LeRobot:
         video = self._videos[key][1]
         if isinstance(video, LeftOut):
             raise video
-        if video.header["pixel_format"].startswith("gray") and video.header["pixel_format"] != "gray":
-            raise LeftOut(f"{part.path}: its pixels are {video.header['pixel_format']}: video of depth is not read")
         self._check_frames(video, part, entry.length)
         return Clip(video, part.first, entry.length, self._options.reference)
 
@@ -351,40 +377,38 @@ class LeRobot:
             raise LeftOut(f"{part.path}: its frame {part.first + row}, row {row}, is {times[row]:.6f} s after the episode's first, "
                           f"more than half a frame from {expected[row]:.6f} s")
 
-    def _task(self, entry: Entry, table: pa.Table) -> Dict[str, str]:
-        """Returns the text `task`. Where it changes within the episode, `tasks` has each with its first row."""
-        if "task_index" not in table.column_names:
-            return {"task": entry.tasks[0]} if len(entry.tasks) == 1 else {}
-        indexes = table["task_index"].to_numpy()
-        begins = [0, *(np.flatnonzero(np.diff(indexes)) + 1)]
-        texts = [self._tasks.get(int(indexes[begin])) for begin in begins]
-        if None in texts:
-            raise LeftOut(f"{entry.data}: its task_index {indexes[begins[texts.index(None)]]} is not in meta/tasks")
-        if len(texts) == 1:
-            return {"task": texts[0]} if len(texts[0].encode()) <= TEXT_BYTES_MAX else {}
-        tasks = json.dumps([{"task": text, "row": int(row)} for text, row in zip(texts, begins)])
-        self.notes.append(f"kept: episode {entry.number}: it has {len(set(texts))} tasks, so it has no text `task`; its "
-                          "attribute `tasks` has them with their first rows")
-        return {"tasks": tasks} if len(tasks) <= TEXT_BYTES_MAX else {}
+    def _task(self, entry: Entry, table: pa.Table) -> Tuple[Dict[str, str], List[str]]:
+        """Returns the attribute `task` and what to say of it. Where it changes within the episode, the attribute `tasks` has
+        each with its first row."""
+        if "task_index" in table.column_names:
+            indexes = table["task_index"].to_numpy()
+            begins = [0, *(np.flatnonzero(np.diff(indexes)) + 1)]
+            texts = [self._tasks.get(int(indexes[begin])) for begin in begins]
+            if None in texts:
+                raise LeftOut(f"{entry.data}: its task_index {indexes[begins[texts.index(None)]]} is not in meta/tasks")
+        else:
+            texts, begins = entry.tasks if isinstance(entry.tasks, list) and len(entry.tasks) == 1 else [], [0]
+        if len(texts) > 1:
+            tasks = text_of(json.dumps([{"task": text, "row": int(row)} for text, row in zip(texts, begins)]))
+            return {"tasks": tasks} if tasks else {}, ["several tasks, so no text `task`: " + (
+                "the attribute `tasks` has each with its first row" if tasks else "there are too many for an attribute")]
+        task = text_of(texts[0]) if texts else None
+        return ({"task": task}, []) if task is not None else ({}, ["no text `task`: there is none, or it is too long"])
 
 
-def _why_not(key: str, feature: Dict[str, Any], dtype: Any, shape: Tuple[int, ...]) -> Optional[str]:
+def _why_not(key: str, feature: Dict[str, Any], dtype: str, shape: Tuple[Any, ...]) -> Optional[str]:
     """Returns why a feature cannot be converted, or None."""
-    if "/" in key or "\0" in key or any(part in ("", ".", "..") for part in place_of(key, True).split("/")):
+    if "/" in key or not key.isprintable() or any(part in ("", ".", "..") for part in place_of(key, True).split("/")):
         return "its name cannot be one in an HDF5 file"
-    details = feature.get("info") or feature.get("video_info") or {}
+    if not all(is_count(size) and size for size in shape):
+        return f"its shape is {list(shape)}"
     if dtype == "video":
-        is_depth = details.get("is_depth_map") or details.get("video.is_depth_map")
+        details = feature.get("info") or feature.get("video_info")
+        is_depth = isinstance(details, dict) and (details.get("is_depth_map") or details.get("video.is_depth_map"))
         return "video of depth is not read" if is_depth else None
     if dtype == "image":
         return None if len(shape) == 3 and 3 in (shape[0], shape[2]) else f"images of the shape {list(shape)} are not read"
-    try:
-        known = np.dtype(dtype).kind in "biuf" and dtype is not None
-    except TypeError:
-        known = False
-    if not known:
-        return f"its dtype is {dtype}"
-    return None if all(isinstance(size, int) and size > 0 for size in shape) else f"its shape is {list(shape)}"
+    return None if re.fullmatch(DTYPES, dtype) else f"its dtype is {dtype}"
 
 
 def _first_line(error: Exception) -> str:

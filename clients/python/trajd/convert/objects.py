@@ -21,8 +21,21 @@ class Numbers:
 
     def write(self, group: h5py.Group, path: str) -> None:
         dataset = group.create_dataset(path, data=self.array)
-        if self.names is not None:
-            dataset.attrs["names"] = json.dumps(self.names)
+        names = text_of(json.dumps(self.names))
+        if self.names is not None and names is not None:
+            dataset.attrs["names"] = names
+
+
+TEXT_BYTES_MAX = 60000  # HDF5 keeps an attribute of at most 64 KB
+
+
+def text_of(value: Any) -> Optional[str]:
+    """Returns a text if an attribute can hold it, or None."""
+    try:
+        fits = isinstance(value, str) and "\0" not in value and len(value.encode()) <= TEXT_BYTES_MAX
+    except UnicodeEncodeError:  # half of a surrogate pair
+        fits = False
+    return value if fits else None
 
 
 SIGNATURES = {"png": b"\x89PNG\r\n\x1a\n", "jpeg": b"\xff\xd8\xff"}

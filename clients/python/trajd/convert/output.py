@@ -7,7 +7,7 @@ import os
 import pathlib
 import stat
 import sys
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Protocol, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Protocol, Sequence, Tuple
 
 import h5py
 
@@ -28,6 +28,7 @@ class Episode(NamedTuple):
     rows: int
     attributes: Dict[str, Any]
     objects: Dict[str, Object]  # by their paths in the episode's group
+    notes: Sequence[str] = ()   # for the summary: what the episode has not, though it is converted
 
 
 class Source(Protocol):
@@ -45,16 +46,16 @@ class Summary:
 
     def __init__(self, total: int):
         self.total, self.episodes, self.rows = total, 0, 0
-        self._left_out: Dict[str, List[int]] = {}  # by the reason
+        self._said: Dict[Tuple[str, str], List[int]] = {}  # the episodes, by what became of them and why
 
-    def leave_out(self, number: int, reason: str) -> None:
-        self._left_out.setdefault(reason, []).append(number)
+    def say(self, what: str, number: int, reason: str) -> None:
+        self._said.setdefault((what, reason), []).append(number)
 
     def lines(self, path: pathlib.Path, size: int, notes: List[str]) -> Iterator[str]:
         yield f"{path}: {self.episodes} of {self.total} episodes, {self.rows} rows, {size} bytes"
         yield from notes
-        for reason, numbers in self._left_out.items():
-            yield f"left out: {_describe(numbers)}: {reason}"
+        for (what, reason), numbers in sorted(self._said.items(), key=lambda said: said[0][0]):
+            yield f"{what}: {_describe(numbers)}: {reason}"
 
 
 def _describe(numbers: List[int]) -> str:
@@ -68,6 +69,11 @@ def _describe(numbers: List[int]) -> str:
     return f"episode{'s' if len(numbers) > 1 else ''} " + ", ".join(" to ".join(map(str, run)) for run in runs)
 
 
+def shown(text: str) -> str:
+    """Returns a text for a terminal, in which a stranger's names may do nothing."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
 def episode_name(number: int) -> str:
     return f"episode_{number:06d}"
 
@@ -79,6 +85,8 @@ def _partial(path: pathlib.Path, force: bool) -> Iterator[h5py.File]:
     The file of a run that was killed is removed: a run begins from nothing. A file that another run writes is locked
     by HDF5. A run that fails leaves nothing."""
     partial = path.with_name(path.name + ".partial")
+    if not path.parent.is_dir():
+        raise ArgumentError(f"{path.parent}: it is not a folder")
     if path.exists() and not force:
         raise ArgumentError(f"{path}: it exists; --force replaces it")
     with contextlib.suppress(FileNotFoundError):
@@ -109,9 +117,11 @@ def _remove_old(partial: pathlib.Path) -> None:
     partial.unlink()
 
 
-def convert(source: Source, path: pathlib.Path, force: bool = False) -> bool:
-    """Writes the episodes of a source into a file and prints the summary. Returns whether any was converted."""
+def convert(source: Source, path: pathlib.Path, force: bool = False) -> None:
+    """Writes the episodes of a source into a file and prints the summary. Raises ArgumentError if there is nothing to write."""
     episodes = source.episodes()
+    if not episodes:
+        raise ArgumentError("the set has none of the episodes that --episodes names")
     summary = Summary(len(episodes))
     progress = Share(f"converting to {path.name}", "tqdm" if _has_bar() else None)
     with contextlib.closing(progress), _partial(path, force) as file:
@@ -121,15 +131,19 @@ def convert(source: Source, path: pathlib.Path, force: bool = False) -> bool:
             try:
                 episode = read()
             except LeftOut as error:
-                summary.leave_out(number, str(error))
-                continue
-            _write(data.create_group(episode_name(number)), episode)
-            summary.episodes += 1
-            summary.rows += episode.rows
+                summary.say("left out", number, str(error))
+            else:
+                _write(data.create_group(episode_name(number)), episode)
+                summary.episodes += 1
+                summary.rows += episode.rows
+                for note in episode.notes:
+                    summary.say("kept", number, note)
             progress.show((done + 1) / len(episodes))
-    for line in summary.lines(path, path.stat().st_size, source.notes):
-        print(line)
-    return summary.episodes > 0
+        file.flush()
+        for line in summary.lines(path, file.id.get_filesize(), source.notes):
+            print(shown(line))
+        if not summary.episodes:
+            raise ArgumentError("no episode could be converted, so no file was written")
 
 
 def _has_bar() -> bool:

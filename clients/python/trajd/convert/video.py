@@ -7,7 +7,9 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import subprocess
+import threading
 from typing import Any, BinaryIO, Dict, Iterator, NamedTuple, Optional, Tuple
 
 import h5py
@@ -17,8 +19,12 @@ from ..errors import ArgumentError
 from ..launch import program
 from .output import LeftOut
 
-VERSION = 1               # of the groups
-COPY_BYTES_MAX = 16 << 20  # in one call
+VERSION = 1                   # of the groups
+COPY_BYTES_MAX = 16 << 20     # in one call
+DESCRIBED_BYTES_MAX = 1 << 30  # 64 bytes for each of at most 2^24 packets
+DESCRIBE_SECONDS = 60         # at most, and a second more for each megabyte: each packet is read
+WORDS = {"codec": "av1|h264|hevc", "pixel_format": "[a-z0-9]{1,16}", "matrix": "bt601|bt709|bt2020|unspecified",
+         "range": "limited|full|unspecified"}
 
 
 class Video(NamedTuple):
@@ -39,24 +45,73 @@ class Video(NamedTuple):
 
 def describe(path: pathlib.Path, name: str) -> Video:
     """Returns what is in an MP4. Raises LeftOut if it is none that can be read."""
+    decoder = program("trajd-decoder")
     try:
         real = path.resolve(strict=True)
         if not real.is_file():  # of a FIFO, opening may not end
             raise LeftOut(f"{name}: it is not a regular file")
         with open(real, "rb") as file:
-            done = subprocess.run([program("trajd-decoder"), "describe"], stdin=file, capture_output=True)
+            size = os.fstat(file.fileno()).st_size
+            status, output, why = _run_describe(decoder, file, DESCRIBE_SECONDS + size / 1e6)
     except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
         raise LeftOut(f"{name}: {getattr(error, 'strerror', None) or error}") from None
-    if done.returncode:
-        why = done.stderr.decode(errors="replace").strip() or f"trajd-decoder ended with status {done.returncode}"
-        raise LeftOut(f"{name}: {why}")
-    line, _, data = done.stdout.partition(b"\n")
+    if status:
+        raise LeftOut(f"{name}: {why or f'trajd-decoder ended with status {status}'}")
+    try:
+        return _unpack(real, name, output, size)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise LeftOut(f"{name}: what trajd-decoder says of it does not add up") from None
+
+
+def _run_describe(decoder: str, file: BinaryIO, seconds: float) -> Tuple[int, bytes, str]:
+    """Returns the exit status of `trajd-decoder describe`, its output and its message.
+
+    The child has read a stranger's file: it may write without end, or not end at all."""
+    output = bytearray()
+    with subprocess.Popen([decoder, "describe"], stdin=file, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        assert child.stdout and child.stderr
+        timer = threading.Timer(seconds, child.kill)
+        timer.start()
+        try:
+            while len(output) <= DESCRIBED_BYTES_MAX and (part := os.read(child.stdout.fileno(), 1 << 20)):
+                output += part
+            if len(output) > DESCRIBED_BYTES_MAX:
+                child.kill()
+            lines = child.stderr.read(4096).decode(errors="replace").splitlines()
+            status = child.wait()
+        finally:
+            child.kill()
+            timer.cancel()
+    if status < 0:
+        return status, b"", f"trajd-decoder was killed by signal {-status}; it may run for {seconds:.0f} s"
+    return status, bytes(output), lines[0] if lines else ""
+
+
+def _unpack(path: pathlib.Path, name: str, output: bytes, size: int) -> Video:
+    """Returns what `trajd-decoder describe` wrote of a file of `size` bytes. Raises ValueError where it does not fit."""
+    line, _, data = output.partition(b"\n")
     header = json.loads(line)
-    places, end = [], 0
-    for count, columns in ((header["rows"], 1), (header["rows"], 1), (header["packets"], 3), (header["units"], 3)):
-        places.append(np.frombuffer(data, "<i8", count * columns, end).reshape(-1, *([columns] if columns > 1 else [])))
+    numbers = [header[key] for key in ("rows", "packets", "units", "height", "width", "timescale")]
+    ends = np.array(header["extradata_ends"])
+    if not all(type(number) is int and 0 < number < 1 << 32 for number in numbers) or header["file_bytes"] != size or any(
+            not re.fullmatch(words, header[key]) for key, words in WORDS.items()) or ends.dtype != np.int64 or ends.ndim != 1:
+        raise ValueError
+    arrays, end = [], 0
+    for count, columns in ((numbers[0], 1), (numbers[0], 1), (numbers[1], 3), (numbers[2], 3)):
+        arrays.append(np.frombuffer(data, "<i8", count * columns, end).reshape(-1, *([columns] if columns > 1 else [])))
         end += 8 * count * columns
-    return Video(real, name, header, *places, np.frombuffer(data, np.uint8, -1, end))
+    rows, _, packets, units = arrays
+    extradata = np.frombuffer(data, np.uint8, -1, end)
+    ascends = (np.diff(units[:, :2], axis=0) > 0).all() and (np.diff(ends) >= 0).all()
+    if not ascends or units[0, :2].any() or units[-1, 0] >= len(packets) or units[-1, 1] >= len(rows) or ends[0] < 0 or (
+            ends[-1] != len(extradata)) or units[:, 2].min() < 0 or units[:, 2].max() >= len(ends):
+        raise ValueError
+    unit = np.searchsorted(units[:, 1], np.arange(len(rows)), "right") - 1  # of each row
+    if (rows < units[unit, 0]).any() or (rows >= np.append(units[1:, 0], len(packets))[unit]).any():
+        raise ValueError
+    if packets.min() < 0 or packets[:, 1].min() < 1 or packets[:, :2].max() > size or packets[:, :2].sum(axis=1).max() > size:
+        raise ValueError
+    return Video(path, name, header, rows, arrays[1], packets, units, extradata)
 
 
 class Clip:
@@ -134,5 +189,7 @@ def relative_media(path: pathlib.Path, media: pathlib.Path) -> str:
     try:
         return path.relative_to(media).as_posix()
     except ValueError:
-        raise ArgumentError(f"{path}: it is not beneath {media}, so the output cannot refer to it; give --media FOLDER "
-                            "with a folder above it, and write it as `media: FOLDER` in the configuration") from None
+        above = os.path.commonpath([path, media])
+        raise ArgumentError(f"{path}: it is not beneath {media}, so the output cannot refer to it (links are followed, such as "
+                            f"those into the blobs of a hub's cache): give --media {above}, and `media: {above}` to the data set "
+                            "in the configuration; or copy, without --reference") from None
