@@ -152,8 +152,8 @@ static bool make_folder(struct packer *packer)
 const struct cli_option cli_pack_options[] = {
     {"-o", "FILE-OR-FOLDER", "the output; several files need a folder", CLI_TEXT,
      offsetof(struct packer, output)},
-    {"--prepare", "CONFIG[:FEED[:DATASET]]|PRESET",
-     "decode and resize the frames as a feed or a preset asks for", CLI_TEXT,
+    {"--prepare", "CONFIG[:FEED[:DATASET]]|PRESET|HEIGHTxWIDTH",
+     "decode and resize the frames as a feed or a preset asks for, or to a size", CLI_TEXT,
      offsetof(struct packer, prepare)},
     {"--layout", "NAME",
      "how the files map to episodes, streams and clocks (tries the installed ones)", CLI_TEXT,

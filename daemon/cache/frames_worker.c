@@ -88,16 +88,20 @@ static enum trajd_status read_once(struct frames_worker *worker, uint32_t i,
 
 /* Returns whether the recorder wrote zeros in place of a frame, and the layout masks such frames. A
  * prepared frame of zeros was a black picture; `trajctl pack` writes an empty row for a masked
- * one. */
+ * one, and for a frame of a video that was not recorded. */
 static bool is_masked(const struct frames_worker *worker, uint32_t i)
 {
     const struct trajd_index_stream *stream =
         &worker->frames->index->streams[worker->slots[i]->view->stream_index];
     const struct frame_bytes *bytes = &worker->bytes[i];
 
-    return stream->image.masks_zero_frames && !is_video(worker->slots[i]) &&
-           (!bytes->size || (!stream->preparation && !bytes->data[0] &&
-                             !memcmp(bytes->data, bytes->data + 1, bytes->size - 1)));
+    if (is_video(worker->slots[i]))
+        return false;
+    if (stream->preparation)
+        return !bytes->size;
+    return stream->image.masks_zero_frames &&
+           (!bytes->size ||
+            (!bytes->data[0] && !memcmp(bytes->data, bytes->data + 1, bytes->size - 1)));
 }
 
 /* Reads the bytes of frame i. Retries I/O errors, as network mounts fail for moments. */

@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "clients/cli/frames/frame_unit.h"
 #include "daemon/base/memory.h"
 #include "daemon/base/paths.h"
 #include "daemon/base/progress/progress.h"
 #include "daemon/decode/decoder.h"
 #include "daemon/index/rows/encoded.h"
-#include "daemon/index/rows/packed_video.h"
 #include "proto/regular_file.h"
 
 enum { JOB_FRAMES = 32, DECODE_TIMEOUT_MS = 20000, PATH_SIZE = 4096 };
@@ -170,41 +170,21 @@ static enum trajd_status check_rows(struct check *check, int fd, uint64_t file_s
 
 /* ---- packed video ---- */
 
-/* Decodes the unit of a row. Packets that have changed are left out: examine_video finds them. Nobody
- * looks at the pixels, so all frames have the same place. *count becomes the rows of the unit. */
-static enum trajd_status check_unit(struct check *check, struct trajd_video_reader *reader, int fd,
-                                    int media_fd, uint64_t row, uint64_t *count,
+/* Decodes the unit that was read. Packets that have changed are left out: examine_video finds them.
+ * So are frames that were not recorded. Nobody looks at the pixels, so all frames have one place. */
+static enum trajd_status check_unit(struct check *check, const struct frame_units *units,
                                     struct trajd_error *error)
 {
-    const struct trajd_array *array = array_of(check->bad.episode, check->bad.stream);
-    uint32_t packets[TRAJD_UNIT_PACKETS_MAX], last = 0, used = 0;
-    struct trajd_unit_bytes bytes;
-    struct trajd_decoder_frame *frames;
-    struct trajd_decoder_unit unit;
-    uint64_t number;
-    enum trajd_status status =
-        trajd_video_rows_of_unit(fd, array, row, &number, &row, count, error);
+    struct trajd_decoder_frame *frames =
+        trajd_memory_or_exit(calloc(units->row_count, sizeof *frames));
+    enum trajd_status status;
 
-    if (!status)
-        status = trajd_video_locate(fd, array, row, (uint32_t)*count, number, packets, error);
-    for (uint64_t i = 0; i < *count && !status; i++)
-        last = packets[i] > last ? packets[i] : last;
-    if (!status)
-        status = trajd_video_read_unit(reader, fd, media_fd, array, number, last, &bytes, error);
-    if (status)
-        return status;
-    unit = (struct trajd_decoder_unit){bytes.extradata, bytes.extradata_size, bytes.bytes,
-                                       bytes.sizes, bytes.packet_count};
-    frames = trajd_memory_or_exit(calloc(*count, sizeof *frames));
-    for (uint64_t i = 0; i < *count; i++)
-        if (packets[i] < bytes.packet_count)
-            frames[used++] =
-                (struct trajd_decoder_frame){.pixels = check->pixels, .packet = packets[i]};
-    if (used)
-        status = trajd_decoder_run_unit(check->decoder, &unit, frames, used, error);
-    for (uint64_t i = 0, f = 0; i < *count && !status; i++)
-        if (packets[i] < bytes.packet_count)
-            add_result(check, row + i, frames[f++].reason);
+    for (uint64_t i = 0; i < units->row_count; i++)
+        frames[i].pixels = check->pixels;
+    status = frame_units_decode(units, check->decoder, frames, error);
+    for (uint64_t i = 0; i < units->row_count && !status; i++)
+        if (frame_units_is_good(units, i))
+            add_result(check, units->first_row + i, frames[i].reason);
     free(frames);
     return status;
 }
@@ -213,23 +193,21 @@ static enum trajd_status check_video(struct check *check, int fd, struct trajd_e
 {
     const struct trajd_episode *episode = check->bad.episode;
     const struct trajd_array *array = array_of(episode, check->bad.stream);
-    struct trajd_video_reader *reader = NULL;
-    int media_fd;
+    struct frame_units units;
     enum trajd_status status =
-        trajd_index_open_media(check->index, episode->file_index, array, &media_fd, error);
+        frame_units_open(check->index, episode->file_index, array, fd, &units, error);
 
     if (!status)
-        status = trajd_video_reader_create(&reader, error);
-    if (!status)
         status = start(check, error);
-    for (uint64_t row = 0, count; row < trajd_array_row_count(array) && !status; row += count) {
-        status = check_unit(check, reader, fd, media_fd, row, &count, error);
-        check->done += count;
+    for (uint64_t row = 0; row < trajd_array_row_count(array) && !status;) {
+        status = frame_units_read(&units, row, error);
+        if (!status)
+            status = check_unit(check, &units, error);
+        check->done += units.row_count;
+        row += units.row_count;
         trajd_progress_report("frames decoded", "frames", check->done, check->count);
     }
-    trajd_video_reader_destroy(&reader);
-    if (media_fd >= 0)
-        close(media_fd);
+    frame_units_close(&units);
     return status;
 }
 

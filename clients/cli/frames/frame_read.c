@@ -7,10 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "clients/cli/frames/frame_unit.h"
 #include "daemon/base/memory.h"
 #include "daemon/base/paths.h"
 #include "daemon/index/rows/encoded.h"
-#include "daemon/index/rows/packed_video.h"
 #include "proto/regular_file.h"
 
 enum { DECODE_TIMEOUT_MS = 20000, PATH_SIZE = 4096 };
@@ -100,7 +100,7 @@ static enum trajd_status read_encoded(struct frame *frame, int fd, uint64_t file
 }
 
 /* Copies the packets of a unit behind their sizes, and behind both the extradata. */
-static void keep_unit(const struct trajd_unit_bytes *unit, struct frame *frame)
+static void keep_unit(const struct trajd_decoder_unit *unit, struct frame *frame)
 {
     const uint64_t table_bytes = unit->packet_count * sizeof *unit->sizes;
     uint64_t bytes = 0;
@@ -120,31 +120,24 @@ static void keep_unit(const struct trajd_unit_bytes *unit, struct frame *frame)
 static enum trajd_status read_video(const struct trajd_index *index, struct frame *frame, int fd,
                                     struct trajd_error *error)
 {
-    struct trajd_video_reader *reader = NULL;
-    struct trajd_unit_bytes bytes;
-    uint64_t unit, first, count;
-    int media_fd;
+    struct frame_units units;
+    struct trajd_decoder_unit unit;
     enum trajd_status status =
-        trajd_index_open_media(index, frame->episode->file_index, frame->array, &media_fd, error);
+        frame_units_open(index, frame->episode->file_index, frame->array, fd, &units, error);
 
     if (!status)
-        status = trajd_video_reader_create(&reader, error);
+        status = frame_units_read(&units, frame->row, error);
+    if (!status) {
+        unit = frame_units_packets(&units);
+        frame->packet = units.packets[frame->row - units.first_row];
+        if (frame->packet >= unit.packet_count)
+            status = trajd_error_set(error, TRAJD_ERR_DATA, 0, "%s: row %" PRIu64 ": %s",
+                                     frame->stream->name, frame->row, units.bytes.damage);
+        unit.packet_count = frame->packet + 1;
+    }
     if (!status)
-        status =
-            trajd_video_rows_of_unit(fd, frame->array, frame->row, &unit, &first, &count, error);
-    if (!status)
-        status = trajd_video_locate(fd, frame->array, frame->row, 1, unit, &frame->packet, error);
-    if (!status)
-        status = trajd_video_read_unit(reader, fd, media_fd, frame->array, unit, frame->packet,
-                                       &bytes, error);
-    if (!status && bytes.damage)
-        status = trajd_error_set(error, TRAJD_ERR_DATA, 0, "%s: row %" PRIu64 ": %s",
-                                 frame->stream->name, frame->row, bytes.damage);
-    if (!status)
-        keep_unit(&bytes, frame);
-    trajd_video_reader_destroy(&reader);
-    if (media_fd >= 0)
-        close(media_fd);
+        keep_unit(&unit, frame);
+    frame_units_close(&units);
     return status;
 }
 

@@ -33,7 +33,7 @@ static enum trajd_status cut(const char *text, struct value *value, struct trajd
     }
     return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
                            "--prepare %s: no such file; expected CONFIG[:FEED[:DATASET]], like "
-                           "train.yaml:policy, or the name of a preset",
+                           "train.yaml:policy, HEIGHTxWIDTH, like 224x224, or the name of a preset",
                            text);
 }
 
@@ -80,6 +80,32 @@ static enum trajd_status read_preset(const char *name, struct pack_config *confi
     config->preparations[config->count++] =
         (struct pack_preparation){.output = name, .picture = &config->preset};
     return TRAJD_OK;
+}
+
+/* ---- sizes ---- */
+
+/* Reads "HEIGHTxWIDTH" as the key `resize` of a feed. *is_size: it is one. */
+static enum trajd_status read_size(const char *text, struct pack_config *config, bool *is_size,
+                                   struct trajd_error *error)
+{
+    char keys[64];
+    struct trajd_yaml *yaml;
+    uint32_t height, width;
+    int length = 0;
+    enum trajd_status status;
+
+    *is_size = sscanf(text, "%ux%u%n", &height, &width, &length) == 2 && !text[length];
+    if (!*is_size)
+        return TRAJD_OK;
+    snprintf(keys, sizeof keys, "{resize: [%u, %u]}", height, width);
+    status = trajd_yaml_parse("--prepare", keys, strlen(keys), &yaml, error);
+    if (status)
+        return status;
+    status = trajd_picture_spec_read(yaml, trajd_yaml_root(yaml), &config->preset, error);
+    trajd_yaml_destroy(&yaml);
+    config->preparations[config->count++] =
+        (struct pack_preparation){.output = text, .picture = &config->preset};
+    return status;
 }
 
 /* ---- feeds ---- */
@@ -136,9 +162,14 @@ enum trajd_status pack_config_read(const char *text, struct pack_config *config,
     const struct trajd_window_spec *feed = NULL;
     const struct trajd_spec_member *member = NULL;
     struct value value;
-    enum trajd_status status = cut(text, &value, error);
+    bool is_size;
+    enum trajd_status status;
 
     *config = (struct pack_config){0};
+    status = read_size(text, config, &is_size, error);
+    if (is_size)
+        return status;
+    status = cut(text, &value, error);
     if (status == TRAJD_ERR_NOT_FOUND && !strpbrk(text, ":./\"\\"))
         return read_preset(text, config, error);
     if (!status)

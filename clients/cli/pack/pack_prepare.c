@@ -4,12 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "clients/cli/frames/frame_unit.h"
 #include "clients/cli/pack/pack_internal.h"
 #include "daemon/base/memory.h"
 #include "daemon/decode/decoder.h"
 #include "daemon/window/picture/picture_prepared.h"
 
 enum { JOB_FRAMES = 32, TIMEOUT_MS = 20000, NOTES_MAX = 8 };
+#define ROOM_BYTES_MAX (UINT64_C(2) << 30) /* of frames that are prepared together */
 
 /* ---- which preparation ---- */
 
@@ -60,10 +62,6 @@ enum trajd_status pack_find_preparation(struct pack *p, struct pack_dataset *dat
         enum trajd_status status;
         if (option->stream ? strcmp(option->stream, stream->name) != 0 : stream->dtype != TRAJD_U8)
             continue;
-        if (stream->form == TRAJD_ROWS_VIDEO)
-            return trajd_error_set(p->error, TRAJD_ERR_UNSUPPORTED, 0,
-                                   "%s holds packed video, of which no prepared frames are made",
-                                   stream->name);
         if (stream->preparation)
             return trajd_error_set(p->error, TRAJD_ERR_ARGUMENT, 0,
                                    "%s: its frames are prepared already", stream->name);
@@ -91,23 +89,33 @@ struct preparing {
     struct pack *pack;
     struct pack_dataset *dataset;
     struct trajd_decoder *decoder;
-    uint64_t frame_bytes; /* of a prepared one */
-    uint8_t *pixels;      /* of JOB_FRAMES prepared ones */
-    struct trajd_decoder_frame frames[JOB_FRAMES];
-    bool is_masked[JOB_FRAMES];
+    struct frame_units units; /* of a video */
+    uint64_t slot_bytes;      /* of a frame as the decoder gives it */
+    /* frames that are prepared together, [room] */
+    uint64_t room;
+    uint8_t *pixels;
+    struct trajd_decoder_frame *frames;
+    bool *is_masked;
 };
+
+static bool is_video(const struct preparing *job)
+{
+    return job->dataset->array.form == TRAJD_ROWS_VIDEO;
+}
 
 /* Makes what the daemon has for the same view (cache/frames.c): both decode alike. */
 static enum trajd_status start(struct preparing *job)
 {
     const struct pack_dataset *dataset = job->dataset;
     const bool is_encoded = trajd_array_is_encoded(&dataset->array);
-    struct trajd_decoder_options options = {.program = job->pack->options->decoder_path,
+    struct pack *p = job->pack;
+    struct trajd_decoder_options options = {.program = p->options->decoder_path,
                                             .image = dataset->stream->image,
                                             .bits = 8 * trajd_dtype_size(dataset->stream->dtype),
                                             .upright = true,
                                             .preparation = &dataset->preparation,
                                             .timeout_ms = TIMEOUT_MS};
+    enum trajd_status status = TRAJD_OK;
 
     options.image.height = dataset->preparation.source_height;
     options.image.width = dataset->preparation.source_width;
@@ -115,9 +123,44 @@ static enum trajd_status start(struct preparing *job)
         options.image.encoding = TRAJD_PICTURE_RAW;
     options.largest_frame_bytes = trajd_image_source_bytes(&dataset->preparation) +
                                   (is_encoded ? TRAJD_DECODER_HEADER_BYTES : 0);
-    job->frame_bytes = trajd_image_bytes(&dataset->preparation);
-    job->pixels = trajd_memory_or_exit(malloc(JOB_FRAMES * job->frame_bytes));
-    return trajd_decoder_create(&options, &job->decoder, job->pack->error);
+    if (is_video(job)) {
+        options.video = dataset->array.video->format;
+        options.largest_unit_bytes = trajd_video_unit_room(dataset->array.video);
+        status = pack_read_failed(p, dataset,
+                                  frame_units_open(p->options->index, 0, &dataset->array, p->input,
+                                                   &job->units, p->error));
+    }
+    if (!status)
+        status = trajd_decoder_create(&options, &job->decoder, p->error);
+    if (!status)
+        job->slot_bytes = trajd_decoder_frame_bytes(job->decoder);
+    return status;
+}
+
+static void free_room(struct preparing *job)
+{
+    free(job->pixels);
+    free(job->frames);
+    free(job->is_masked);
+}
+
+/* Makes room for frames that are prepared together: those of a unit, so that it is decoded once. */
+static enum trajd_status reserve(struct preparing *job, uint64_t row, uint64_t count)
+{
+    if (count > ROOM_BYTES_MAX / job->slot_bytes && count > JOB_FRAMES)
+        return trajd_error_set(job->pack->error, TRAJD_ERR_UNSUPPORTED, 0,
+                               "the %" PRIu64 " frames from row %" PRIu64
+                               " on are decoded together, and need more than %" PRIu64
+                               " MiB: ffmpeg -g 30 makes a video with shorter units",
+                               count, row, ROOM_BYTES_MAX >> 20);
+    if (count > job->room) {
+        free_room(job);
+        job->room = count;
+        job->pixels = trajd_memory_or_exit(malloc(count * job->slot_bytes));
+        job->frames = trajd_memory_or_exit(calloc(count, sizeof *job->frames));
+        job->is_masked = trajd_memory_or_exit(calloc(count, sizeof *job->is_masked));
+    }
+    return TRAJD_OK;
 }
 
 static bool is_zero(const uint8_t *bytes, uint64_t size)
@@ -125,18 +168,19 @@ static bool is_zero(const uint8_t *bytes, uint64_t size)
     return !size || (!bytes[0] && !memcmp(bytes, bytes + 1, size - 1));
 }
 
-/* Reads rows of pixels or of encoded frames, and lists them as frames to decode. */
-static enum trajd_status read_frames(struct preparing *job, uint64_t row, uint64_t *count)
+/* Reads rows of pixels or of encoded frames, and has them prepared. */
+static enum trajd_status prepare_rows(struct preparing *job, uint64_t row, uint64_t *count)
 {
     struct pack *p = job->pack;
     const struct trajd_array *array = &job->dataset->array;
     const bool is_encoded = trajd_array_is_encoded(array);
     const uint64_t rest = array->shape[0] - row, width = trajd_array_row_bytes(array);
     const struct trajd_row_bytes *rows = NULL;
-    enum trajd_status status = pack_check_cancelled(p);
+    enum trajd_status status;
 
     *count = rest < JOB_FRAMES ? rest : JOB_FRAMES;
-    if (!is_encoded)
+    status = reserve(job, row, *count);
+    if (!status && !is_encoded)
         pack_reserve(p, *count * width);
     if (!status)
         status = pack_read_failed(
@@ -149,14 +193,45 @@ static enum trajd_status read_frames(struct preparing *job, uint64_t row, uint64
     for (uint64_t i = 0; i < *count && !status; i++) {
         const uint8_t *bytes = is_encoded ? rows[i].data : p->block + i * width;
         const uint64_t size = is_encoded ? rows[i].size : width;
-        if (array->form == TRAJD_ROWS_HEAP || array->form == TRAJD_ROWS_PACKED)
+        if (array->form == TRAJD_ROWS_HEAP)
             p->result->stored_bytes += size;
         job->is_masked[i] = job->dataset->stream->image.masks_zero_frames && is_zero(bytes, size);
         job->frames[i] = (struct trajd_decoder_frame){
-            bytes, size, trajd_encoded_row_room(array, size), job->pixels + i * job->frame_bytes,
+            bytes, size, trajd_encoded_row_room(array, size), job->pixels + i * job->slot_bytes,
             "",    0};
     }
-    return status;
+    return status ? status
+                  : trajd_decoder_run(job->decoder, job->frames, (uint32_t)*count, p->error);
+}
+
+/* Reads the decode unit of a row, the first one of its unit, and has all of its frames prepared. */
+static enum trajd_status prepare_unit(struct preparing *job, uint64_t row, uint64_t *count)
+{
+    struct frame_units *units = &job->units;
+    struct pack *p = job->pack;
+    enum trajd_status status =
+        pack_read_failed(p, job->dataset, frame_units_read(units, row, p->error));
+
+    *count = status ? 0 : units->row_count;
+    if (!status)
+        status = pack_read_failed(p, job->dataset, reserve(job, row, *count));
+    if (status)
+        return status;
+    for (uint64_t i = 0; i < *count; i++) {
+        job->frames[i] = (struct trajd_decoder_frame){.pixels = job->pixels + i * job->slot_bytes};
+        job->is_masked[i] = frame_units_is_absent(units, i);
+    }
+    return frame_units_decode(units, job->decoder, job->frames, p->error);
+}
+
+/* Prepares frames from a row on, as many as *count becomes. */
+static enum trajd_status prepare(struct preparing *job, uint64_t row, uint64_t *count)
+{
+    const enum trajd_status status = pack_check_cancelled(job->pack);
+
+    if (status)
+        return status;
+    return is_video(job) ? prepare_unit(job, row, count) : prepare_rows(job, row, count);
 }
 
 static void report_bad(struct preparing *job, uint64_t row, const char *reason)
@@ -177,7 +252,7 @@ static enum trajd_status write_frame(struct preparing *job, uint64_t row, uint64
     struct pack_dataset *dataset = job->dataset;
     const struct trajd_decoder_frame *frame = &job->frames[i];
     const uint8_t *bytes = frame->pixels;
-    uint64_t size = job->frame_bytes;
+    uint64_t size = job->slot_bytes;
 
     if (job->is_masked[i]) {
         size = 0;
@@ -196,10 +271,7 @@ static enum trajd_status run(struct preparing *job)
     enum trajd_status status = start(job);
 
     for (uint64_t row = 0, count; row < rows && !status; row += count) {
-        status = read_frames(job, row, &count);
-        if (!status)
-            status =
-                trajd_decoder_run(job->decoder, job->frames, (uint32_t)count, job->pack->error);
+        status = prepare(job, row, &count);
         for (uint64_t i = 0; i < count && !status; i++)
             status = write_frame(job, row + i, i);
         if (!status)
@@ -210,13 +282,14 @@ static enum trajd_status run(struct preparing *job)
 
 enum trajd_status pack_write_prepared(struct pack *p, struct pack_dataset *dataset)
 {
-    struct preparing job = {.pack = p, .dataset = dataset};
+    struct preparing job = {.pack = p, .dataset = dataset, .units = {.media_fd = -1}};
     enum trajd_status status;
 
     trajd_array_reader_keep(p->pixels, true);
     status = run(&job);
     trajd_array_reader_keep(p->pixels, false);
     trajd_decoder_destroy(&job.decoder);
-    free(job.pixels);
+    frame_units_close(&job.units);
+    free_room(&job);
     return status;
 }

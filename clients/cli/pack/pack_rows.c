@@ -86,6 +86,8 @@ static uint64_t stored_bytes(const struct trajd_array *array)
 {
     uint64_t bytes = 0;
 
+    if (array->form == TRAJD_ROWS_PACKED || array->form == TRAJD_ROWS_VIDEO)
+        return array->size_bytes + array->payload_bytes;
     if (array->storage != TRAJD_STORAGE_CHUNKED)
         return array->size_bytes;
     for (uint64_t i = 0; i < array->chunk_count; i++)

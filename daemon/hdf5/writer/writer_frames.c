@@ -149,12 +149,18 @@ static bool make_piece(hid_t group, const char *name, hid_t type, hsize_t count,
     return array->id >= 0;
 }
 
+static bool is_video(hid_t source)
+{
+    return H5Iget_type(source) == H5I_GROUP && H5Aexists(source, "codec") > 0;
+}
+
 /* Returns whether the source has the rows that the parent counted. Packed frames have one offset
  * more. */
 static bool has_rows(hid_t source, uint64_t rows)
 {
-    const bool is_group = H5Iget_type(source) == H5I_GROUP;
-    const hid_t dataset = is_group ? H5Dopen2(source, "offsets", H5P_DEFAULT) : source;
+    const bool is_group = H5Iget_type(source) == H5I_GROUP, has_end = is_group && !is_video(source);
+    const hid_t dataset =
+        is_group ? H5Dopen2(source, has_end ? "offsets" : "rows", H5P_DEFAULT) : source;
     const hid_t space = dataset < 0 ? -1 : H5Dget_space(dataset);
     hsize_t shape[H5S_MAX_RANK] = {0};
     const int rank = space < 0 ? 0 : H5Sget_simple_extent_dims(space, shape, NULL);
@@ -162,7 +168,7 @@ static bool has_rows(hid_t source, uint64_t rows)
     trajd_writer_close(space);
     if (is_group)
         trajd_writer_close(dataset);
-    return rank > 0 && shape[0] == rows + is_group;
+    return rank > 0 && shape[0] == rows + has_end;
 }
 
 static bool set_words(hid_t group, const struct packed *packed)
@@ -179,6 +185,17 @@ static bool set_words(hid_t group, const struct packed *packed)
                   trajd_writer_set_text(group, "preparation", packed->preparation, true));
 }
 
+/* Deletes what says how a video is packed. */
+static void delete_video_words(hid_t group)
+{
+    static const char *const names[] = {"version", "codec", "pixel_format", "matrix",
+                                        "range",   "media", "media_size",   "largest_unit"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (H5Aexists(group, names[i]) > 0)
+            H5Adelete(group, names[i]);
+}
+
 /* Fills the group. The attributes of frames that were packed already are copied first, because the
  * new frames have words of their own; those of a dataset are copied where they are none of these
  * words. */
@@ -193,6 +210,8 @@ static bool fill_group(struct trajd_writer *writer, hid_t source, hid_t group,
         return trajd_writer_fail("%s", packed->path);
     if (is_group)
         trajd_writer_copy_attributes(writer, source, group, packed->path);
+    if (is_video(source))
+        delete_video_words(group);
     if (!set_words(group, packed))
         return trajd_writer_fail("%s", packed->path);
     if (!is_group)
