@@ -9,7 +9,7 @@
 #include "proto/error.h"
 
 /* At 30 frames a second, 155 hours. */
-#define TRAJD_MP4_SAMPLES_MAX (UINT64_C(1) << 24)
+#define TRAJD_MP4_SAMPLES_MAX (UINT32_C(1) << 24)
 #define TRAJD_MP4_MOOV_BYTES_MAX (UINT64_C(256) << 20)
 #define TRAJD_MP4_PACKET_BYTES_MAX (UINT32_C(16) << 20)
 
@@ -29,43 +29,43 @@ struct trajd_mp4_sample {
     uint32_t crc32; /* trajd_units_find sets it */
 };
 
-/* What is shown by the edit list. Without one, all. */
-struct trajd_mp4_edit {
-    int64_t begin_time; /* in ticks */
-    double end_seconds;
-};
-
 struct trajd_mp4 {
     enum trajd_video_codec codec;
     uint32_t timescale; /* ticks per second */
-    struct trajd_mp4_edit edit;
+    /* what is shown by the edit list: without one, all */
+    int64_t edit_begin; /* in ticks */
+    double edit_end_s;
     struct trajd_mp4_entry *entries;
-    uint32_t entry_count;
+    uint32_t entry_count, sample_count;
     struct trajd_mp4_sample *samples; /* in decode order */
-    uint64_t sample_count;
     uint64_t file_bytes;
-    uint64_t moov_offset, moov_bytes; /* with its header */
+    /* while it is read: */
+    int fd;
+    struct trajd_arena *arena;
+    struct trajd_error *error; /* not NULL */
 };
 
-/* Sets a message, in printf's format. Returns TRAJD_ERR_DATA: a caller of this program only prints
- * it, whether a rule is broken or the file is valid for others. */
-enum trajd_status trajd_mp4_bad(struct trajd_error *error, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-/* Reads the boxes of an open regular file into the arena. TRAJD_ERR_DATA: it is damaged
- * or not supported. TRAJD_ERR_IO, TRAJD_ERR_MEMORY. The message is
- * a sentence without the file's name. `error` is not NULL, here and in units.h. */
+/* Reads the boxes of an open regular file into the arena. TRAJD_ERR_DATA: it is damaged or not
+ * supported: a caller of this program only prints the message, a sentence without the file's name.
+ * TRAJD_ERR_IO, TRAJD_ERR_MEMORY. */
 enum trajd_status trajd_mp4_read(int fd, struct trajd_arena *arena, struct trajd_mp4 *mp4,
                                  struct trajd_error *error);
 
-/* Reads `size` bytes at a place of the file. */
-enum trajd_status trajd_mp4_pread(int fd, uint64_t offset, void *bytes, size_t size,
-                                  struct trajd_error *error);
+/* Sets the message, in printf's format, with TRAJD_ERR_DATA. Returns false, as the functions that
+ * read do after an error. */
+bool trajd_mp4_refuse(const struct trajd_mp4 *mp4, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
-/* Reads big-endian numbers. */
-static inline uint32_t trajd_be(const uint8_t *bytes, uint32_t size)
+/* Returns zeroed memory of the arena. NULL, with the message, where there is none. */
+void *trajd_mp4_alloc(const struct trajd_mp4 *mp4, uint64_t count, size_t element_bytes);
+
+/* Reads `size` bytes at a place of the file. False, with the message, where that fails. */
+bool trajd_mp4_pread(const struct trajd_mp4 *mp4, uint64_t offset, void *bytes, size_t size);
+
+/* Reads a big-endian number of at most 8 bytes. */
+static inline uint64_t trajd_be(const uint8_t *bytes, uint32_t size)
 {
-    uint32_t number = 0;
+    uint64_t number = 0;
 
     for (uint32_t i = 0; i < size; i++)
         number = number << 8 | bytes[i];

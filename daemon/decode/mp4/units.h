@@ -12,7 +12,7 @@ struct trajd_unit {
     uint32_t first_packet;
     uint32_t first_row;
     uint32_t extradata; /* which of them */
-    uint32_t entry;     /* of the MP4 */
+    const struct trajd_mp4_entry *entry;
 };
 
 struct trajd_unit_row {
