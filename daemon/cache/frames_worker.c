@@ -403,6 +403,7 @@ static void free_bytes(struct frames_worker *worker)
         free(worker->bytes[i].data);
         worker->bytes[i] = (struct frame_bytes){0};
     }
+    trajd_video_reader_trim(worker->video);
 }
 
 /* ---- the thread ---- */

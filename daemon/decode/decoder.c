@@ -356,6 +356,17 @@ static bool fits(const struct trajd_decode_setup *setup, const struct trajd_deco
     return true;
 }
 
+/* Gives the pages of a large unit back, which the memory would keep for good. */
+static void release(const struct trajd_decoder *decoder, const struct trajd_decoder_unit *unit)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < unit->packet_count; i++)
+        bytes += unit->sizes[i];
+    if (bytes > job_bytes_max)
+        madvise(decoder->link.input.bytes, decoder->link.input.size, MADV_REMOVE);
+}
+
 static void refuse(struct trajd_decoder_frame *frames, uint32_t count,
                    const struct trajd_decode_wanted *wanted, const char *reason)
 {
@@ -380,9 +391,14 @@ enum trajd_status trajd_decoder_run_unit(struct trajd_decoder *decoder,
         return TRAJD_OK;
     }
     for (int attempt = 0; attempt < 2 && wanted.count; attempt++) {
+        bool is_taken;
         status = decoder->pid ? TRAJD_OK : start_child(decoder, error);
-        if (status || trajd_decode_unit_take(&decoder->link, unit, &wanted, frames, count))
+        if (status)
             return status;
+        is_taken = trajd_decode_unit_take(&decoder->link, unit, &wanted, frames, count);
+        release(decoder, unit);
+        if (is_taken)
+            return TRAJD_OK;
         if (!attempt)
             end_child(decoder);
         else

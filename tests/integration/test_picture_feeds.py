@@ -1,8 +1,6 @@
 """Feeds with pictures: decoded, cropped, resized and padded, from files of any encoding, against numpy."""
-import contextlib
 import os
 import pathlib
-import signal
 import subprocess
 import textwrap
 

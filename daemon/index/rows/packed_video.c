@@ -397,6 +397,8 @@ enum trajd_status trajd_video_locate(int fd, const struct trajd_array *array, ui
 
 /* ---- packets ---- */
 
+enum { KEPT_BYTES_MAX = 4 << 20 };
+
 struct trajd_video_reader {
     uint8_t *bytes; /* the packets, then the extradata */
     uint64_t capacity;
@@ -423,6 +425,15 @@ void trajd_video_reader_destroy(struct trajd_video_reader **reader)
         free((*reader)->bytes);
     free(*reader);
     *reader = NULL;
+}
+
+void trajd_video_reader_trim(struct trajd_video_reader *reader)
+{
+    if (reader->capacity <= KEPT_BYTES_MAX)
+        return;
+    free(reader->bytes);
+    reader->bytes = NULL;
+    reader->capacity = 0;
 }
 
 static enum trajd_status reserve(struct trajd_video_reader *reader, uint64_t size,

@@ -81,6 +81,8 @@ struct trajd_video_reader;
 enum trajd_status trajd_video_reader_create(struct trajd_video_reader **reader,
                                             struct trajd_error *error);
 void trajd_video_reader_destroy(struct trajd_video_reader **reader);
+/* Gives the memory back that a large unit took. What the reader has lent becomes invalid. */
+void trajd_video_reader_trim(struct trajd_video_reader *reader);
 
 /* Reads the packets 0 to `last` of a unit, and its extradata; packets that lie one behind the other
  * in one call. The packets in front of the first one whose crc32 is wrong are good: their frames can
