@@ -329,7 +329,7 @@ static bool read_colors(const struct trajd_mp4 *mp4, struct box boxes,
  * reference. */
 static bool is_inside(struct box minf, uint32_t reference)
 {
-    struct box dref, entry;
+    struct box dref, entry = {NULL, NULL}; /* references count from 1 */
     const uint8_t *type;
 
     if (!find(minf, "dinf/dref", 8, &dref))
