@@ -328,8 +328,6 @@ def test_pack_copies_video(tmp_path):
     (tmp_path / "far").mkdir()
     refused = trajctl("pack", path, "-o", tmp_path / "far/out.h5", "--layout", layout, check=False)
     assert refused.returncode and f"media file videos/a.mp4 below {tmp_path}/far: No such file or directory" in refused.stderr
-    refused = trajctl("pack", path, "-o", tmp_path / "small.h5", "--layout", layout, "--prepare", "openpi", check=False)
-    assert refused.returncode and "cam holds packed video, of which no prepared frames are made" in refused.stderr
 
 
 # ---- decoding ----
