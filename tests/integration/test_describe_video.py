@@ -171,6 +171,7 @@ HOSTILE = {
     "entries": (patched("h264_bframes", (table("stsd"), 4, ">I", 0xffffffff)), "stsd is missing or cut"),
     "unknown entry": (patched("h264_bframes", (table("stsd"), 12, "4s", b"\x1b[2J")), "'?[2J'"),
     "in another file": (patched("h264_bframes", (["moov", "trak", "mdia", "minf", "dinf", "dref", "url "], 0, ">I", 0)), "in another file"),
+    "data reference 0": (patched("h264_bframes", (table("stsd") + ["avc1"], 6, ">H", 0)), "in another file"),
     "no avcC": (patched("h264_bframes", (table("stsd") + ["avc1", "avcC"], -4, "4s", b"free")), "its box avcC is missing"),
     "sets that are cut": (patched("h264_bframes", (table("stsd") + ["avc1", "avcC"], 6, ">H", 60000)), "are cut"),
     "sequence set of zeros": (patched("h264_bframes", (table("stsd") + ["avc1", "avcC"], 12, "12s", bytes(12))), "sequence header"),
