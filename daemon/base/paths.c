@@ -60,6 +60,12 @@ bool trajd_paths_decoder(char *path, size_t size)
            find("../libexec/trajd/trajd-decoder", "libexec/trajd/trajd-decoder", X_OK, path, size);
 }
 
+bool trajd_paths_avcodec(char *path, size_t size)
+{
+    return find("trajd-decoder-avcodec.so", "daemon/decode/trajd-decoder-avcodec.so", R_OK, path,
+                size);
+}
+
 bool trajd_paths_layouts(char *path, size_t size)
 {
     return find("../share/trajd/layouts", "configs/layouts", R_OK, path, size);

@@ -13,6 +13,10 @@ bool trajd_paths_helper(char *path, size_t size);
 /* The helper program trajd-decoder, in the same places; in the build it lies in daemon/decode/. */
 bool trajd_paths_decoder(char *path, size_t size);
 
+/* trajd-decoder's module for H.264 and HEVC: beside the program, or in daemon/decode/ of the
+ * program's build. */
+bool trajd_paths_avcodec(char *path, size_t size);
+
 /* The folder of layouts: PREFIX/share/trajd/layouts, or configs/layouts of the source tree. */
 bool trajd_paths_layouts(char *path, size_t size);
 

@@ -48,7 +48,6 @@ extern const struct trajd_video_library trajd_video_dav1d;
 
 /* H.264 and HEVC: what the module exports as TRAJD_VIDEO_AVCODEC_SYMBOL. */
 extern const struct trajd_video_library trajd_video_avcodec;
-#define TRAJD_VIDEO_AVCODEC_MODULE "trajd-decoder-avcodec.so"
 #define TRAJD_VIDEO_AVCODEC_SYMBOL "trajd_video_avcodec"
 
 #endif

@@ -4,8 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/base/paths.h"
 #include "daemon/decode/decode_child.h"
 #include "proto/array_len.h"
+
+enum { PATH_SIZE = 4096 };
 
 /* ---- the libraries ---- */
 
@@ -15,8 +18,14 @@ static char avcodec_reason[TRAJD_VIDEO_REASON_SIZE] = "libavcodec was not loaded
 void trajd_decode_load_avcodec(void)
 {
 #ifdef TRAJD_AVCODEC_PACKAGE
-    void *module = dlopen(TRAJD_VIDEO_AVCODEC_MODULE, RTLD_NOW | RTLD_LOCAL);
+    char path[PATH_SIZE];
+    void *module;
 
+    if (!trajd_paths_avcodec(path, sizeof path)) {
+        snprintf(avcodec_reason, sizeof avcodec_reason, "trajd-decoder-avcodec.so is missing");
+        return;
+    }
+    module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     avcodec = module ? dlsym(module, TRAJD_VIDEO_AVCODEC_SYMBOL) : NULL;
     if (!avcodec)
         snprintf(avcodec_reason, sizeof avcodec_reason,
