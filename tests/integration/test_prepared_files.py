@@ -196,7 +196,9 @@ LIES = {
     "a long text": ({"preparation": lambda t: t.replace(" ", " " * 40)}, "its attribute preparation is no text of one line"),
     "a missing key": ({"preparation": lambda t: t.replace('"at": [0, 0], ', "")}, "at is missing"),
     "two lines": ({"preparation": lambda t: t.replace(", ", ",\n")}, "its attribute preparation is no text of one line"),
-    "another encoding": ({"encoding": lambda t: "jpeg"}, "its attribute encoding is jpeg, the layout says raw"),
+    "another encoding": ({"encoding": lambda t: "png"}, "its attribute encoding is png, the layout says raw"),
+    "the other encoding": ({"encoding": lambda t: "jpeg"}, "attribute preparation of its packed frames is wrong: it makes raw frames, and these are jpeg"),
+    "a quality": ({"preparation": lambda t: t.replace("}", ', "jpeg": 95}')}, "attribute preparation of its packed frames is wrong: it makes jpeg frames, and these are raw"),
     "another flip": ({"flip": lambda t: "v"}, "its attribute flip is v, the layout says none"),
     "a size that does not fit": ({"size": lambda t: [20, 32]}, "packed frames: bytes does not hold raw pixels of the attribute size"),
 }
