@@ -96,14 +96,15 @@ static uint64_t stored_bytes(const struct trajd_array *array)
     return bytes;
 }
 
-/* All rows of raw pixels have one length, as have prepared frames. */
+/* All rows of raw pixels have one length, as have prepared frames, unless they become JPEGs: the
+ * lengths of these are found as they are made. */
 static void measure_raw(struct pack_dataset *dataset)
 {
     const int64_t width = (int64_t)(dataset->is_prepared ? trajd_image_bytes(&dataset->preparation)
                                                          : trajd_array_row_bytes(&dataset->array));
 
-    dataset->encoding = TRAJD_PICTURE_RAW;
-    for (uint64_t row = 0; row < dataset->array.shape[0]; row++)
+    dataset->encoding = dataset->jpeg_quality ? TRAJD_PICTURE_JPEG : TRAJD_PICTURE_RAW;
+    for (uint64_t row = 0; row < dataset->array.shape[0] && !dataset->jpeg_quality; row++)
         dataset->offsets[row + 1] = dataset->offsets[row] + width;
 }
 
@@ -310,8 +311,5 @@ enum trajd_status pack_write_offsets(struct pack *p, const struct pack_dataset *
 
 enum trajd_status pack_write(struct pack *p, const struct pack_dataset *dataset)
 {
-    const enum trajd_status status =
-        is_raw(dataset) ? write_raw(p, dataset) : write_encoded(p, dataset);
-
-    return status ? status : pack_write_offsets(p, dataset);
+    return is_raw(dataset) ? write_raw(p, dataset) : write_encoded(p, dataset);
 }
