@@ -187,6 +187,7 @@ int cli_pack(int argc, char **argv)
     }
     signal(SIGINT, on_signal);
     signal(SIGTERM, on_signal);
+    signal(SIGXFSZ, SIG_IGN); /* exceeding the file size limit becomes an error of the write */
     for (int i = 1; i <= count && !is_interrupted; i++)
         if (pack_one(&packer, argv[i]))
             result = CLI_FAILED;

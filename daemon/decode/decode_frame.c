@@ -28,12 +28,6 @@ static bool is_video(const struct trajd_decode_setup *setup)
             trajd_picture_channels(setup->image.color) == 3);
 }
 
-/* Returns whether frames can become JPEGs, or need not. */
-static bool may_encode(const struct trajd_decode_setup *setup)
-{
-    return !setup->jpeg_quality || (setup->jpeg_quality <= 100 && setup->bits == 8);
-}
-
 bool trajd_decode_state_make(const struct trajd_decode_setup *setup,
                              struct trajd_decode_state *state)
 {
@@ -44,7 +38,7 @@ bool trajd_decode_state_make(const struct trajd_decode_setup *setup,
     if (!is_side(setup->image.height) || !is_side(setup->image.width) ||
         setup->image.height * setup->image.width > TRAJD_PICTURE_PIXELS_MAX ||
         (setup->bits != 8 && setup->bits != 16 && setup->bits != 32) || !is_video(setup) ||
-        !may_encode(setup))
+        (setup->jpeg_quality && (setup->jpeg_quality > 100 || setup->bits != 8)))
         return false;
     if (!setup->is_prepared || trajd_image_is_source(&setup->preparation))
         return setup->frame_bytes == source_bytes(setup) && !setup->jpeg_quality;

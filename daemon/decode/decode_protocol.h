@@ -9,7 +9,8 @@
  *     child:  one REPLY for OUTPUT, without frames: it is ready. One for each JOB and UNIT
  *
  * The parent writes encoded frames into the input memory. The child writes the pixels, or the
- * JPEG, of frame i of a reply to i * frame_bytes of the output memory. It exits at the end of the socket.
+ * JPEG, of frame i of a reply to i * frame_bytes of the output memory. It exits at the end of the
+ * socket.
  *
  * Of a video the input memory has one trajd_decode_packet for each packet of a decode unit, then the
  * extradata, then the packets. A UNIT makes frames that are wanted, in any order, until the output

@@ -1,7 +1,7 @@
 // libs: trajd_decode
 /* Replies of a helper program that a picture has taken over, to the parent's side. Input: the
- * number of frames of the job, the replies' count and what is wrong with them or whether they are of JPEGs, then
- * the reasons, which are the sizes, too. */
+ * number of frames of the job, the replies' count and what is wrong with them or whether they are of
+ * JPEGs, then the reasons, whose first bytes are the JPEGs' sizes, too. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>

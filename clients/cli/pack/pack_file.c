@@ -214,12 +214,12 @@ static enum trajd_status copy_file(struct pack *p)
     return status ? status : convert_writer_wait(&p->writer);
 }
 
-/* Writes a dataset. A group is made with the length of its frames, which JPEGs have only when all of
- * them are made. */
+/* Writes a dataset. A group is made with the length of its frames, which of JPEGs is known when all
+ * of them are made. */
 static enum trajd_status write_dataset(struct pack *p, struct pack_dataset *dataset)
 {
     const bool is_spooled = dataset->jpeg_quality != 0;
-    enum trajd_status status = is_spooled ? pack_prepare(p, dataset) : TRAJD_OK;
+    enum trajd_status status = is_spooled ? pack_prepare(p, dataset, NULL) : TRAJD_OK;
 
     if (!status)
         status = make_group(p, dataset);
@@ -228,7 +228,7 @@ static enum trajd_status write_dataset(struct pack *p, struct pack_dataset *data
     if (is_spooled)
         status = pack_write_spooled(p, dataset);
     else
-        status = dataset->is_prepared ? pack_prepare(p, dataset) : pack_write(p, dataset);
+        status = dataset->is_prepared ? pack_prepare(p, dataset, NULL) : pack_write(p, dataset);
     return status ? status : pack_write_offsets(p, dataset);
 }
 

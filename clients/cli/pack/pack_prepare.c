@@ -278,7 +278,7 @@ static enum trajd_status write_frame(struct preparing *job, uint64_t row, uint64
         return refuse_large(job, row);
     }
     dataset->offsets[row + 1] = (int64_t)(at + size);
-    return dataset->jpeg_quality ? pack_spool(job->pack, at, bytes, size)
+    return dataset->jpeg_quality ? pack_spool(job->pack, bytes, size)
                                  : pack_put(job->pack, PACK_BYTES, at, bytes, size);
 }
 
@@ -306,18 +306,15 @@ static enum trajd_status sample_middle(struct preparing *job, struct pack_sample
     const enum trajd_status status = rows ? prepare(job, rows / 2, &count) : TRAJD_OK;
 
     for (uint64_t i = 0; i < count && !status; i++)
-        if (!job->is_masked[i] && !*job->frames[i].reason)
-            sample->made_bytes +=
-                job->frames[i].made_bytes ? job->frames[i].made_bytes : job->slot_bytes;
+        sample->made_bytes += job->is_masked[i] ? 0 : job->frames[i].made_bytes;
     sample->frames += count;
     sample->heap_bytes += result->stored_bytes - stored_bytes;
     result->stored_bytes = stored_bytes; /* the rows are read again when they are written */
     return status;
 }
 
-/* Starts a decoder, and writes all frames of the dataset, or takes a sample of them. */
-static enum trajd_status run(struct pack *p, struct pack_dataset *dataset,
-                             struct pack_sample *sample)
+enum trajd_status pack_prepare(struct pack *p, struct pack_dataset *dataset,
+                               struct pack_sample *sample)
 {
     struct preparing job = {.pack = p, .dataset = dataset, .units = {.media_fd = -1}};
     enum trajd_status status;
@@ -331,15 +328,4 @@ static enum trajd_status run(struct pack *p, struct pack_dataset *dataset,
     frame_units_close(&job.units);
     free_room(&job);
     return status;
-}
-
-enum trajd_status pack_prepare(struct pack *p, struct pack_dataset *dataset)
-{
-    return run(p, dataset, NULL);
-}
-
-enum trajd_status pack_take_sample(struct pack *p, struct pack_dataset *dataset,
-                                   struct pack_sample *sample)
-{
-    return run(p, dataset, sample);
 }

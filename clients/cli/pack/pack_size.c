@@ -1,19 +1,13 @@
-/* How large the output will be, before it is written; and the spool, which has the JPEGs of a dataset
- * until their length is known. */
+/* How large the output will be, before it is written. */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 
 #include "clients/cli/pack/pack_internal.h"
 
-enum { SAMPLES = 8, SPOOL_BYTES = 1 << 20 }; /* SAMPLES: datasets of a stream */
-
-/* ---- the size ---- */
+enum { SAMPLES = 8 }; /* datasets of a stream */
 
 struct estimate {
     uint64_t jpeg_bytes, largest_bytes; /* of all datasets of JPEGs, and of the largest one */
@@ -39,7 +33,7 @@ static enum trajd_status estimate_stream(struct pack *p, const struct trajd_inde
 
     for (uint32_t i = 0; i < p->count && !status; i++)
         if (p->datasets[i].stream == stream && is_sampled(&p->datasets[i]) && found++ % step == 0)
-            status = pack_take_sample(p, &p->datasets[i], &sample);
+            status = pack_prepare(p, &p->datasets[i], &sample);
     for (uint32_t i = 0; i < p->count && sample.frames; i++) {
         const struct pack_dataset *dataset = &p->datasets[i];
         const double share = (double)dataset->array.shape[0] / (double)sample.frames;
@@ -55,15 +49,6 @@ static enum trajd_status estimate_stream(struct pack *p, const struct trajd_inde
     }
     estimate->sampled_frames += sample.frames;
     return status;
-}
-
-/* Writes the folder of a path. */
-static void find_folder(const char *path, char folder[OUTPUT_PATH_SIZE])
-{
-    const char *slash = strrchr(path, '/');
-
-    snprintf(folder, OUTPUT_PATH_SIZE, "%.*s", slash ? (int)(slash - path + 1) : 1,
-             slash ? path : ".");
 }
 
 /* Says how large the output will be. */
@@ -88,6 +73,7 @@ enum trajd_status pack_check_room(struct pack *p)
 {
     const struct trajd_index *index = p->options->index;
     const struct pack_result *result = p->result;
+    const char *output = p->options->output, *slash = strrchr(output, '/');
     struct estimate estimate = {0};
     char folder[OUTPUT_PATH_SIZE];
     struct statvfs found;
@@ -98,7 +84,8 @@ enum trajd_status pack_check_room(struct pack *p)
         status = estimate_stream(p, &index->streams[s], &estimate);
     if (status)
         return status;
-    find_folder(p->options->output, folder);
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - output + 1) : 1,
+             slash ? output : ".");
     if (statvfs(folder, &found))
         return trajd_error_set(p->error, TRAJD_ERR_IO, errno, "%s: %s", folder, strerror(errno));
     replaced = result->stored_bytes + estimate.heap_bytes;
@@ -112,56 +99,5 @@ enum trajd_status pack_check_room(struct pack *p)
     return trajd_error_set(p->error, TRAJD_ERR_IO, ENOSPC,
                            "%s: the file needs about %.1f MB, and %s has %.1f MB free: make room, "
                            "or name another folder",
-                           p->options->output, (double)needed / 1e6, folder, (double)room / 1e6);
-}
-
-/* ---- the spool ---- */
-
-static enum trajd_status spool_failed(struct pack *p)
-{
-    return trajd_error_set(p->error, TRAJD_ERR_IO, errno,
-                           "%s: a temporary file beside it, for the JPEGs of a dataset: %s",
-                           p->options->output, strerror(errno));
-}
-
-enum trajd_status pack_spool(struct pack *p, uint64_t offset, const void *data, uint64_t size)
-{
-    char name[OUTPUT_PATH_SIZE + 8];
-
-    if (p->spool < 0) {
-        snprintf(name, sizeof name, "%s.XXXXXX", p->output.partial);
-        p->spool = mkostemp(name, O_CLOEXEC);
-        if (p->spool < 0 || unlink(name))
-            return spool_failed(p);
-    }
-    while (size) {
-        const ssize_t done = pwrite(p->spool, data, size, (off_t)offset);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done < 0)
-            return spool_failed(p);
-        data = (const uint8_t *)data + done;
-        offset += (uint64_t)done;
-        size -= (uint64_t)done;
-    }
-    return TRAJD_OK;
-}
-
-enum trajd_status pack_write_spooled(struct pack *p, const struct pack_dataset *dataset)
-{
-    const uint64_t bytes = (uint64_t)dataset->offsets[dataset->array.shape[0]];
-    enum trajd_status status = TRAJD_OK;
-
-    p->result->packed_bytes += bytes;
-    pack_reserve(p, SPOOL_BYTES);
-    for (uint64_t at = 0; at < bytes && !status;) {
-        const uint64_t rest = bytes - at;
-        const ssize_t size =
-            pread(p->spool, p->block, rest < SPOOL_BYTES ? rest : SPOOL_BYTES, (off_t)at);
-        if (size <= 0)
-            return spool_failed(p);
-        status = pack_put(p, PACK_BYTES, at, p->block, (uint64_t)size);
-        at += (uint64_t)size;
-    }
-    return status || !bytes || !ftruncate(p->spool, 0) ? status : spool_failed(p);
+                           output, (double)needed / 1e6, folder, (double)room / 1e6);
 }

@@ -49,7 +49,7 @@ bool trajd_picture_is_same(const struct trajd_image_preparation *a,
  *
  * crop is [top, left, height, width]; `at` is where the resized frame lies in the output. Its shape
  * has the rank of the recorded frames: grey and depth may be [H, W]. `cv2`: how OpenCV reads the
- * recorded frames. Red comes first in the prepared ones. `jpeg`: their quality, if they are JPEGs. */
+ * recorded frames. Red comes first in the prepared ones. `jpeg`: the quality, if they are JPEGs. */
 struct trajd_picture_prepared {
     struct trajd_image_preparation preparation;
     uint32_t rank; /* of the recorded frames, 2 or 3 */
