@@ -122,13 +122,15 @@ static void mark_damaged(struct trajd_decode_video *video, uint32_t packet, cons
 static void send_next(struct trajd_decode_video *video)
 {
     char reason[TRAJD_VIDEO_REASON_SIZE] = "it is empty";
-    const uint32_t packet = video->sent_count, size = video->packets[packet].size;
+    const uint32_t packet = video->sent_count;
+    uint32_t size;
 
     if (packet == video->packet_count || video->damaged_from < video->packet_count) {
         video->is_drained = true;
         video->library->send(video->codec, NULL, 0, packet, reason);
         return;
     }
+    size = video->packets[packet].size;
     if (!size || !video->library->send(video->codec, video->next, size, packet, reason))
         mark_damaged(video, packet, reason);
     video->next += size;
