@@ -1,0 +1,198 @@
+"""ReplayBuffers of diffusion_policy and UMI: Zarr stores with all episodes one after another in each array data/KEY.
+
+meta/episode_ends has the row after each episode. There are no times: all arrays have one rate, which no store states."""
+from __future__ import annotations
+
+import os
+import pathlib
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from ..errors import ArgumentError, names_there_are
+from . import zarr_store
+from .objects import Images, Numbers, Object, is_name, is_taken
+from .output import Episode, LeftOut
+from .rate import attribute_of, exact_rate
+
+ENDS = "meta/episode_ends"
+FRAMES_AT_ONCE = 64   # that are decoded and encoded by all processors
+SAMPLED_FRAMES = 16   # of each camera, to tell the size of the output
+PNG_LEVEL = 3
+
+
+class Options(NamedTuple):
+    episodes: Optional[Sequence[range]] = None
+    cameras: Optional[Sequence[str]] = None
+    rate: Optional[Fraction] = None
+    jpeg: Optional[int] = None  # the quality; None: PNG
+
+
+class Key(NamedTuple):
+    array: zarr_store.Array
+    place: str  # in the episode's group
+    kind: str   # "numbers", "pixels" (stored as they are) or "encoded"
+
+
+class ReplayBuffer:
+    """A source of output.convert."""
+
+    def __init__(self, path: pathlib.Path, options: Options = Options()):
+        self._options = options
+        self._pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
+        self.notes: List[str] = []
+        store = zarr_store.open_store(path, f"{ENDS}/.zarray")
+        try:
+            ends = zarr_store.Array(store, ENDS, self._pool)
+            count = ends.shape[0]
+            self._ends = ends.rows(0, count).astype(np.int64) if count else np.empty(0, np.int64)
+        except (ValueError, LeftOut) as error:
+            raise ArgumentError(f"{path}: {error}") from None
+        if not count or len(ends.shape) > 1 or ends.dtype.kind not in "iu":
+            raise ArgumentError(f"{path}: {ENDS} is {ends.dtype} {list(ends.shape)}, and no list of ends")
+        self._begins = np.append(0, self._ends[:-1])
+        self._is_shared = _find_shared(self._begins, self._ends)
+        self._keys: List[Key] = []
+        cameras = []
+        for name in store.names("data"):
+            key, why = self._open(store, name)
+            if key and key.kind != "numbers":
+                cameras.append(name)
+            if why:
+                self.notes.append(f"left out: data/{name}: {why}")
+            elif key and (key.kind == "numbers" or options.cameras is None or name in options.cameras):
+                self._keys.append(key)
+        for name in options.cameras or ():
+            if name not in cameras:
+                raise ArgumentError(f"--cameras {name}: {names_there_are(name, cameras)}")
+        if not self._keys:
+            raise ArgumentError(f"{path}: it has no array in data that can be read; {'; '.join(self.notes)}")
+        codecs = [f"data/{key.place} is {zarr_store.PICTURES[key.array.codec][0]}" for key in self._keys
+                  if key.array.codec in zarr_store.PICTURES]
+        if zarr_store.imagecodecs is None and (codecs or options.jpeg is not None):
+            raise ArgumentError(f"imagecodecs is not installed, and {codecs[0] if codecs else '--jpeg needs it'}: pip install imagecodecs"
+                                f"{', or leave frames out with --cameras' if codecs else ''}")
+        rate = options.rate or self._measured_rate()
+        self.attributes = {"source": "ReplayBuffer", **({"rate": attribute_of(rate)} if rate else {})}
+
+    def _open(self, store: zarr_store.Store, name: str) -> Tuple[Optional[Key], str]:
+        """Returns an array of the store, or why it cannot be converted."""
+        place = f"observation/images/{name}"
+        if not is_name(name):
+            return None, "its name cannot be one in an HDF5 file"
+        try:
+            array = zarr_store.Array(store, f"data/{name}", self._pool)
+        except ValueError as error:
+            return None, str(error)
+        if len(array.shape) != 4 or array.shape[-1] != 3 or not (array.dtype == np.uint8 or _has_pixels(array, self._begins)):
+            kind, place = "numbers", name
+        else:
+            kind = "encoded" if array.codec in zarr_store.PICTURES or self._options.jpeg is not None else "pixels"
+        if array.shape[0] > self._ends.max():
+            self.notes.append(f"left out: data/{name}: its rows {self._ends.max()} to {array.shape[0] - 1} are of no episode")
+        if is_taken(place, [key.place for key in self._keys]):
+            return None, "another array has its place in the output"
+        return Key(array, place, kind), ""
+
+    def _measured_rate(self) -> Optional[Fraction]:
+        """Returns the rate of diffusion_policy's real robot, which has stamps of a regular grid, or None."""
+        for key in self._keys:
+            if key.place == "timestamp" and len(key.array.shape) == 1 and self._ends[0] > 2:
+                steps = np.diff(key.array.rows(0, int(self._ends[0])))
+                step = float(np.median(steps))
+                if step > 0 and (np.abs(steps - step) < step / 2).all():
+                    return exact_rate(round(1 / step, 2))
+        return None
+
+    def sizes(self) -> List[str]:
+        """Returns, for each camera whose frames are encoded again, what they take and about what they will take."""
+        rows = [(int(self._begins[number]), int(self._ends[number])) for number, _ in self.episodes()
+                if self._begins[number] < self._ends[number] <= min(key.array.shape[0] for key in self._keys)]
+        count = sum(end - begin for begin, end in rows)
+        lines = []
+        for key in self._keys if count else []:
+            if key.kind != "encoded":
+                continue
+            all_rows = np.concatenate([np.arange(begin, end) for begin, end in rows])
+            sampled = []
+            for row in all_rows[::-(-count // SAMPLED_FRAMES)]:
+                try:
+                    sampled.append(len(self._encode(key.array.rows(int(row), int(row) + 1)[0])))
+                except LeftOut:  # the episode says it
+                    continue
+            size = sum(key.array.encoded_bytes(begin, end) for begin, end in rows)
+            codec = zarr_store.PICTURES.get(key.array.codec, (key.array.codec or "raw pixels",))[0]
+            form = "PNG" if self._options.jpeg is None else f"JPEG of quality {self._options.jpeg}"
+            expected = f"{sum(sampled) * count // len(sampled)} bytes" if sampled else "unknown, because the sampled ones are damaged"
+            lines.append(f"{key.array.name}: {count} frames, {size} bytes as {codec}; as {form} about {expected}")
+        return lines
+
+    def episodes(self) -> List[Tuple[int, Callable[[], Episode]]]:
+        chosen = self._options.episodes
+        return [(number, lambda number=number: self._read(number)) for number in range(len(self._ends))
+                if chosen is None or any(number in numbers for numbers in chosen)]
+
+    def _read(self, number: int) -> Episode:
+        begin, end = int(self._begins[number]), int(self._ends[number])
+        if not 0 <= begin < end:
+            raise LeftOut(f"{ENDS}: its entry {number} is {end}, and the episode would begin at row {begin}")
+        if self._is_shared[number]:
+            raise LeftOut(f"{ENDS}: the episode would be rows {begin} to {end - 1}, and another one has some of them, too")
+        objects: Dict[str, Object] = {}
+        notes = []
+        for key in self._keys:
+            key.array.filled.clear()
+            objects[key.place] = self._images(key.array, begin, end) if key.kind == "encoded" else Numbers(self._numbers(key, begin, end))
+            for name in sorted(key.array.filled)[:1]:
+                notes.append(f"{name} {'and others do' if len(key.array.filled) > 1 else 'does'} not exist: their rows have the fill value")
+        return Episode(end - begin, {"rows": np.array([begin, end])}, objects, notes)
+
+    def _numbers(self, key: Key, begin: int, end: int) -> np.ndarray:
+        found = key.array.rows(begin, end)
+        if key.kind == "numbers" or found.dtype == np.uint8:
+            return found
+        return _to_pixels(found, key.array.name, begin)
+
+    def _images(self, array: zarr_store.Array, begin: int, end: int) -> Images:
+        encoded: List[bytes] = []
+        for first in range(begin, end, FRAMES_AT_ONCE):
+            frames = array.rows(first, min(first + FRAMES_AT_ONCE, end))
+            encoded += self._pool.map(self._encode, _to_pixels(frames, array.name, first))
+        return Images(np.frombuffer(b"".join(encoded), np.uint8), np.cumsum([0, *map(len, encoded)]))
+
+    def _encode(self, frame: np.ndarray) -> bytes:
+        codecs, quality = zarr_store.imagecodecs, self._options.jpeg
+        return codecs.png_encode(frame, level=PNG_LEVEL) if quality is None else codecs.jpeg_encode(frame, level=quality)
+
+
+def _find_shared(begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Returns for each episode whether another one has some of its rows."""
+    shared = np.zeros(len(ends), bool)
+    order = np.flatnonzero(begins < ends)
+    order = order[np.argsort(begins[order], kind="stable")]
+    last = np.maximum.accumulate(ends[order])
+    shared[order[1:]] = begins[order[1:]] < last[:-1]
+    shared[order[:-1]] |= begins[order[1:]] < ends[order[:-1]]
+    return shared
+
+
+def _has_pixels(array: zarr_store.Array, begins: np.ndarray) -> bool:
+    """Tells whether floats are whole numbers from 0 to 255, as the frames of Push-T are."""
+    for begin in begins if array.dtype.kind == "f" else ():
+        try:
+            first = array.rows(int(begin), int(begin) + 1)
+        except LeftOut:
+            continue
+        return bool(first.max() > 1 and np.array_equal(np.clip(first, 0, 255).astype(np.uint8), first))
+    return False
+
+
+def _to_pixels(frames: np.ndarray, name: str, first: int) -> np.ndarray:
+    """Returns floats as bytes, where they are bytes."""
+    with np.errstate(invalid="ignore"):
+        pixels = frames.astype(np.uint8)
+    for row in np.flatnonzero((pixels != frames).reshape(len(frames), -1).any(axis=1))[:1]:
+        raise LeftOut(f"{name}: row {first + row} has pixels that are no whole numbers from 0 to 255, unlike row 0")
+    return pixels

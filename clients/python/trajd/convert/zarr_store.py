@@ -1,0 +1,185 @@
+"""Zarr stores of version 2: arrays cut into chunks, each of which is a file in a folder or in a .zip file.
+
+Compressors and filters are those of numcodecs. Chunks that are pictures (JPEG XL, JPEG 2000) are decoded by imagecodecs."""
+from __future__ import annotations
+
+import errno
+import itertools
+import json
+import math
+import pathlib
+import re
+import stat
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Iterator, List, Optional, Set, Tuple, Union
+
+import numcodecs
+import numpy as np
+
+from ..errors import ArgumentError
+from .objects import DTYPES
+from .output import LeftOut, first_line
+
+try:
+    import imagecodecs
+except ImportError:  # few stores need it
+    imagecodecs = None  # type: ignore[assignment]
+
+CHUNK_BYTES_MAX = 1 << 30
+ROWS_BYTES_MAX = 8 << 30  # of one episode
+PICTURES = {"imagecodecs_jpegxl": ("JPEG XL", "jpegxl_decode"), "imagecodecs_jpeg2k": ("JPEG 2000", "jpeg2k_decode")}
+
+
+class Folder:
+    def __init__(self, path: pathlib.Path):
+        self._path = path
+
+    def read(self, name: str) -> Optional[bytes]:
+        """Returns a file of the store, None where there is none."""
+        path = self._path / name
+        try:
+            about = path.stat()
+        except FileNotFoundError:
+            return None
+        if not stat.S_ISREG(about.st_mode) or about.st_size > CHUNK_BYTES_MAX:  # of a FIFO, opening may not end
+            raise OSError(errno.EINVAL, "it is not a regular file, or larger than a chunk")
+        return path.read_bytes()
+
+    def size(self, name: str) -> int:
+        path = self._path / name
+        return path.stat().st_size if path.exists() else 0
+
+    def names(self, folder: str) -> List[str]:
+        path = self._path / folder
+        return sorted(entry.name for entry in path.iterdir() if entry.is_dir()) if path.is_dir() else []
+
+
+class Zip:
+    """A store in a .zip file, perhaps below a folder."""
+
+    def __init__(self, path: pathlib.Path, name: str):
+        try:
+            self._file = zipfile.ZipFile(path)
+        except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
+            raise ArgumentError(f"{path}: {first_line(error)}") from None
+        self._sizes = {one.filename: one.file_size for one in self._file.infolist()}
+        self._prefix = next((one[:-len(name)] for one in self._sizes if f"/{one}".endswith(f"/{name}")), "")
+
+    def read(self, name: str) -> Optional[bytes]:
+        if self.size(name) > CHUNK_BYTES_MAX:
+            raise OSError(errno.EINVAL, f"it has {self.size(name)} bytes, more than a chunk")
+        return self._file.read(self._prefix + name) if self._prefix + name in self._sizes else None
+
+    def size(self, name: str) -> int:
+        return self._sizes.get(self._prefix + name, 0)
+
+    def names(self, folder: str) -> List[str]:
+        begin = f"{self._prefix}{folder}/"
+        return sorted({one[len(begin):].partition("/")[0] for one in self._sizes if "/" in one[len(begin):] and one.startswith(begin)})
+
+
+Store = Union[Folder, Zip]
+
+
+def open_store(path: pathlib.Path, name: str) -> Store:
+    """Opens a store that has a file `name`."""
+    if not path.is_dir() and not path.is_file():
+        raise ArgumentError(f"{path}: it is neither a folder nor a file")
+    store: Store = Folder(path) if path.is_dir() else Zip(path, name)
+    if not store.size(name):
+        raise ArgumentError(f"{path}: it has no {name}, as a ReplayBuffer of diffusion_policy or UMI has (Zarr, version 2)")
+    return store
+
+
+class Array:
+    """An array of a store. Raises ValueError, with a sentence, if it cannot be read."""
+
+    def __init__(self, store: Store, name: str, pool: ThreadPoolExecutor):
+        self._store, self.name, self._pool = store, name, pool
+        self._last: Tuple[str, Optional[np.ndarray]] = ("", None)
+        self.filled: Set[str] = set()  # chunks that are not there, and have the fill value, since the set was emptied
+        try:
+            text = store.read(f"{name}/.zarray")
+            if text is None:
+                raise ValueError("there is none")
+            meta = json.loads(text)
+            if meta["zarr_format"] != 2 or not re.fullmatch(DTYPES, np.dtype(meta["dtype"]).name):
+                raise ValueError(f"its dtype is {meta['dtype']}")
+            self.dtype = np.dtype(meta["dtype"])
+            self.shape, self.chunks = tuple(map(int, meta["shape"])), tuple(map(int, meta["chunks"]))
+            self._order, self._separator = {"C": "C", "F": "F"}[meta["order"]], meta.get("dimension_separator", ".")
+            fill = meta["fill_value"]
+            self._fill = None if fill is None else np.array(fill).astype(self.dtype)
+            compressor = meta["compressor"] or {}
+            self.codec = compressor.get("id")
+            self._codecs = [numcodecs.get_codec(one) for one in (meta["filters"] or [])]
+            if self.codec not in PICTURES and self.codec is not None:
+                self._codecs.append(numcodecs.get_codec(compressor))
+        except (OSError, zipfile.BadZipFile, EOFError, KeyError, TypeError, AttributeError, ValueError, RecursionError, RuntimeError,
+                OverflowError) as error:
+            raise ValueError(f"{name}/.zarray: {first_line(error)}") from None
+        self._bytes = math.prod(self.chunks) * self.dtype.itemsize
+        if not self.shape or len(self.shape) != len(self.chunks) or min(self.shape[1:], default=1) < 1 or min(self.chunks) < 1:
+            raise ValueError(f"{name}/.zarray: its shape is {list(self.shape)}, in chunks of {list(self.chunks)}")
+        if self._bytes > CHUNK_BYTES_MAX:
+            raise ValueError(f"{name}/.zarray: a chunk has {self._bytes} bytes, and at most {CHUNK_BYTES_MAX} are read")
+
+    def encoded_bytes(self, first: int, end: int) -> int:
+        """Returns the size of the chunks that have some rows."""
+        return sum(self._store.size(self._chunk_name(index)) for index in self._indexes(first, end))
+
+    def rows(self, first: int, end: int) -> np.ndarray:
+        """Returns some rows. Raises LeftOut if a chunk is damaged."""
+        if end > self.shape[0]:
+            raise LeftOut(f"{self.name}: it has {self.shape[0]} rows, and the episode would be rows {first} to {end - 1}")
+        size = (end - first) * math.prod(self.shape[1:]) * self.dtype.itemsize
+        if size > ROWS_BYTES_MAX:
+            raise LeftOut(f"{self.name}: its rows {first} to {end - 1} have {size} bytes, and at most {ROWS_BYTES_MAX} are read")
+        found = np.empty((end - first, *self.shape[1:]), self.dtype.newbyteorder("="))
+        indexes = list(self._indexes(first, end))
+        for index, chunk in zip(indexes, self._pool.map(self._chunk, indexes)):
+            row, *others = (number * size for number, size in zip(index, self.chunks))
+            begin, stop = max(first, row), min(end, row + self.chunks[0])
+            target = (slice(begin - first, stop - first), *(slice(at, at + size) for at, size in zip(others, self.chunks[1:])))
+            part = (slice(begin - row, stop - row), *(slice(0, size - at) for at, size in zip(others, self.shape[1:])))
+            found[target] = chunk[part]
+        return found
+
+    def _indexes(self, first: int, end: int) -> Iterator[Tuple[int, ...]]:
+        others = (range(-(-size // chunk)) for size, chunk in zip(self.shape[1:], self.chunks[1:]))
+        return itertools.product(range(first // self.chunks[0], (end - 1) // self.chunks[0] + 1), *others)
+
+    def _chunk_name(self, index: Tuple[int, ...]) -> str:
+        return f"{self.name}/{self._separator.join(map(str, index))}"
+
+    def _chunk(self, index: Tuple[int, ...]) -> np.ndarray:
+        name = self._chunk_name(index)
+        kept, chunk = self._last
+        if kept == name and chunk is not None:
+            return chunk
+        try:
+            data = self._store.read(name)
+            if data is None:
+                if self._fill is None:
+                    raise LeftOut(f"{name}: there is no such chunk")
+                self.filled.add(name)
+                return np.broadcast_to(self._fill, self.chunks)
+            chunk = self._decode(data)
+        except LeftOut:
+            raise
+        except Exception as error:  # of any codec
+            raise LeftOut(f"{name}: {first_line(error)}") from None
+        self._last = name, chunk
+        return chunk
+
+    def _decode(self, data: bytes) -> np.ndarray:
+        if self.codec in PICTURES:
+            return getattr(imagecodecs, PICTURES[self.codec][1])(data, out=np.empty(self.chunks[1:], self.dtype))[None]
+        values: Any = data
+        for codec in reversed(self._codecs):
+            values = codec.decode(values)
+        values = np.frombuffer(values, np.uint8)
+        if values.nbytes != self._bytes:
+            raise ValueError(f"it has {values.nbytes} bytes, and a chunk has {self._bytes}")
+        return values.view(self.dtype).reshape(self.chunks, order=self._order)
