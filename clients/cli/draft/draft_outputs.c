@@ -78,8 +78,9 @@ static bool is_command(const struct trajd_index *index, const struct trajd_index
 static bool is_observation(const struct trajd_index_stream *stream)
 {
     return !draft_matches(stream->name,
-                          "^(next_obs/|next\\.|rewards|dones|states|action|terminals|timeouts|"
-                          "base_action|observation/(timestamp|camera_[a-z]*)/)",
+                          "^(next_obs/|next\\.|reward|discount|dones|states|action|terminals|timeouts|"
+                          "is_(first|last|terminal)$|base_action|timestamp$|robot[0-9]+_demo_|"
+                          "observation/(timestamp|camera_[a-z]*)/)",
                           0);
 }
 
