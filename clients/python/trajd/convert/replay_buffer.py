@@ -3,6 +3,7 @@
 meta/episode_ends has the row after each episode. There are no times: all arrays have one rate, which no store states."""
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 from concurrent.futures import ThreadPoolExecutor
@@ -43,7 +44,7 @@ class ReplayBuffer:
         self._options = options
         self._pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
         self.notes: List[str] = []
-        store = zarr_store.open_store(path, f"{ENDS}/.zarray")
+        store = zarr_store.Store(path, f"{ENDS}/.zarray")
         try:
             ends = zarr_store.Array(store, ENDS, self._pool)
             count = ends.shape[0]
@@ -53,48 +54,44 @@ class ReplayBuffer:
         if not count or len(ends.shape) > 1 or ends.dtype.kind not in "iu":
             raise ArgumentError(f"{path}: {ENDS} is {ends.dtype} {list(ends.shape)}, and no list of ends")
         self._begins = np.append(0, self._ends[:-1])
-        self._is_shared = _find_shared(self._begins, self._ends)
         self._keys: List[Key] = []
         cameras = []
         for name in store.names("data"):
-            key, why = self._open(store, name)
-            if key and key.kind != "numbers":
+            try:
+                key = self._open(store, name)
+            except ValueError as error:
+                self.notes.append(f"left out: {error}")
+                continue
+            if key.kind != "numbers":
                 cameras.append(name)
-            if why:
-                self.notes.append(f"left out: data/{name}: {why}")
-            elif key and (key.kind == "numbers" or options.cameras is None or name in options.cameras):
+            if key.kind == "numbers" or options.cameras is None or name in options.cameras:
                 self._keys.append(key)
         for name in options.cameras or ():
             if name not in cameras:
                 raise ArgumentError(f"--cameras {name}: {names_there_are(name, cameras)}")
         if not self._keys:
             raise ArgumentError(f"{path}: it has no array in data that can be read; {'; '.join(self.notes)}")
-        codecs = [f"data/{key.place} is {zarr_store.PICTURES[key.array.codec][0]}" for key in self._keys
-                  if key.array.codec in zarr_store.PICTURES]
-        if zarr_store.imagecodecs is None and (codecs or options.jpeg is not None):
-            raise ArgumentError(f"imagecodecs is not installed, and {codecs[0] if codecs else '--jpeg needs it'}: pip install imagecodecs"
-                                f"{', or leave frames out with --cameras' if codecs else ''}")
+        self._is_shared = _find_shared(self._begins, self._ends, max(key.array.shape[0] for key in self._keys))
+        for key in self._keys:
+            if zarr_store.imagecodecs is None and (key.kind == "encoded" or key.array.codec in zarr_store.PICTURES):
+                raise ArgumentError(f"{path}: frames of {key.array.name} are decoded and encoded by imagecodecs, which is not installed: "
+                                    "pip install imagecodecs; or name the other cameras with --cameras")
         rate = options.rate or self._measured_rate()
         self.attributes = {"source": "ReplayBuffer", **({"rate": attribute_of(rate)} if rate else {})}
 
-    def _open(self, store: zarr_store.Store, name: str) -> Tuple[Optional[Key], str]:
-        """Returns an array of the store, or why it cannot be converted."""
-        place = f"observation/images/{name}"
-        if not is_name(name):
-            return None, "its name cannot be one in an HDF5 file"
-        try:
-            array = zarr_store.Array(store, f"data/{name}", self._pool)
-        except ValueError as error:
-            return None, str(error)
-        if len(array.shape) != 4 or array.shape[-1] != 3 or not (array.dtype == np.uint8 or _has_pixels(array, self._begins)):
-            kind, place = "numbers", name
-        else:
-            kind = "encoded" if array.codec in zarr_store.PICTURES or self._options.jpeg is not None else "pixels"
+    def _open(self, store: zarr_store.Store, name: str) -> Key:
+        """Returns an array of the store. Raises ValueError, with a sentence, if it cannot be converted."""
+        array = zarr_store.Array(store, f"data/{name}", self._pool)
+        kind, place = "numbers", name
+        if len(array.shape) == 4 and array.shape[-1] == 3 and (array.dtype == np.uint8 or _has_pixels(array, self._begins)):
+            kind, place = "pixels", f"observation/images/{name}"
+            if array.codec in zarr_store.PICTURES or self._options.jpeg is not None:
+                kind = "encoded"
+        if not is_name(place) or is_taken(place, [key.place for key in self._keys]):
+            raise ValueError(f"{array.name}: its name cannot be one in the HDF5 file, or is taken")
         if array.shape[0] > self._ends.max():
-            self.notes.append(f"left out: data/{name}: its rows {self._ends.max()} to {array.shape[0] - 1} are of no episode")
-        if is_taken(place, [key.place for key in self._keys]):
-            return None, "another array has its place in the output"
-        return Key(array, place, kind), ""
+            self.notes.append(f"left out: {array.name}: its rows {self._ends.max()} to {array.shape[0] - 1} are of no episode")
+        return Key(array, place, kind)
 
     def _measured_rate(self) -> Optional[Fraction]:
         """Returns the rate of diffusion_policy's real robot, which has stamps of a regular grid, or None."""
@@ -108,25 +105,19 @@ class ReplayBuffer:
 
     def sizes(self) -> List[str]:
         """Returns, for each camera whose frames are encoded again, what they take and about what they will take."""
-        rows = [(int(self._begins[number]), int(self._ends[number])) for number, _ in self.episodes()
-                if self._begins[number] < self._ends[number] <= min(key.array.shape[0] for key in self._keys)]
-        count = sum(end - begin for begin, end in rows)
+        total = min(key.array.shape[0] for key in self._keys)
+        rows = [np.arange(max(self._begins[number], 0), min(self._ends[number], total)) for number, _ in self.episodes()]
+        all_rows = np.concatenate([np.empty(0, int), *rows])
+        form = "PNG" if self._options.jpeg is None else f"JPEG of quality {self._options.jpeg}"
         lines = []
-        for key in self._keys if count else []:
-            if key.kind != "encoded":
-                continue
-            all_rows = np.concatenate([np.arange(begin, end) for begin, end in rows])
+        for array in (key.array for key in self._keys if key.kind == "encoded"):
             sampled = []
-            for row in all_rows[::-(-count // SAMPLED_FRAMES)]:
-                try:
-                    sampled.append(len(self._encode(key.array.rows(int(row), int(row) + 1)[0])))
-                except LeftOut:  # the episode says it
-                    continue
-            size = sum(key.array.encoded_bytes(begin, end) for begin, end in rows)
-            codec = zarr_store.PICTURES.get(key.array.codec, (key.array.codec or "raw pixels",))[0]
-            form = "PNG" if self._options.jpeg is None else f"JPEG of quality {self._options.jpeg}"
-            expected = f"{sum(sampled) * count // len(sampled)} bytes" if sampled else "unknown, because the sampled ones are damaged"
-            lines.append(f"{key.array.name}: {count} frames, {size} bytes as {codec}; as {form} about {expected}")
+            for row in all_rows[::max(len(all_rows) // SAMPLED_FRAMES, 1)]:
+                with contextlib.suppress(LeftOut):  # the episode says it
+                    sampled.append(len(self._encode(_to_pixels(array.rows(int(row), int(row) + 1), array.name, int(row))[0])))
+            size = sum(array.encoded_bytes(int(part[0]), int(part[-1]) + 1) for part in rows if len(part))
+            lines.append(f"{array.name}: {len(all_rows)} frames, {size} bytes as {zarr_store.PICTURES.get(array.codec, ['raw pixels'])[0]}; "
+                         f"as {form} about {sum(sampled) * len(all_rows) // max(len(sampled), 1)} bytes")
         return lines
 
     def episodes(self) -> List[Tuple[int, Callable[[], Episode]]]:
@@ -144,22 +135,19 @@ class ReplayBuffer:
         notes = []
         for key in self._keys:
             key.array.filled.clear()
-            objects[key.place] = self._images(key.array, begin, end) if key.kind == "encoded" else Numbers(self._numbers(key, begin, end))
+            objects[key.place] = self._object(key, begin, end)
             for name in sorted(key.array.filled)[:1]:
                 notes.append(f"{name} {'and others do' if len(key.array.filled) > 1 else 'does'} not exist: their rows have the fill value")
-        return Episode(end - begin, {"rows": np.array([begin, end])}, objects, notes)
+        return Episode(end - begin, {}, objects, notes)
 
-    def _numbers(self, key: Key, begin: int, end: int) -> np.ndarray:
-        found = key.array.rows(begin, end)
-        if key.kind == "numbers" or found.dtype == np.uint8:
-            return found
-        return _to_pixels(found, key.array.name, begin)
-
-    def _images(self, array: zarr_store.Array, begin: int, end: int) -> Images:
+    def _object(self, key: Key, begin: int, end: int) -> Object:
+        if key.kind != "encoded":
+            found = key.array.rows(begin, end)
+            return Numbers(found if key.kind == "numbers" else _to_pixels(found, key.array.name, begin))
         encoded: List[bytes] = []
         for first in range(begin, end, FRAMES_AT_ONCE):
-            frames = array.rows(first, min(first + FRAMES_AT_ONCE, end))
-            encoded += self._pool.map(self._encode, _to_pixels(frames, array.name, first))
+            frames = key.array.rows(first, min(first + FRAMES_AT_ONCE, end))
+            encoded += self._pool.map(self._encode, _to_pixels(frames, key.array.name, first))
         return Images(np.frombuffer(b"".join(encoded), np.uint8), np.cumsum([0, *map(len, encoded)]))
 
     def _encode(self, frame: np.ndarray) -> bytes:
@@ -167,10 +155,10 @@ class ReplayBuffer:
         return codecs.png_encode(frame, level=PNG_LEVEL) if quality is None else codecs.jpeg_encode(frame, level=quality)
 
 
-def _find_shared(begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Returns for each episode whether another one has some of its rows."""
+def _find_shared(begins: np.ndarray, ends: np.ndarray, rows: int) -> np.ndarray:
+    """Returns for each episode whether another one has some of its rows. Those that do not fit into the arrays do not count."""
     shared = np.zeros(len(ends), bool)
-    order = np.flatnonzero(begins < ends)
+    order = np.flatnonzero((begins >= 0) & (begins < ends) & (ends <= rows))
     order = order[np.argsort(begins[order], kind="stable")]
     last = np.maximum.accumulate(ends[order])
     shared[order[1:]] = begins[order[1:]] < last[:-1]

@@ -35,8 +35,9 @@ class Shard(NamedTuple):
     path: pathlib.Path
     split: str
     first: int              # the number of its first episode
-    records: tfrecord.Records
     count: int              # of records, as dataset_info.json has it
+    places: List[Tuple[int, int]]
+    fault: str              # why there are no more places
 
 
 class Rlds:
@@ -108,11 +109,11 @@ class Rlds:
                     raise ValueError(f"a file is {name}")
                 if path.is_file():
                     with path.open("rb") as file:
-                        records = tfrecord.find_records(file, path.stat().st_size)
-                    if len(records.places) > count:
-                        self.notes.append(f"left out: {name}: it has {len(records.places)} records, and dataset_info.json says {count}: "
-                                          "those after them have no number")
-                    yield Shard(path, split["name"], first, records, count)
+                        places, fault = tfrecord.find_records(file, path.stat().st_size)
+                    if len(places) != count and not fault:
+                        fault = f"it has {len(places)} records, and dataset_info.json says {count}"
+                        self.notes += [f"left out: {name}: {fault}"] if len(places) > count else []
+                    yield Shard(path, split["name"], first, count, places, fault)
                 else:
                     missing.append(name)
                 first += count
@@ -127,13 +128,12 @@ class Rlds:
                 if self._chosen is None or any(shard.first + index in numbers for numbers in self._chosen)]
 
     def _read(self, shard: Shard, index: int) -> Episode:
-        name, records = shard.path.name, shard.records
-        if index >= len(records.places):
-            raise LeftOut(f"{name}: {records.fault or f'it has {len(records.places)} records, and dataset_info.json says {shard.count}'}")
-        where = f"{name}: record {index}"
+        if index >= len(shard.places):
+            raise LeftOut(f"{shard.path.name}: {shard.fault}")
+        where = f"{shard.path.name}: record {index}"
         try:
             with shard.path.open("rb") as file:
-                data = tfrecord.read_record(file, *records.places[index])
+                data = tfrecord.read_record(file, *shard.places[index])
         except (ValueError, OSError) as error:
             raise LeftOut(f"{where}: {first_line(error)}") from None
         try:
@@ -146,7 +146,7 @@ class Rlds:
         objects: Dict[str, Object] = {}
         attributes: Dict[str, Any] = {"split": split}
         notes: List[str] = []
-        rows: Optional[int] = None
+        first, rows = "", 0  # a feature of the steps, and how many it has
         for feature in self._features:
             if feature.key not in found:
                 raise LeftOut(f"{where}: it has no {feature.key}")
@@ -157,9 +157,9 @@ class Rlds:
                 value = text_of(values[0]) if feature.kind == "text" else values[0]
                 attributes.update({} if value is None else {feature.place: value})
                 continue
-            rows = len(values) if rows is None else rows
+            first, rows = (first, rows) if first else (feature.key, len(values))
             if len(values) != rows or not rows:
-                raise LeftOut(f"{where}: {feature.key} has {len(values)} steps, and other features have {rows}")
+                raise LeftOut(f"{where}: {first} has {rows} steps, and {feature.key} has {len(values)}")
             if feature.kind == "text":
                 notes += _add_text(attributes, feature, values)
             elif feature.kind == "numbers":
@@ -170,7 +170,7 @@ class Rlds:
                     raise LeftOut(f"{where}: {feature.key}: an image is neither PNG nor JPEG")
                 objects[feature.place] = images
         tasks = [text for name, text in attributes.items() if name.rpartition("/")[2].find("language_instruction") >= 0 and text]
-        return Episode(rows or 0, {**attributes, **({"task": tasks[0]} if tasks else {})}, objects, notes)
+        return Episode(rows, {**attributes, **({"task": tasks[0]} if tasks else {})}, objects, notes)
 
 
 def _find_leaves(node: Dict[str, Any], key: str) -> Iterator[Tuple[str, Dict[str, Any]]]:
@@ -186,9 +186,8 @@ def _find_leaves(node: Dict[str, Any], key: str) -> Iterator[Tuple[str, Dict[str
 
 def _describe(key: str, leaf: Dict[str, Any]) -> Tuple[Feature, Optional[str]]:
     """Returns a feature, and why it cannot be converted."""
-    kind = next((kind for kind in ("image", "tensor", "text", "classLabel", "boundingBox") if kind in leaf), "")
-    about = {"classLabel": {"dtype": "int64"}, "boundingBox": {"dtype": "float32", "shape": {"dimensions": ["4"]}},
-             "text": {"dtype": "string"}}.get(kind) or leaf.get(kind, {})
+    kind = next((kind for kind in ("image", "tensor", "text") if kind in leaf), "")
+    about = {"dtype": "string"} if kind == "text" else leaf.get(kind, {})
     dtype, shape = str(about.get("dtype")), tuple(map(int, about.get("shape", {}).get("dimensions", ())))
     place, why = key[len(STEPS):] if key.startswith(STEPS) else key, None
     if not is_name(place):
@@ -205,7 +204,7 @@ def _describe(key: str, leaf: Dict[str, Any]) -> Tuple[Feature, Optional[str]]:
         kind = "text"
     elif not re.fullmatch(DTYPES, dtype) or min(shape, default=1) < 1 or (shape and not key.startswith(STEPS)):
         why = f"it is {dtype} {list(shape)}"
-    return Feature(key, place, {"image": "images", "text": "text"}.get(kind, "numbers"), shape, dtype), why
+    return Feature(key, place, {"tensor": "numbers", "image": "images"}.get(kind, kind), shape, dtype), why
 
 
 def _values(found: tfrecord.Values, feature: Feature, where: str) -> Any:

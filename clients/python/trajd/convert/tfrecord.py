@@ -5,7 +5,7 @@ these files is a tf.train.Example, a Protobuf message: a map from names to lists
 from __future__ import annotations
 
 import struct
-from typing import BinaryIO, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
+from typing import BinaryIO, Dict, Iterator, List, Tuple, Union
 
 import google_crc32c
 import numpy as np
@@ -18,20 +18,15 @@ VARINT_BYTES_MAX = 10
 Values = Union[List[memoryview], np.ndarray]  # bytes, float32 or int64
 
 
-class Records(NamedTuple):
-    """Where the records of a file are, as far as they can be found."""
-
-    places: List[Tuple[int, int]]  # position and size of the data
-    fault: Optional[str]           # why no record after them can be found
-
-
 def masked_crc(data: bytes) -> int:
     crc = google_crc32c.value(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def find_records(file: BinaryIO, size: int) -> Records:
-    """Finds the records of a file of `size` bytes. Only their lengths are read and checked."""
+def find_records(file: BinaryIO, size: int) -> Tuple[List[Tuple[int, int]], str]:
+    """Returns position and size of the records of a file of `size` bytes, and why no record after them can be found, or "".
+
+    Only their lengths are read and checked."""
     places: List[Tuple[int, int]] = []
     at = 0
     while at < size:
@@ -39,16 +34,16 @@ def find_records(file: BinaryIO, size: int) -> Records:
         header = file.read(HEADER.size)
         where = f"its record {len(places)}, at byte {at},"
         if len(header) < HEADER.size:
-            return Records(places, f"{where} is cut short: the file has {size} bytes")
+            return places, f"{where} is cut short: the file has {size} bytes"
         length, crc = HEADER.unpack(header)
         if masked_crc(header[:8]) != crc:
-            return Records(places, f"{where} has a length with a wrong CRC, so no record after it can be found")
+            return places, f"{where} has a length with a wrong CRC, so no record after it can be found"
         end = at + HEADER.size + length + FOOTER.size
         if end > size:
-            return Records(places, f"{where} is cut short: it would end at byte {end}, and the file has {size} bytes")
+            return places, f"{where} is cut short: it would end at byte {end}, and the file has {size} bytes"
         places.append((at + HEADER.size, length))
         at = end
-    return Records(places, None)
+    return places, ""
 
 
 def read_record(file: BinaryIO, position: int, length: int) -> bytes:
@@ -68,19 +63,16 @@ def parse_example(data: bytes) -> Dict[str, Values]:
     for features in _messages(memoryview(data), 1):
         for entry in _messages(features, 1):
             parts = dict(_fields(entry))
-            key, feature = parts.get(1, b""), parts.get(2, b"")
-            if isinstance(key, int) or isinstance(feature, int):
-                raise ValueError("a feature is a number")
-            found[bytes(key).decode()] = _parse_feature(memoryview(feature))
+            found[bytes(parts.get(1, b"")).decode()] = _parse_feature(parts.get(2, memoryview(b"")))
     return found
 
 
 def _parse_feature(feature: memoryview) -> Values:
-    """Returns the one list of a feature. Numbers are packed, or not."""
+    """Returns the one list of a feature. Numbers are packed, as the format has them."""
     for kind, values in _fields(feature):
-        if isinstance(values, int) or kind not in (BYTES, FLOATS, INTEGERS):
-            raise ValueError("a feature has no list")
-        items = list(_messages(values, 1, numbers=kind != BYTES))
+        items = list(_messages(values, 1))
+        if kind not in (BYTES, FLOATS, INTEGERS):
+            raise ValueError(f"a feature has the field {kind}")
         if kind == BYTES:
             return items
         data = b"".join(items)
@@ -88,33 +80,19 @@ def _parse_feature(feature: memoryview) -> Values:
     return []
 
 
-def _messages(data: memoryview, field: int, numbers: bool = False) -> Iterator[memoryview]:
-    """Yields each value of a field; numbers as the bytes that they would be in a packed list."""
-    for number, value in _fields(data, numbers):
-        if number == field:
-            if isinstance(value, int):
-                raise ValueError(f"field {number} is a number")
-            yield value
+def _messages(data: memoryview, number: int) -> Iterator[memoryview]:
+    return (value for field, value in _fields(data) if field == number)
 
 
-def _fields(data: memoryview, raw: bool = False) -> Iterator[Tuple[int, Union[int, memoryview]]]:
-    """Yields the number and the value of each field. raw: numbers are bytes."""
+def _fields(data: memoryview) -> Iterator[Tuple[int, memoryview]]:
+    """Yields the number and the value of each field, which is a text, a list or a message in itself."""
     at = 0
     while at < len(data):
         tag, at = _parse_varint(data, at)
-        form, begin = tag & 7, at
-        if form == 0:
-            value, at = _parse_varint(data, at)
-            yield tag >> 3, data[begin:at] if raw else value
-            continue
-        size = {1: 8, 5: 4}.get(form, 0)
-        if form == 2:
-            size, begin = _parse_varint(data, at)
-        elif not size:
-            raise ValueError(f"a field has the wire type {form}")
+        size, begin = _parse_varint(data, at)
         at = begin + size
-        if at > len(data):
-            raise ValueError("a field is cut short")
+        if tag & 7 != 2 or at > len(data):
+            raise ValueError(f"a field has the wire type {tag & 7}" if tag & 7 != 2 else "a field is cut short")
         yield tag >> 3, data[begin:at]
 
 

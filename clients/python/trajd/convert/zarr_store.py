@@ -3,13 +3,11 @@
 Compressors and filters are those of numcodecs. Chunks that are pictures (JPEG XL, JPEG 2000) are decoded by imagecodecs."""
 from __future__ import annotations
 
-import errno
 import itertools
 import json
 import math
 import pathlib
 import re
-import stat
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Iterator, List, Optional, Set, Tuple, Union
@@ -31,65 +29,39 @@ ROWS_BYTES_MAX = 8 << 30  # of one episode
 PICTURES = {"imagecodecs_jpegxl": ("JPEG XL", "jpegxl_decode"), "imagecodecs_jpeg2k": ("JPEG 2000", "jpeg2k_decode")}
 
 
-class Folder:
-    def __init__(self, path: pathlib.Path):
-        self._path = path
+class Store:
+    """A folder, or a .zip file in which the store may be below a folder. `name` is a file that it must have."""
+
+    def __init__(self, path: pathlib.Path, name: str):
+        self._root: Union[pathlib.Path, zipfile.Path] = path
+        if not path.is_dir():
+            try:
+                if not path.is_file():  # of a FIFO, opening may not end
+                    raise ValueError("it is neither a folder nor a file")
+                file = zipfile.ZipFile(path)
+            except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
+                raise ArgumentError(f"{path}: {first_line(error)}") from None
+            found = next((one for one in file.namelist() if f"/{one}".endswith(f"/{name}")), name)
+            self._root = zipfile.Path(file, found[:-len(name)])
+        if not (self._root / name).is_file():
+            raise ArgumentError(f"{path}: it has no {name}, as a ReplayBuffer of diffusion_policy or UMI has (Zarr, version 2)")
 
     def read(self, name: str) -> Optional[bytes]:
         """Returns a file of the store, None where there is none."""
-        path = self._path / name
-        try:
-            about = path.stat()
-        except FileNotFoundError:
-            return None
-        if not stat.S_ISREG(about.st_mode) or about.st_size > CHUNK_BYTES_MAX:  # of a FIFO, opening may not end
-            raise OSError(errno.EINVAL, "it is not a regular file, or larger than a chunk")
-        return path.read_bytes()
+        path = self._root / name
+        if path.exists() and not path.is_file():
+            raise ValueError("it is not a regular file")
+        return path.read_bytes() if path.exists() else None
 
     def size(self, name: str) -> int:
-        path = self._path / name
-        return path.stat().st_size if path.exists() else 0
+        path = self._root / name
+        if not path.is_file():
+            return 0
+        return path.root.getinfo(path.at).file_size if isinstance(path, zipfile.Path) else path.stat().st_size
 
     def names(self, folder: str) -> List[str]:
-        path = self._path / folder
-        return sorted(entry.name for entry in path.iterdir() if entry.is_dir()) if path.is_dir() else []
-
-
-class Zip:
-    """A store in a .zip file, perhaps below a folder."""
-
-    def __init__(self, path: pathlib.Path, name: str):
-        try:
-            self._file = zipfile.ZipFile(path)
-        except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
-            raise ArgumentError(f"{path}: {first_line(error)}") from None
-        self._sizes = {one.filename: one.file_size for one in self._file.infolist()}
-        self._prefix = next((one[:-len(name)] for one in self._sizes if f"/{one}".endswith(f"/{name}")), "")
-
-    def read(self, name: str) -> Optional[bytes]:
-        if self.size(name) > CHUNK_BYTES_MAX:
-            raise OSError(errno.EINVAL, f"it has {self.size(name)} bytes, more than a chunk")
-        return self._file.read(self._prefix + name) if self._prefix + name in self._sizes else None
-
-    def size(self, name: str) -> int:
-        return self._sizes.get(self._prefix + name, 0)
-
-    def names(self, folder: str) -> List[str]:
-        begin = f"{self._prefix}{folder}/"
-        return sorted({one[len(begin):].partition("/")[0] for one in self._sizes if "/" in one[len(begin):] and one.startswith(begin)})
-
-
-Store = Union[Folder, Zip]
-
-
-def open_store(path: pathlib.Path, name: str) -> Store:
-    """Opens a store that has a file `name`."""
-    if not path.is_dir() and not path.is_file():
-        raise ArgumentError(f"{path}: it is neither a folder nor a file")
-    store: Store = Folder(path) if path.is_dir() else Zip(path, name)
-    if not store.size(name):
-        raise ArgumentError(f"{path}: it has no {name}, as a ReplayBuffer of diffusion_policy or UMI has (Zarr, version 2)")
-    return store
+        path = self._root / folder
+        return sorted(one.name for one in path.iterdir() if one.is_dir()) if path.is_dir() else []
 
 
 class Array:
@@ -105,7 +77,7 @@ class Array:
                 raise ValueError("there is none")
             meta = json.loads(text)
             if meta["zarr_format"] != 2 or not re.fullmatch(DTYPES, np.dtype(meta["dtype"]).name):
-                raise ValueError(f"its dtype is {meta['dtype']}")
+                raise ValueError(f"its dtype is {meta['dtype']}, and its zarr_format is {meta['zarr_format']}")
             self.dtype = np.dtype(meta["dtype"])
             self.shape, self.chunks = tuple(map(int, meta["shape"])), tuple(map(int, meta["chunks"]))
             self._order, self._separator = {"C": "C", "F": "F"}[meta["order"]], meta.get("dimension_separator", ".")
@@ -116,8 +88,7 @@ class Array:
             self._codecs = [numcodecs.get_codec(one) for one in (meta["filters"] or [])]
             if self.codec not in PICTURES and self.codec is not None:
                 self._codecs.append(numcodecs.get_codec(compressor))
-        except (OSError, zipfile.BadZipFile, EOFError, KeyError, TypeError, AttributeError, ValueError, RecursionError, RuntimeError,
-                OverflowError) as error:
+        except Exception as error:  # of a file that says anything
             raise ValueError(f"{name}/.zarray: {first_line(error)}") from None
         self._bytes = math.prod(self.chunks) * self.dtype.itemsize
         if not self.shape or len(self.shape) != len(self.chunks) or min(self.shape[1:], default=1) < 1 or min(self.chunks) < 1:
@@ -162,12 +133,10 @@ class Array:
             data = self._store.read(name)
             if data is None:
                 if self._fill is None:
-                    raise LeftOut(f"{name}: there is no such chunk")
+                    raise ValueError("there is no such chunk, and no fill value")
                 self.filled.add(name)
                 return np.broadcast_to(self._fill, self.chunks)
             chunk = self._decode(data)
-        except LeftOut:
-            raise
         except Exception as error:  # of any codec
             raise LeftOut(f"{name}: {first_line(error)}") from None
         self._last = name, chunk
@@ -176,6 +145,8 @@ class Array:
     def _decode(self, data: bytes) -> np.ndarray:
         if self.codec in PICTURES:
             return getattr(imagecodecs, PICTURES[self.codec][1])(data, out=np.empty(self.chunks[1:], self.dtype))[None]
+        if self.codec == "blosc" and (len(data) < 16 or int.from_bytes(data[12:16], "little") != len(data)):
+            raise ValueError(f"it has {len(data)} bytes, and its header says another size")  # Blosc reads on behind the end
         values: Any = data
         for codec in reversed(self._codecs):
             values = codec.decode(values)
