@@ -60,10 +60,9 @@ def droid(tmp_path):
 
 
 def records_of(path):
-    with path.open("rb") as file:
-        places, fault = tfrecord.find_records(file, path.stat().st_size)
-        assert not fault
-        return places, [tfrecord.read_record(file, *place) for place in places]
+    places, fault = tfrecord.find_records(path)
+    assert not fault
+    return places, [tfrecord.read_record(path, *place) for place in places]
 
 
 def write_records(path, records):
@@ -270,12 +269,11 @@ def test_a_record_of_something_else_costs_its_episode(droid, tmp_path):
 @pytest.mark.parametrize("name, change, sentence", [
     ("features.json", None, "features.json: No such file or directory: a data set of TFDS has this file; name the folder of its version"),
     ("features.json", lambda about: [about], "features.json: it is not a mapping"),
-    ("features.json", lambda about: {"featuresDict": {"features": {}}}, "features.json: it has no steps, as RLDS data sets have"),
-    ("features.json", lambda about: {"featuresDict": 3}, "features.json: it is not as TFDS writes it"),
+    ("features.json", lambda about: {"featuresDict": 3}, "its features.json or dataset_info.json is not as TFDS writes it (TypeError: "),
     ("dataset_info.json", None, "dataset_info.json: No such file or directory: a data set of TFDS has this file"),
     ("dataset_info.json", lambda about: {**about, "fileFormat": "array_record"}, "its fileFormat is \"array_record\", and only tfrecord is read"),
-    ("dataset_info.json", lambda about: {**about, "splits": [{"name": "train"}]}, "dataset_info.json: its splits are not as TFDS writes them"),
-    ("dataset_info.json", lambda about: {**about, "name": "../droid_small"}, "dataset_info.json: its splits are not as TFDS writes them"),
+    ("dataset_info.json", lambda about: {**about, "splits": [{"name": "train"}]}, "not as TFDS writes it (KeyError: 'shardLengths')"),
+    ("dataset_info.json", lambda about: {**about, "name": "../droid_small"}, "not as TFDS writes it (ValueError: ../droid_small-train.tfrecord-00000-of-00002 with 2 records)"),
 ])
 def test_faulty_metadata_is_an_error(droid, name, change, sentence, tmp_path):
     about = json.loads((droid / name).read_text())
@@ -283,6 +281,13 @@ def test_faulty_metadata_is_an_error(droid, name, change, sentence, tmp_path):
     status, lines, err = run("rlds", droid, tmp_path / "out.hdf5")
     assert (status, lines) == (2, []) and sentence in err, err
     assert not list(tmp_path.glob("out*"))
+
+
+def test_a_set_without_steps_has_no_episodes(droid, tmp_path):
+    (droid / "features.json").write_text('{"featuresDict": {"features": {}}}')
+    status, lines, err = run("rlds", droid, tmp_path / "out.hdf5")
+    assert (status, err) == (2, "trajd-convert: no episode could be converted, so no file was written")
+    assert lines[-1] == f"left out: episode 4: {SECOND}: record 2: it has no steps"
 
 
 @pytest.mark.parametrize("moment", MOMENTS)

@@ -122,10 +122,8 @@ def test_chosen_episodes_and_cameras(tmp_path):
         2, [], "trajd-convert: --cameras camera_2: did you mean camera_1? there are: camera_0, camera_1")
 
 
-@pytest.mark.parametrize("name, options, rate", [("pusht", (), None), ("pusht", ("--fps", 10), 10), ("umi", ("--fps", 59.94), "60000/1001"),
-                                                 ("real", (), 10)])
+@pytest.mark.parametrize("name, options, rate", [("pusht", (), None), ("pusht", ("--fps", 10), 10), ("umi", ("--fps", 59.94), "60000/1001")])
 def test_rates(name, options, rate, tmp_path):
-    """diffusion_policy's real robots record stamps, so the rate is known."""
     converted("zarr", PATHS[name], tmp_path / "out.hdf5", *options)
     with h5py.File(tmp_path / "out.hdf5") as file:
         assert file["data"].attrs.get("rate") == rate
@@ -197,7 +195,7 @@ def test_a_missing_chunk_has_the_fill_value_and_is_named(pusht, tmp_path):
 @pytest.mark.parametrize("changes, sentence", [
     (None, "there is none"), ({"dtype": "|O"}, "its dtype is |O"), ({"zarr_format": 3}, "its zarr_format is 3"),
     ({"compressor": {"id": "imagecodecs_avif"}}, "imagecodecs_avif"), ({"chunks": [5]}, "its shape is [20, 5], in chunks of [5]"),
-    ({"chunks": [0, 5]}, "its shape is [20, 5], in chunks of [0, 5]"), ({"shape": [20, 1 << 40], "chunks": [5, 1 << 40]}, "a chunk has "),
+    ({"chunks": [0, 5]}, "its shape is [20, 5], in chunks of [0, 5]"), ({"shape": [20, 1 << 40], "chunks": [5, 1 << 40]}, "bytes"),
     ({"order": "Z"}, "'Z'"), ({"fill_value": "many"}, "could not convert string to float"), ({"shape": "x"}, "invalid literal"),
 ])
 def test_an_array_that_cannot_be_read_is_left_out(pusht, changes, sentence, tmp_path):

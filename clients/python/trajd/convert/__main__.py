@@ -6,13 +6,10 @@ import pathlib
 import re
 import sys
 from fractions import Fraction
-from typing import TYPE_CHECKING, List, Optional
+from typing import Any, List, Optional
 
 from ..errors import Error
 from .rate import exact_rate
-
-if TYPE_CHECKING:
-    from .output import Source
 
 
 def _ranges(text: str) -> List[range]:
@@ -74,12 +71,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _source(options: argparse.Namespace) -> Source:
+def _source(options: argparse.Namespace) -> Any:
+    """Returns the output.Source. Its packages are imported where they are needed, because another source does not need them."""
     from .output import shown
     chosen = options.episodes, options.cameras
     if options.source == "zarr":
-        from . import replay_buffer
-        source = replay_buffer.ReplayBuffer(options.folder, replay_buffer.Options(*chosen, options.fps, options.jpeg))
+        from .replay_buffer import ReplayBuffer
+        source = ReplayBuffer(options.folder, *chosen, options.fps, options.jpeg)
         for line in source.sizes():
             print(shown(line), flush=True)
         return source
@@ -88,9 +86,9 @@ def _source(options: argparse.Namespace) -> Source:
         return Rlds(options.folder, *chosen, options.fps)
     media = (options.media or options.output.parent).resolve()
     if options.source == "lerobot":
-        from . import lerobot
+        from .lerobot import LeRobot, Options
         reference = media if options.reference or options.media else None
-        return lerobot.LeRobot(options.folder, lerobot.Options(reference, *chosen))
+        return LeRobot(options.folder, Options(reference, *chosen))
     from .beside import SOURCES
     return SOURCES[options.source](options.folder, media, *chosen)
 

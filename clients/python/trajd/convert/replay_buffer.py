@@ -16,19 +16,12 @@ from ..errors import ArgumentError, names_there_are
 from . import zarr_store
 from .objects import Images, Numbers, Object, is_name, is_taken
 from .output import Episode, LeftOut
-from .rate import attribute_of, exact_rate
+from .rate import attribute_of
 
 ENDS = "meta/episode_ends"
 FRAMES_AT_ONCE = 64   # that are decoded and encoded by all processors
 SAMPLED_FRAMES = 16   # of each camera, to tell the size of the output
 PNG_LEVEL = 3
-
-
-class Options(NamedTuple):
-    episodes: Optional[Sequence[range]] = None
-    cameras: Optional[Sequence[str]] = None
-    rate: Optional[Fraction] = None
-    jpeg: Optional[int] = None  # the quality; None: PNG
 
 
 class Key(NamedTuple):
@@ -40,52 +33,47 @@ class Key(NamedTuple):
 class ReplayBuffer:
     """A source of output.convert."""
 
-    def __init__(self, path: pathlib.Path, options: Options = Options()):
-        self._options = options
+    def __init__(self, path: pathlib.Path, episodes: Optional[Sequence[range]] = None, cameras: Optional[Sequence[str]] = None,
+                 rate: Optional[Fraction] = None, jpeg: Optional[int] = None):
+        self._chosen, self._jpeg = episodes, jpeg
         self._pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
         self.notes: List[str] = []
-        store = zarr_store.Store(path, f"{ENDS}/.zarray")
+        self._keys: List[Key] = []
+        self._store = zarr_store.Store(path, f"{ENDS}/.zarray")
         try:
-            ends = zarr_store.Array(store, ENDS, self._pool)
-            count = ends.shape[0]
-            self._ends = ends.rows(0, count).astype(np.int64) if count else np.empty(0, np.int64)
+            ends = zarr_store.Array(self._store, ENDS, self._pool)
+            if not ends.shape[0] or len(ends.shape) > 1 or ends.dtype.kind not in "iu":
+                raise ValueError(f"{ENDS} is {ends.dtype} {list(ends.shape)}, and no list of ends")
+            self._ends = ends.rows(0, ends.shape[0]).astype(np.int64)
         except (ValueError, LeftOut) as error:
             raise ArgumentError(f"{path}: {error}") from None
-        if not count or len(ends.shape) > 1 or ends.dtype.kind not in "iu":
-            raise ArgumentError(f"{path}: {ENDS} is {ends.dtype} {list(ends.shape)}, and no list of ends")
         self._begins = np.append(0, self._ends[:-1])
-        self._keys: List[Key] = []
-        cameras = []
-        for name in store.names("data"):
+        for name in self._store.names("data"):
             try:
-                key = self._open(store, name)
+                self._keys.append(self._open(name))
             except ValueError as error:
                 self.notes.append(f"left out: {error}")
-                continue
-            if key.kind != "numbers":
-                cameras.append(name)
-            if key.kind == "numbers" or options.cameras is None or name in options.cameras:
-                self._keys.append(key)
-        for name in options.cameras or ():
-            if name not in cameras:
-                raise ArgumentError(f"--cameras {name}: {names_there_are(name, cameras)}")
+        there_are = [key.array.name[len("data/"):] for key in self._keys if key.kind != "numbers"]
+        for name in cameras or ():
+            if name not in there_are:
+                raise ArgumentError(f"--cameras {name}: {names_there_are(name, there_are)}")
+        self._keys = [key for key in self._keys if key.kind == "numbers" or cameras is None or key.array.name[len("data/"):] in cameras]
         if not self._keys:
             raise ArgumentError(f"{path}: it has no array in data that can be read; {'; '.join(self.notes)}")
+        encoded = [key.array.name for key in self._keys if key.kind == "encoded" or key.array.codec in zarr_store.PICTURES]
+        if zarr_store.imagecodecs is None and encoded:
+            raise ArgumentError(f"{path}: frames of {encoded[0]} are decoded and encoded by imagecodecs, which is not installed: pip install "
+                                "imagecodecs; or name the other cameras with --cameras")
         self._is_shared = _find_shared(self._begins, self._ends, max(key.array.shape[0] for key in self._keys))
-        for key in self._keys:
-            if zarr_store.imagecodecs is None and (key.kind == "encoded" or key.array.codec in zarr_store.PICTURES):
-                raise ArgumentError(f"{path}: frames of {key.array.name} are decoded and encoded by imagecodecs, which is not installed: "
-                                    "pip install imagecodecs; or name the other cameras with --cameras")
-        rate = options.rate or self._measured_rate()
         self.attributes = {"source": "ReplayBuffer", **({"rate": attribute_of(rate)} if rate else {})}
 
-    def _open(self, store: zarr_store.Store, name: str) -> Key:
+    def _open(self, name: str) -> Key:
         """Returns an array of the store. Raises ValueError, with a sentence, if it cannot be converted."""
-        array = zarr_store.Array(store, f"data/{name}", self._pool)
+        array = zarr_store.Array(self._store, f"data/{name}", self._pool)
         kind, place = "numbers", name
         if len(array.shape) == 4 and array.shape[-1] == 3 and (array.dtype == np.uint8 or _has_pixels(array, self._begins)):
             kind, place = "pixels", f"observation/images/{name}"
-            if array.codec in zarr_store.PICTURES or self._options.jpeg is not None:
+            if array.codec in zarr_store.PICTURES or self._jpeg is not None:
                 kind = "encoded"
         if not is_name(place) or is_taken(place, [key.place for key in self._keys]):
             raise ValueError(f"{array.name}: its name cannot be one in the HDF5 file, or is taken")
@@ -93,37 +81,25 @@ class ReplayBuffer:
             self.notes.append(f"left out: {array.name}: its rows {self._ends.max()} to {array.shape[0] - 1} are of no episode")
         return Key(array, place, kind)
 
-    def _measured_rate(self) -> Optional[Fraction]:
-        """Returns the rate of diffusion_policy's real robot, which has stamps of a regular grid, or None."""
-        for key in self._keys:
-            if key.place == "timestamp" and len(key.array.shape) == 1 and self._ends[0] > 2:
-                steps = np.diff(key.array.rows(0, int(self._ends[0])))
-                step = float(np.median(steps))
-                if step > 0 and (np.abs(steps - step) < step / 2).all():
-                    return exact_rate(round(1 / step, 2))
-        return None
-
     def sizes(self) -> List[str]:
         """Returns, for each camera whose frames are encoded again, what they take and about what they will take."""
-        total = min(key.array.shape[0] for key in self._keys)
-        rows = [np.arange(max(self._begins[number], 0), min(self._ends[number], total)) for number, _ in self.episodes()]
-        all_rows = np.concatenate([np.empty(0, int), *rows])
-        form = "PNG" if self._options.jpeg is None else f"JPEG of quality {self._options.jpeg}"
+        form = "PNG" if self._jpeg is None else f"JPEG of quality {self._jpeg}"
         lines = []
         for array in (key.array for key in self._keys if key.kind == "encoded"):
+            parts = [range(max(self._begins[number], 0), min(self._ends[number], array.shape[0])) for number, _ in self.episodes()]
+            rows = np.concatenate([np.empty(0, int), *parts])
             sampled = []
-            for row in all_rows[::max(len(all_rows) // SAMPLED_FRAMES, 1)]:
+            for row in map(int, rows[::max(len(rows) // SAMPLED_FRAMES, 1)]):
                 with contextlib.suppress(LeftOut):  # the episode says it
-                    sampled.append(len(self._encode(_to_pixels(array.rows(int(row), int(row) + 1), array.name, int(row))[0])))
-            size = sum(array.encoded_bytes(int(part[0]), int(part[-1]) + 1) for part in rows if len(part))
-            lines.append(f"{array.name}: {len(all_rows)} frames, {size} bytes as {zarr_store.PICTURES.get(array.codec, ['raw pixels'])[0]}; "
-                         f"as {form} about {sum(sampled) * len(all_rows) // max(len(sampled), 1)} bytes")
+                    sampled.append(len(self._encode(_to_pixels(array.rows(row, row + 1), array.name, row)[0])))
+            size = sum(map(self._store.size, {name for part in parts if part for name in array.chunks(part[0], part[-1] + 1)}))
+            lines.append(f"{array.name}: {len(rows)} frames, {size} bytes as {zarr_store.PICTURES.get(array.codec, ['raw pixels'])[0]}; "
+                         f"as {form} about {sum(sampled) * len(rows) // max(len(sampled), 1)} bytes")
         return lines
 
     def episodes(self) -> List[Tuple[int, Callable[[], Episode]]]:
-        chosen = self._options.episodes
         return [(number, lambda number=number: self._read(number)) for number in range(len(self._ends))
-                if chosen is None or any(number in numbers for numbers in chosen)]
+                if self._chosen is None or any(number in numbers for numbers in self._chosen)]
 
     def _read(self, number: int) -> Episode:
         begin, end = int(self._begins[number]), int(self._ends[number])
@@ -151,7 +127,7 @@ class ReplayBuffer:
         return Images(np.frombuffer(b"".join(encoded), np.uint8), np.cumsum([0, *map(len, encoded)]))
 
     def _encode(self, frame: np.ndarray) -> bytes:
-        codecs, quality = zarr_store.imagecodecs, self._options.jpeg
+        codecs, quality = zarr_store.imagecodecs, self._jpeg
         return codecs.png_encode(frame, level=PNG_LEVEL) if quality is None else codecs.jpeg_encode(frame, level=quality)
 
 
@@ -167,13 +143,12 @@ def _find_shared(begins: np.ndarray, ends: np.ndarray, rows: int) -> np.ndarray:
 
 
 def _has_pixels(array: zarr_store.Array, begins: np.ndarray) -> bool:
-    """Tells whether floats are whole numbers from 0 to 255, as the frames of Push-T are."""
+    """Tells whether floats are whole numbers from 0 to 255, as the frames of Push-T are: by the first one that is not black."""
     for begin in begins if array.dtype.kind == "f" else ():
-        try:
+        with contextlib.suppress(LeftOut):
             first = array.rows(int(begin), int(begin) + 1)
-        except LeftOut:
-            continue
-        return bool(first.max() > 1 and np.array_equal(np.clip(first, 0, 255).astype(np.uint8), first))
+            if first.max() > 1:
+                return np.array_equal(np.clip(first, 0, 255).astype(np.uint8), first)
     return False
 
 

@@ -51,17 +51,16 @@ class Rlds:
         info = self._read_json("dataset_info.json")
         if info.get("fileFormat", "tfrecord") != "tfrecord":
             raise ArgumentError(f"{folder}: its fileFormat is {json.dumps(info['fileFormat'])}, and only tfrecord is read")
-        self._features = list(self._find_features(self._read_json("features.json")))
-        images = [feature.place for feature in self._features if feature.kind == "images"]
-        for name in cameras or ():
-            if not any(place.endswith(f"/{name}") for place in images):
-                raise ArgumentError(f"--cameras {name}: {names_there_are(name, [place.rpartition('/')[2] for place in images])}")
-        if not any(feature.key.startswith(STEPS) for feature in self._features):
-            raise ArgumentError(f"{folder}/features.json: it has no steps, as RLDS data sets have")
+        features = self._read_json("features.json")
         try:
-            self._shards = list(self._find_shards(info))
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise ArgumentError(f"{folder}/dataset_info.json: its splits are not as TFDS writes them ({first_line(error)})") from None
+            self._features, self._shards = list(self._find_features(features)), list(self._find_shards(info))
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            raise ArgumentError(f"{folder}: its features.json or dataset_info.json is not as TFDS writes it "
+                                f"({type(error).__name__}: {first_line(error)})") from None
+        images = [feature.place.rpartition("/")[2] for feature in self._features if feature.kind == "images"]
+        for name in cameras or ():
+            if name not in images:
+                raise ArgumentError(f"--cameras {name}: {names_there_are(name, images)}")
 
     def _read_json(self, name: str) -> Dict[str, Any]:
         path = self._folder / name
@@ -69,47 +68,39 @@ class Rlds:
             if path.exists() and not path.is_file():  # of a FIFO, opening may not end
                 raise ValueError("it is not a regular file")
             found = json.loads(path.read_text())
+            if not isinstance(found, dict):
+                raise ValueError("it is not a mapping")
+            return found
         except (OSError, ValueError, RecursionError) as error:
             raise ArgumentError(f"{path}: {first_line(error)}: a data set of TFDS has this file; name the folder of its version, such as "
                                 "droid_100/1.0.0") from None
-        if not isinstance(found, dict):
-            raise ArgumentError(f"{path}: it is not a mapping")
-        return found
-
-    # ---- metadata ----
 
     def _find_features(self, root: Dict[str, Any]) -> Iterator[Feature]:
         """Yields the features that can be converted. The others are left out by name."""
         places: List[str] = []
-        try:
-            leaves = list(_find_leaves(root, ""))
-        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-            raise ArgumentError(f"{self._folder}/features.json: it is not as TFDS writes it ({first_line(error)})") from None
-        for key, leaf in leaves:
+        for key, leaf in _find_leaves(root, ""):
             feature, why = _describe(key, leaf)
             if not why and is_taken(feature.place, places):
                 why = "another feature has its place in the output"
             if why:
                 self.notes.append(f"left out: feature {key}: {why}")
-            else:
-                places += [feature.place]
-                yield feature
+                continue
+            places.append(feature.place)
+            yield feature
 
     def _find_shards(self, info: Dict[str, Any]) -> Iterator[Shard]:
         """Yields the files that are there. The numbers of their episodes count those of missing files, too."""
         first, missing = 0, []
         for split in info["splits"]:
-            lengths = [int(length) for length in split["shardLengths"]]
-            for number, count in enumerate(lengths):
+            for number, count in enumerate(map(int, split["shardLengths"])):
                 words = {"DATASET": info["name"], "SPLIT": split["name"], "FILEFORMAT": "tfrecord",
-                         "SHARD_X_OF_Y": f"{number:05d}-of-{len(lengths):05d}"}
+                         "SHARD_X_OF_Y": f"{number:05d}-of-{len(split['shardLengths']):05d}"}
                 name = re.sub(r"\{(\w+)\}", lambda found: words[found[1]], split.get("filepathTemplate") or TEMPLATE)
                 path = self._folder / name
-                if "/" in name:
-                    raise ValueError(f"a file is {name}")
+                if "/" in name or not 0 <= count < 1 << 31:
+                    raise ValueError(f"{name} with {count} records")
                 if path.is_file():
-                    with path.open("rb") as file:
-                        places, fault = tfrecord.find_records(file, path.stat().st_size)
+                    places, fault = tfrecord.find_records(path)
                     if len(places) != count and not fault:
                         fault = f"it has {len(places)} records, and dataset_info.json says {count}"
                         self.notes += [f"left out: {name}: {fault}"] if len(places) > count else []
@@ -119,8 +110,6 @@ class Rlds:
                 first += count
         if missing:
             self.notes.append(f"left out: {missing[0]} is not there, as {len(missing)} of the files that dataset_info.json names")
-
-    # ---- one episode ----
 
     def episodes(self) -> List[Tuple[int, Callable[[], Episode]]]:
         return [(shard.first + index, lambda shard=shard, index=index: self._read(shard, index))
@@ -132,19 +121,11 @@ class Rlds:
             raise LeftOut(f"{shard.path.name}: {shard.fault}")
         where = f"{shard.path.name}: record {index}"
         try:
-            with shard.path.open("rb") as file:
-                data = tfrecord.read_record(file, *shard.places[index])
+            found = tfrecord.parse_example(tfrecord.read_record(shard.path, *shard.places[index]))
         except (ValueError, OSError) as error:
             raise LeftOut(f"{where}: {first_line(error)}") from None
-        try:
-            found = tfrecord.parse_example(data)
-        except ValueError as error:
-            raise LeftOut(f"{where}: it is not a tf.train.Example: {error}") from None
-        return self._episode(shard.split, found, where)
-
-    def _episode(self, split: str, found: Dict[str, tfrecord.Values], where: str) -> Episode:
         objects: Dict[str, Object] = {}
-        attributes: Dict[str, Any] = {"split": split}
+        attributes: Dict[str, Any] = {"split": shard.split}
         notes: List[str] = []
         first, rows = "", 0  # a feature of the steps, and how many it has
         for feature in self._features:
@@ -158,7 +139,7 @@ class Rlds:
                 attributes.update({} if value is None else {feature.place: value})
                 continue
             first, rows = (first, rows) if first else (feature.key, len(values))
-            if len(values) != rows or not rows:
+            if len(values) != rows:
                 raise LeftOut(f"{where}: {first} has {rows} steps, and {feature.key} has {len(values)}")
             if feature.kind == "text":
                 notes += _add_text(attributes, feature, values)
@@ -169,8 +150,11 @@ class Rlds:
                 if images.encoding() is None:
                     raise LeftOut(f"{where}: {feature.key}: an image is neither PNG nor JPEG")
                 objects[feature.place] = images
-        tasks = [text for name, text in attributes.items() if name.rpartition("/")[2].find("language_instruction") >= 0 and text]
-        return Episode(rows, {**attributes, **({"task": tasks[0]} if tasks else {})}, objects, notes)
+        if not rows:
+            raise LeftOut(f"{where}: it has no steps")
+        for name in [name for name, text in attributes.items() if "language_instruction" in name and text][:1]:
+            attributes["task"] = attributes[name]
+        return Episode(rows, attributes, objects, notes)
 
 
 def _find_leaves(node: Dict[str, Any], key: str) -> Iterator[Tuple[str, Dict[str, Any]]]:

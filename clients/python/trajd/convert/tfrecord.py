@@ -4,14 +4,14 @@ A record is: u64 length, u32 masked CRC-32C of the length, the data, u32 masked 
 these files is a tf.train.Example, a Protobuf message: a map from names to lists of bytes, of float32 or of int64."""
 from __future__ import annotations
 
+import pathlib
 import struct
-from typing import BinaryIO, Dict, Iterator, List, Tuple, Union
+from typing import Dict, Iterator, List, Tuple, Union
 
 import google_crc32c
 import numpy as np
 
 HEADER, FOOTER = struct.Struct("<QI"), struct.Struct("<I")
-RECORD_BYTES_MAX = 8 << 30
 BYTES, FLOATS, INTEGERS = 1, 2, 3  # the fields of a Feature
 VARINT_BYTES_MAX = 10
 
@@ -23,35 +23,35 @@ def masked_crc(data: bytes) -> int:
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def find_records(file: BinaryIO, size: int) -> Tuple[List[Tuple[int, int]], str]:
-    """Returns position and size of the records of a file of `size` bytes, and why no record after them can be found, or "".
+def find_records(path: pathlib.Path) -> Tuple[List[Tuple[int, int]], str]:
+    """Returns position and size of the records of a file, and why no record after them can be found, or "".
 
     Only their lengths are read and checked."""
     places: List[Tuple[int, int]] = []
-    at = 0
-    while at < size:
-        file.seek(at)
-        header = file.read(HEADER.size)
-        where = f"its record {len(places)}, at byte {at},"
-        if len(header) < HEADER.size:
-            return places, f"{where} is cut short: the file has {size} bytes"
-        length, crc = HEADER.unpack(header)
-        if masked_crc(header[:8]) != crc:
-            return places, f"{where} has a length with a wrong CRC, so no record after it can be found"
-        end = at + HEADER.size + length + FOOTER.size
-        if end > size:
-            return places, f"{where} is cut short: it would end at byte {end}, and the file has {size} bytes"
-        places.append((at + HEADER.size, length))
-        at = end
+    at, size = 0, path.stat().st_size
+    with path.open("rb") as file:
+        while at < size:
+            file.seek(at)
+            header = file.read(HEADER.size)
+            where = f"its record {len(places)}, at byte {at},"
+            if len(header) < HEADER.size:
+                return places, f"{where} is cut short: the file has {size} bytes"
+            length, crc = HEADER.unpack(header)
+            if masked_crc(header[:8]) != crc:
+                return places, f"{where} has a length with a wrong CRC, so no record after it can be found"
+            end = at + HEADER.size + length + FOOTER.size
+            if end > size:
+                return places, f"{where} is cut short: it would end at byte {end}, and the file has {size} bytes"
+            places.append((at + HEADER.size, length))
+            at = end
     return places, ""
 
 
-def read_record(file: BinaryIO, position: int, length: int) -> bytes:
-    """Returns a record. Raises ValueError with a sentence."""
-    if length > RECORD_BYTES_MAX:
-        raise ValueError(f"it has {length} bytes, and at most {RECORD_BYTES_MAX} are read")
-    file.seek(position)
-    data, footer = file.read(length), file.read(FOOTER.size)
+def read_record(path: pathlib.Path, position: int, length: int) -> bytes:
+    """Returns a record. Raises ValueError if its CRC is wrong."""
+    with path.open("rb") as file:
+        file.seek(position)
+        data, footer = file.read(length), file.read(FOOTER.size)
     if len(footer) < FOOTER.size or masked_crc(data) != FOOTER.unpack(footer)[0]:
         raise ValueError(f"its {length} bytes have a wrong CRC")
     return data
@@ -60,10 +60,13 @@ def read_record(file: BinaryIO, position: int, length: int) -> bytes:
 def parse_example(data: bytes) -> Dict[str, Values]:
     """Returns the features of a tf.train.Example. Raises ValueError if it is none."""
     found: Dict[str, Values] = {}
-    for features in _messages(memoryview(data), 1):
-        for entry in _messages(features, 1):
-            parts = dict(_fields(entry))
-            found[bytes(parts.get(1, b"")).decode()] = _parse_feature(parts.get(2, memoryview(b"")))
+    try:
+        for features in _messages(memoryview(data), 1):
+            for entry in _messages(features, 1):
+                parts = dict(_fields(entry))
+                found[bytes(parts.get(1, b"")).decode()] = _parse_feature(parts.get(2, memoryview(b"")))
+    except ValueError as error:
+        raise ValueError(f"it is not a tf.train.Example: {error}") from None
     return found
 
 

@@ -10,7 +10,7 @@ import pathlib
 import re
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Iterator, List, Optional, Set, Tuple, Union
+from typing import Any, Dict, List, Optional, Set, Tuple, Union
 
 import numcodecs
 import numpy as np
@@ -69,7 +69,7 @@ class Array:
 
     def __init__(self, store: Store, name: str, pool: ThreadPoolExecutor):
         self._store, self.name, self._pool = store, name, pool
-        self._last: Tuple[str, Optional[np.ndarray]] = ("", None)
+        self._last: Tuple[str, Optional[np.ndarray]] = ("", None)  # a chunk, which may have rows of the next episode, too
         self.filled: Set[str] = set()  # chunks that are not there, and have the fill value, since the set was emptied
         try:
             text = store.read(f"{name}/.zarray")
@@ -79,10 +79,9 @@ class Array:
             if meta["zarr_format"] != 2 or not re.fullmatch(DTYPES, np.dtype(meta["dtype"]).name):
                 raise ValueError(f"its dtype is {meta['dtype']}, and its zarr_format is {meta['zarr_format']}")
             self.dtype = np.dtype(meta["dtype"])
-            self.shape, self.chunks = tuple(map(int, meta["shape"])), tuple(map(int, meta["chunks"]))
+            self.shape, self._chunks = tuple(map(int, meta["shape"])), tuple(map(int, meta["chunks"]))
             self._order, self._separator = {"C": "C", "F": "F"}[meta["order"]], meta.get("dimension_separator", ".")
-            fill = meta["fill_value"]
-            self._fill = None if fill is None else np.array(fill).astype(self.dtype)
+            self._fill = None if meta["fill_value"] is None else np.array(meta["fill_value"]).astype(self.dtype)
             compressor = meta["compressor"] or {}
             self.codec = compressor.get("id")
             self._codecs = [numcodecs.get_codec(one) for one in (meta["filters"] or [])]
@@ -90,15 +89,10 @@ class Array:
                 self._codecs.append(numcodecs.get_codec(compressor))
         except Exception as error:  # of a file that says anything
             raise ValueError(f"{name}/.zarray: {first_line(error)}") from None
-        self._bytes = math.prod(self.chunks) * self.dtype.itemsize
-        if not self.shape or len(self.shape) != len(self.chunks) or min(self.shape[1:], default=1) < 1 or min(self.chunks) < 1:
-            raise ValueError(f"{name}/.zarray: its shape is {list(self.shape)}, in chunks of {list(self.chunks)}")
-        if self._bytes > CHUNK_BYTES_MAX:
-            raise ValueError(f"{name}/.zarray: a chunk has {self._bytes} bytes, and at most {CHUNK_BYTES_MAX} are read")
-
-    def encoded_bytes(self, first: int, end: int) -> int:
-        """Returns the size of the chunks that have some rows."""
-        return sum(self._store.size(self._chunk_name(index)) for index in self._indexes(first, end))
+        self._bytes = math.prod(self._chunks) * self.dtype.itemsize
+        if not self.shape or len(self.shape) != len(self._chunks) or min(self.shape[1:], default=1) < 1 or not (
+                min(self._chunks) > 0 and self._bytes <= CHUNK_BYTES_MAX):
+            raise ValueError(f"{name}/.zarray: its shape is {list(self.shape)}, in chunks of {list(self._chunks)} with {self._bytes} bytes")
 
     def rows(self, first: int, end: int) -> np.ndarray:
         """Returns some rows. Raises LeftOut if a chunk is damaged."""
@@ -108,49 +102,50 @@ class Array:
         if size > ROWS_BYTES_MAX:
             raise LeftOut(f"{self.name}: its rows {first} to {end - 1} have {size} bytes, and at most {ROWS_BYTES_MAX} are read")
         found = np.empty((end - first, *self.shape[1:]), self.dtype.newbyteorder("="))
-        indexes = list(self._indexes(first, end))
-        for index, chunk in zip(indexes, self._pool.map(self._chunk, indexes)):
-            row, *others = (number * size for number, size in zip(index, self.chunks))
-            begin, stop = max(first, row), min(end, row + self.chunks[0])
-            target = (slice(begin - first, stop - first), *(slice(at, at + size) for at, size in zip(others, self.chunks[1:])))
+        indexes = self.chunks(first, end)
+        # this thread reads, because a ZipFile is for one thread, and the others decode
+        for (name, index), chunk in zip(indexes.items(), self._pool.map(self._decode, indexes, map(self._read, indexes))):
+            row, *others = (number * size for number, size in zip(index, self._chunks))
+            begin, stop = max(first, row), min(end, row + self._chunks[0])
+            target = (slice(begin - first, stop - first), *(slice(at, at + size) for at, size in zip(others, self._chunks[1:])))
             part = (slice(begin - row, stop - row), *(slice(0, size - at) for at, size in zip(others, self.shape[1:])))
             found[target] = chunk[part]
+            self._last = ("", None) if name in self.filled else (name, chunk)
         return found
 
-    def _indexes(self, first: int, end: int) -> Iterator[Tuple[int, ...]]:
-        others = (range(-(-size // chunk)) for size, chunk in zip(self.shape[1:], self.chunks[1:]))
-        return itertools.product(range(first // self.chunks[0], (end - 1) // self.chunks[0] + 1), *others)
+    def chunks(self, first: int, end: int) -> Dict[str, Tuple[int, ...]]:
+        """Returns names and indexes of the chunks that have some rows."""
+        others = (range(-(-size // chunk)) for size, chunk in zip(self.shape[1:], self._chunks[1:]))
+        indexes = itertools.product(range(first // self._chunks[0], (end - 1) // self._chunks[0] + 1), *others)
+        return {f"{self.name}/{self._separator.join(map(str, index))}": index for index in indexes}
 
-    def _chunk_name(self, index: Tuple[int, ...]) -> str:
-        return f"{self.name}/{self._separator.join(map(str, index))}"
-
-    def _chunk(self, index: Tuple[int, ...]) -> np.ndarray:
-        name = self._chunk_name(index)
-        kept, chunk = self._last
-        if kept == name and chunk is not None:
-            return chunk
+    def _read(self, name: str) -> Union[bytes, np.ndarray, None]:
+        """Returns a chunk: its bytes, its values if they are kept, or None if there is none."""
+        if name == self._last[0]:
+            return self._last[1]
         try:
-            data = self._store.read(name)
-            if data is None:
+            return self._store.read(name)
+        except Exception as error:  # of any file
+            raise LeftOut(f"{name}: {first_line(error)}") from None
+
+    def _decode(self, name: str, values: Any) -> np.ndarray:
+        if isinstance(values, np.ndarray):
+            return values
+        try:
+            if values is None:
                 if self._fill is None:
                     raise ValueError("there is no such chunk, and no fill value")
                 self.filled.add(name)
-                return np.broadcast_to(self._fill, self.chunks)
-            chunk = self._decode(data)
+                return np.broadcast_to(self._fill, self._chunks)
+            if self.codec in PICTURES:
+                return getattr(imagecodecs, PICTURES[self.codec][1])(values, out=np.empty(self._chunks[1:], self.dtype))[None]
+            if self.codec == "blosc" and (len(values) < 16 or int.from_bytes(values[12:16], "little") != len(values)):
+                raise ValueError(f"it has {len(values)} bytes, and its header says another size")  # Blosc reads on behind the end
+            for codec in reversed(self._codecs):
+                values = codec.decode(values)
+            values = np.frombuffer(values, np.uint8)
+            if values.nbytes != self._bytes:
+                raise ValueError(f"it has {values.nbytes} bytes, and a chunk has {self._bytes}")
+            return values.view(self.dtype).reshape(self._chunks, order=self._order)
         except Exception as error:  # of any codec
             raise LeftOut(f"{name}: {first_line(error)}") from None
-        self._last = name, chunk
-        return chunk
-
-    def _decode(self, data: bytes) -> np.ndarray:
-        if self.codec in PICTURES:
-            return getattr(imagecodecs, PICTURES[self.codec][1])(data, out=np.empty(self.chunks[1:], self.dtype))[None]
-        if self.codec == "blosc" and (len(data) < 16 or int.from_bytes(data[12:16], "little") != len(data)):
-            raise ValueError(f"it has {len(data)} bytes, and its header says another size")  # Blosc reads on behind the end
-        values: Any = data
-        for codec in reversed(self._codecs):
-            values = codec.decode(values)
-        values = np.frombuffer(values, np.uint8)
-        if values.nbytes != self._bytes:
-            raise ValueError(f"it has {values.nbytes} bytes, and a chunk has {self._bytes}")
-        return values.view(self.dtype).reshape(self.chunks, order=self._order)
