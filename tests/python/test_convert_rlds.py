@@ -223,7 +223,7 @@ def test_missing_files_and_records_are_named(droid, tmp_path):
     write_records(droid / SECOND, records[:2])
     (droid / FIRST).unlink()
     lines = left_out("rlds", droid, tmp_path / "out.hdf5")
-    assert lines[0] == f"left out: {FIRST} is not there, as 1 of the files that dataset_info.json names"
+    assert lines[0] == f"left out: 1 files of dataset_info.json are not there: {FIRST} ..."
     assert f"left out: episode 4: {SECOND}: it has 2 records, and dataset_info.json says 3" in lines
     check(tmp_path / "out.hdf5", "droid_small", [2, 3])
     write_records(droid / SECOND, [*records, records[0]])
@@ -271,7 +271,7 @@ def test_a_record_of_something_else_costs_its_episode(droid, tmp_path):
     ("features.json", lambda about: [about], "features.json: it is not a mapping"),
     ("features.json", lambda about: {"featuresDict": 3}, "its features.json or dataset_info.json is not as TFDS writes it (TypeError: "),
     ("dataset_info.json", None, "dataset_info.json: No such file or directory: a data set of TFDS has this file"),
-    ("dataset_info.json", lambda about: {**about, "fileFormat": "array_record"}, "its fileFormat is \"array_record\", and only tfrecord is read"),
+    ("dataset_info.json", lambda about: {**about, "fileFormat": "array_record"}, "its fileFormat is array_record, and only tfrecord is read"),
     ("dataset_info.json", lambda about: {**about, "splits": [{"name": "train"}]}, "not as TFDS writes it (KeyError: 'shardLengths')"),
     ("dataset_info.json", lambda about: {**about, "name": "../droid_small"}, "not as TFDS writes it (ValueError: ../droid_small-train.tfrecord-00000-of-00002 with 2 records)"),
 ])

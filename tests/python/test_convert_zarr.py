@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import textwrap
 import zipfile
 
 import h5py
@@ -178,25 +179,17 @@ def test_a_changed_byte_in_a_zip_file_costs_its_episode(tmp_path):
     check(tmp_path / "out.hdf5", "umi", [0, 1])
 
 
-def test_a_missing_chunk_has_the_fill_value_and_is_named(pusht, tmp_path):
-    """So the format has it, and so the project's reader returns it."""
+def test_a_missing_chunk_costs_its_episode(pusht, tmp_path):
     (pusht / "data/state/2.0").unlink()
-    assert left_out("zarr", pusht, tmp_path / "out.hdf5") == [
-        "kept: episode 1: data/state/2.0 does not exist: their rows have the fill value"]
-    with h5py.File(tmp_path / "out.hdf5") as file:
-        expected = VECTORS["pusht/state"][7:16].copy()
-        expected[3:8] = 0
-        assert np.array_equal(file["data/episode_000001/state"], expected)
-    edit_json(pusht / "data/state/.zarray", fill_value=None)
-    assert left_out("zarr", pusht, tmp_path / "out.hdf5") == [
-        "left out: episode 1: data/state/2.0: there is no such chunk, and no fill value"]
+    assert left_out("zarr", pusht, tmp_path / "out.hdf5") == ["left out: episode 1: data/state/2.0: there is no such chunk"]
+    check(tmp_path / "out.hdf5", "pusht", [0, 2], tolerance=0)
 
 
 @pytest.mark.parametrize("changes, sentence", [
     (None, "there is none"), ({"dtype": "|O"}, "its dtype is |O"), ({"zarr_format": 3}, "its zarr_format is 3"),
     ({"compressor": {"id": "imagecodecs_avif"}}, "imagecodecs_avif"), ({"chunks": [5]}, "its shape is [20, 5], in chunks of [5]"),
-    ({"chunks": [0, 5]}, "its shape is [20, 5], in chunks of [0, 5]"), ({"shape": [20, 1 << 40], "chunks": [5, 1 << 40]}, "bytes"),
-    ({"order": "Z"}, "'Z'"), ({"fill_value": "many"}, "could not convert string to float"), ({"shape": "x"}, "invalid literal"),
+    ({"chunks": [0, 5]}, "its shape is [20, 5], in chunks of [0, 5]"), ({"shape": [20, 1 << 40], "chunks": [5, 1 << 40]}, " bytes"),
+    ({"order": "Z"}, "'Z'"), ({"shape": "x"}, "invalid literal"),
 ])
 def test_an_array_that_cannot_be_read_is_left_out(pusht, changes, sentence, tmp_path):
     path = pusht / "data/state/.zarray"
@@ -209,13 +202,13 @@ def test_an_array_that_cannot_be_read_is_left_out(pusht, changes, sentence, tmp_
 
 
 @pytest.mark.parametrize("ends, kept, sentences", [
-    ([7, 16, 24], [0, 1], ["left out: episode 2: data/action: it has 20 rows, and the episode would be rows 16 to 23"]),
+    ([7, 16, 24], [0, 1], ["left out: episode 2: data/action: it has 20 rows, and the episode is rows 16 to 23"]),
     ([7, 16, 19], [0, 1, 2], [f"left out: data/{key}: its rows 19 to 19 are of no episode" for key in ABOUT["pusht"]["keys"]]),
     ([7, 7, 20], [0, 2], ["left out: episode 1: meta/episode_ends: its entry 1 is 7, and the episode would begin at row 7"]),
-    ([7, 3, 20], [], ["left out: episode 0: meta/episode_ends: the episode would be rows 0 to 6, and another one has some of them, too",
+    ([7, 3, 20], [], ["left out: episode 0: meta/episode_ends: the episode is rows 0 to 6, and another one has some of them, too",
                       "left out: episode 1: meta/episode_ends: its entry 1 is 3, and the episode would begin at row 7",
-                      "left out: episode 2: meta/episode_ends: the episode would be rows 3 to 19, and another one has some of them, too"]),
-    ([500, 16, 20], [2], ["left out: episode 0: data/action: it has 20 rows, and the episode would be rows 0 to 499",
+                      "left out: episode 2: meta/episode_ends: the episode is rows 3 to 19, and another one has some of them, too"]),
+    ([500, 16, 20], [2], ["left out: episode 0: data/action: it has 20 rows, and the episode is rows 0 to 499",
                           "left out: episode 1: meta/episode_ends: its entry 1 is 16, and the episode would begin at row 500"]),
     ([-4, 16, 20], [2], ["left out: episode 0: meta/episode_ends: its entry 0 is -4, and the episode would begin at row 0",
                          "left out: episode 1: meta/episode_ends: its entry 1 is 16, and the episode would begin at row -4"]),
@@ -237,8 +230,8 @@ def test_ends_that_do_not_fit(pusht, ends, kept, sentences, tmp_path):
 def test_an_array_that_is_too_short_costs_the_last_episodes(pusht, tmp_path):
     edit_json(pusht / "data/keypoint/.zarray", shape=[12, 9, 2])
     assert left_out("zarr", pusht, tmp_path / "out.hdf5") == [
-        "left out: episode 1: data/keypoint: it has 12 rows, and the episode would be rows 7 to 15",
-        "left out: episode 2: data/keypoint: it has 12 rows, and the episode would be rows 16 to 19"]
+        "left out: episode 1: data/keypoint: it has 12 rows, and the episode is rows 7 to 15",
+        "left out: episode 2: data/keypoint: it has 12 rows, and the episode is rows 16 to 19"]
     check(tmp_path / "out.hdf5", "pusht", [0], tolerance=0)
 
 
@@ -254,7 +247,7 @@ def test_pixels_in_floats_are_whole_numbers(pusht, tmp_path):
 
 
 @pytest.mark.parametrize("change, sentence", [
-    (lambda root: shutil.rmtree(root / "meta"), ": it has no meta/episode_ends/.zarray, as a ReplayBuffer of diffusion_policy or UMI has (Zarr"),
+    (lambda root: shutil.rmtree(root / "meta"), ": it has no meta/episode_ends/.zarray, as a ReplayBuffer in Zarr, version 2, has"),
     (lambda root: (root / "meta/episode_ends/0").write_bytes(b"1"), ": meta/episode_ends/0: "),
     (lambda root: edit_json(root / "meta/episode_ends/.zarray", shape=[0]), ": meta/episode_ends is int64 [0], and no list of ends"),
     (lambda root: edit_json(root / "meta/episode_ends/.zarray", dtype="<f8"), ": meta/episode_ends is float64 [3], and no list of ends"),
@@ -283,9 +276,8 @@ def test_without_imagecodecs(tmp_path):
                               capture_output=True, text=True, env={**os.environ, **package_environment()})
 
     done = convert("umi")
-    assert (done.returncode, done.stderr) == (2, f"trajd-convert: {PATHS['umi']}: frames of data/camera0_rgb are decoded and encoded by "
-                                                 "imagecodecs, which is not installed: pip install imagecodecs; or name the other cameras "
-                                                 "with --cameras\n")
+    assert (done.returncode, done.stderr) == (2, f"trajd-convert: {PATHS['umi']}: camera0_rgb is decoded and encoded by imagecodecs, which is not "
+                                                 "installed: pip install imagecodecs; or name the other cameras with --cameras\n")
     assert convert("pusht").returncode == 0
     check(tmp_path / "pusht.hdf5", "pusht", tolerance=0)
 
@@ -322,30 +314,20 @@ def test_presets_give_feeds_that_train(daemon, style, state, tmp_path):
     assert np.mean(losses[-10:]) < 0.8 * np.mean(losses[:3])
 
 
-UMI = """
-datasets: {{umi: {{path: {path}, layout: replay_buffer}}}}
-feeds:
-  train:
-    dataset: umi
-    global_batch: 4
-    tail: short
-    anchor: {{clock: steps}}
-    pad: {{before: any, after: any, with: edge}}
-    outputs:
-      obs/camera0_rgb: {{from: observation/images/camera0_rgb, at: 0, image: {{preset: umi, resize: 32}}}}
-      obs/gripper: {{from: robot0_gripper_width, at: -1..0}}
-      actions:
-        preset: umi
-        from: [robot0_eef_pos, robot0_eef_rot_axis_angle, robot0_gripper_width]
-        rotation: {{from: axis_angle, columns: "3:6", position: "0:3"}}
-        relative_to: {{from: [robot0_eef_pos, robot0_eef_rot_axis_angle], mask: [true, true, true, true, true, true, false]}}
-"""
+def feed_of_the_page():
+    """Returns the configuration of clients/python/CONVERT.md, for frames that are smaller than UMI's."""
+    lines = (ROOT / "clients/python/CONVERT.md").read_text().splitlines()
+    begin = lines.index("    feeds:")
+    end = next(number for number, line in enumerate(lines[begin:], begin) if not line)
+    return textwrap.dedent("\n".join(lines[begin:end])).replace("image: {preset: umi}", "image: {preset: umi, resize: 32}").replace(
+        "global_batch: 64", "global_batch: 4\n    tail: short\n    pad: {before: any, after: any, with: edge}")
 
 
 def test_a_feed_of_umi(daemon, tmp_path):
     """Actions are the poses that follow, relative to that of the anchor, with rotations in six numbers (norm: min_max leaves these)."""
     converted("zarr", PATHS["umi"], tmp_path / "out.hdf5", "--fps", "59.94")
-    one = daemon(UMI.format(path=tmp_path / "out.hdf5"), folder="daemon", rings="256MiB")
+    one = daemon(f"datasets: {{umi: {{path: {tmp_path}/out.hdf5, layout: replay_buffer}}}}\n{feed_of_the_page()}\n", folder="daemon",
+                 rings="256MiB")
     rotations, begins = Rotation.from_rotvec(VECTORS["umi/robot0_eef_rot_axis_angle"]), [0, *ABOUT["umi"]["episode_ends"]]
     with trajd.connect(one.endpoint, feed="train", timeout=60) as feed:
         scale = feed.stats()

@@ -42,21 +42,23 @@ def _quality(text: str) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("folder", metavar="PATH", type=pathlib.Path, help="the folder of the data set (zarr: or a .zip file)")
-    common.add_argument("-o", "--output", metavar="OUT.hdf5", type=pathlib.Path, required=True, help="the file to write")
+    common.add_argument("folder", metavar="PATH", type=pathlib.Path, help="the data set: a folder (zarr: or a .zip)")
+    common.add_argument("-o", "--output", metavar="OUT.hdf5", type=pathlib.Path, required=True,
+                        help="the file to write")
     common.add_argument("--episodes", metavar="N,N-M", type=_ranges, help="only these episodes, such as 0-9,12")
     common.add_argument("--cameras", metavar="NAME,...", type=_names, help="only the frames of these cameras")
     common.add_argument("--force", action="store_true", help="replace OUT.hdf5 if it exists")
     video = argparse.ArgumentParser(add_help=False)
     video.add_argument("--media", metavar="FOLDER", type=pathlib.Path,
-                       help="the folder beneath which MP4 files are referred to (default: that of OUT.hdf5); give it to "
-                            "the data set in the configuration as `media: FOLDER`")
+                       help="the folder beneath which MP4 files are referred to (default: that of OUT.hdf5); give it "
+                            "to the data set in the configuration as `media: FOLDER`")
     rate = argparse.ArgumentParser(add_help=False)
-    rate.add_argument("--fps", metavar="HZ", type=_rate, help="the rate of the steps, which the data set does not state")
+    rate.add_argument("--fps", metavar="HZ", type=_rate, help="the rate of the steps, which is not in the data set")
     parser = argparse.ArgumentParser(
         prog="trajd-convert",
-        description="Converts recordings into an HDF5 file that trajd reads. Video and encoded images stay as they were recorded, "
-                    "but for JPEG XL and JPEG 2000. The summary names each episode that is left out, and why.",
+        description="Converts recordings into an HDF5 file that trajd reads. Video and encoded images stay as they "
+                    "were recorded, except JPEG XL and JPEG 2000. The summary names each episode that is left out, and "
+                    "why.",
         epilog="Exit status: 0 if episodes were converted, though some may be left out; 2 after an error or if none "
                "could be converted, which leaves no file.")
     sources = parser.add_subparsers(dest="source", required=True, metavar="SOURCE")
@@ -67,12 +69,12 @@ def _parser() -> argparse.ArgumentParser:
     sources.add_parser("agibot", parents=[common, video], help="AgiBot World; video stays in its MP4 files")
     zarr = sources.add_parser("zarr", parents=[common, rate], help="a ReplayBuffer of diffusion_policy or UMI")
     zarr.add_argument("--jpeg", metavar="QUALITY", type=_quality, help="store frames as JPEG, such as of quality 95")
-    sources.add_parser("rlds", parents=[common, rate], help="RLDS, such as DROID and Open X-Embodiment: TFRecord files of TFDS")
+    sources.add_parser("rlds", parents=[common, rate], help="RLDS of TFDS, such as DROID and Open X-Embodiment")
     return parser
 
 
 def _source(options: argparse.Namespace) -> Any:
-    """Returns the output.Source. Its packages are imported where they are needed, because another source does not need them."""
+    """Returns the output.Source. Its packages are imported here, because other sources do not need them."""
     from .output import shown
     chosen = options.episodes, options.cameras
     if options.source == "zarr":

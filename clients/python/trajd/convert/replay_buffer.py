@@ -1,6 +1,6 @@
 """ReplayBuffers of diffusion_policy and UMI: Zarr stores with all episodes one after another in each array data/KEY.
 
-meta/episode_ends has the row after each episode. There are no times: all arrays have one rate, which no store states."""
+meta/episode_ends has the row after each episode. There are no times: all arrays have one rate, which is not stored."""
 from __future__ import annotations
 
 import contextlib
@@ -8,7 +8,7 @@ import os
 import pathlib
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -25,6 +25,7 @@ PNG_LEVEL = 3
 
 
 class Key(NamedTuple):
+    name: str
     array: zarr_store.Array
     place: str  # in the episode's group
     kind: str   # "numbers", "pixels" (stored as they are) or "encoded"
@@ -33,8 +34,8 @@ class Key(NamedTuple):
 class ReplayBuffer:
     """A source of output.convert."""
 
-    def __init__(self, path: pathlib.Path, episodes: Optional[Sequence[range]] = None, cameras: Optional[Sequence[str]] = None,
-                 rate: Optional[Fraction] = None, jpeg: Optional[int] = None):
+    def __init__(self, path: pathlib.Path, episodes: Optional[Sequence[range]] = None,
+                 cameras: Optional[Sequence[str]] = None, rate: Optional[Fraction] = None, jpeg: Optional[int] = None):
         self._chosen, self._jpeg = episodes, jpeg
         self._pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
         self.notes: List[str] = []
@@ -53,17 +54,17 @@ class ReplayBuffer:
                 self._keys.append(self._open(name))
             except ValueError as error:
                 self.notes.append(f"left out: {error}")
-        there_are = [key.array.name[len("data/"):] for key in self._keys if key.kind != "numbers"]
+        there_are = [key.name for key in self._keys if key.kind != "numbers"]
         for name in cameras or ():
             if name not in there_are:
                 raise ArgumentError(f"--cameras {name}: {names_there_are(name, there_are)}")
-        self._keys = [key for key in self._keys if key.kind == "numbers" or cameras is None or key.array.name[len("data/"):] in cameras]
+        self._keys = [key for key in self._keys if key.kind == "numbers" or cameras is None or key.name in cameras]
         if not self._keys:
             raise ArgumentError(f"{path}: it has no array in data that can be read; {'; '.join(self.notes)}")
-        encoded = [key.array.name for key in self._keys if key.kind == "encoded" or key.array.codec in zarr_store.PICTURES]
-        if zarr_store.imagecodecs is None and encoded:
-            raise ArgumentError(f"{path}: frames of {encoded[0]} are decoded and encoded by imagecodecs, which is not installed: pip install "
-                                "imagecodecs; or name the other cameras with --cameras")
+        need = [key.name for key in self._keys if key.kind == "encoded" or key.array.codec in zarr_store.PICTURES]
+        if zarr_store.imagecodecs is None and need:
+            raise ArgumentError(f"{path}: {need[0]} is decoded and encoded by imagecodecs, which is not installed: pip "
+                                "install imagecodecs; or name the other cameras with --cameras")
         self._is_shared = _find_shared(self._begins, self._ends, max(key.array.shape[0] for key in self._keys))
         self.attributes = {"source": "ReplayBuffer", **({"rate": attribute_of(rate)} if rate else {})}
 
@@ -71,30 +72,34 @@ class ReplayBuffer:
         """Returns an array of the store. Raises ValueError, with a sentence, if it cannot be converted."""
         array = zarr_store.Array(self._store, f"data/{name}", self._pool)
         kind, place = "numbers", name
-        if len(array.shape) == 4 and array.shape[-1] == 3 and (array.dtype == np.uint8 or _has_pixels(array, self._begins)):
+        is_picture = len(array.shape) == 4 and array.shape[-1] == 3
+        if is_picture and (array.dtype == np.uint8 or _has_pixels(array, self._begins)):
             kind, place = "pixels", f"observation/images/{name}"
             if array.codec in zarr_store.PICTURES or self._jpeg is not None:
                 kind = "encoded"
         if not is_name(place) or is_taken(place, [key.place for key in self._keys]):
             raise ValueError(f"{array.name}: its name cannot be one in the HDF5 file, or is taken")
-        if array.shape[0] > self._ends.max():
-            self.notes.append(f"left out: {array.name}: its rows {self._ends.max()} to {array.shape[0] - 1} are of no episode")
-        return Key(array, place, kind)
+        end, rows = self._ends.max(), array.shape[0]
+        self.notes += [f"left out: {array.name}: its rows {end} to {rows - 1} are of no episode"] if rows > end else []
+        return Key(name, array, place, kind)
 
     def sizes(self) -> List[str]:
         """Returns, for each camera whose frames are encoded again, what they take and about what they will take."""
         form = "PNG" if self._jpeg is None else f"JPEG of quality {self._jpeg}"
         lines = []
         for array in (key.array for key in self._keys if key.kind == "encoded"):
-            parts = [range(max(self._begins[number], 0), min(self._ends[number], array.shape[0])) for number, _ in self.episodes()]
+            numbers = [number for number, _ in self.episodes()]
+            ends = np.minimum(self._ends[numbers], array.shape[0])
+            parts = [range(begin, end) for begin, end in zip(self._begins[numbers].clip(0), ends) if begin < end]
             rows = np.concatenate([np.empty(0, int), *parts])
             sampled = []
             for row in map(int, rows[::max(len(rows) // SAMPLED_FRAMES, 1)]):
                 with contextlib.suppress(LeftOut):  # the episode says it
                     sampled.append(len(self._encode(_to_pixels(array.rows(row, row + 1), array.name, row)[0])))
-            size = sum(map(self._store.size, {name for part in parts if part for name in array.chunks(part[0], part[-1] + 1)}))
-            lines.append(f"{array.name}: {len(rows)} frames, {size} bytes as {zarr_store.PICTURES.get(array.codec, ['raw pixels'])[0]}; "
-                         f"as {form} about {sum(sampled) * len(rows) // max(len(sampled), 1)} bytes")
+            size = sum(map(self._store.size, {name for part in parts for name in array.chunks(part[0], part[-1] + 1)}))
+            codec = zarr_store.PICTURES.get(array.codec, ["raw pixels"])[0]
+            lines.append(f"{array.name}: {len(rows)} frames, {size} bytes as {codec}; as {form} about "
+                         f"{sum(sampled) * len(rows) // max(len(sampled), 1)} bytes")
         return lines
 
     def episodes(self) -> List[Tuple[int, Callable[[], Episode]]]:
@@ -106,15 +111,8 @@ class ReplayBuffer:
         if not 0 <= begin < end:
             raise LeftOut(f"{ENDS}: its entry {number} is {end}, and the episode would begin at row {begin}")
         if self._is_shared[number]:
-            raise LeftOut(f"{ENDS}: the episode would be rows {begin} to {end - 1}, and another one has some of them, too")
-        objects: Dict[str, Object] = {}
-        notes = []
-        for key in self._keys:
-            key.array.filled.clear()
-            objects[key.place] = self._object(key, begin, end)
-            for name in sorted(key.array.filled)[:1]:
-                notes.append(f"{name} {'and others do' if len(key.array.filled) > 1 else 'does'} not exist: their rows have the fill value")
-        return Episode(end - begin, {}, objects, notes)
+            raise LeftOut(f"{ENDS}: the episode is rows {begin} to {end - 1}, and another one has some of them, too")
+        return Episode(end - begin, {}, {key.place: self._object(key, begin, end) for key in self._keys})
 
     def _object(self, key: Key, begin: int, end: int) -> Object:
         if key.kind != "encoded":
@@ -127,12 +125,13 @@ class ReplayBuffer:
         return Images(np.frombuffer(b"".join(encoded), np.uint8), np.cumsum([0, *map(len, encoded)]))
 
     def _encode(self, frame: np.ndarray) -> bytes:
-        codecs, quality = zarr_store.imagecodecs, self._jpeg
-        return codecs.png_encode(frame, level=PNG_LEVEL) if quality is None else codecs.jpeg_encode(frame, level=quality)
+        if self._jpeg is None:
+            return zarr_store.imagecodecs.png_encode(frame, level=PNG_LEVEL)
+        return zarr_store.imagecodecs.jpeg_encode(frame, level=self._jpeg)
 
 
 def _find_shared(begins: np.ndarray, ends: np.ndarray, rows: int) -> np.ndarray:
-    """Returns for each episode whether another one has some of its rows. Those that do not fit into the arrays do not count."""
+    """Returns for each episode whether another one, which fits into the arrays, has some of its rows."""
     shared = np.zeros(len(ends), bool)
     order = np.flatnonzero((begins >= 0) & (begins < ends) & (ends <= rows))
     order = order[np.argsort(begins[order], kind="stable")]
@@ -143,7 +142,7 @@ def _find_shared(begins: np.ndarray, ends: np.ndarray, rows: int) -> np.ndarray:
 
 
 def _has_pixels(array: zarr_store.Array, begins: np.ndarray) -> bool:
-    """Tells whether floats are whole numbers from 0 to 255, as the frames of Push-T are: by the first one that is not black."""
+    """Tells whether floats are whole numbers from 0 to 255, as in Push-T, by the first frame that is not black."""
     for begin in begins if array.dtype.kind == "f" else ():
         with contextlib.suppress(LeftOut):
             first = array.rows(int(begin), int(begin) + 1)

@@ -1,7 +1,7 @@
 """RLDS data sets of TFDS, such as DROID and Open X-Embodiment: an episode is a record of a TFRecord file.
 
-features.json says what a record has: `steps/observation/state` is one list with the values of all steps. dataset_info.json says how many
-records each file has. Steps have no times, and no data set states its rate."""
+features.json says what a record has: `steps/observation/state` is one list with the values of all steps.
+dataset_info.json says how many records each file has. Steps have no times, and no data set states its rate."""
 from __future__ import annotations
 
 import json
@@ -43,14 +43,14 @@ class Shard(NamedTuple):
 class Rlds:
     """A source of output.convert."""
 
-    def __init__(self, folder: pathlib.Path, episodes: Optional[Sequence[range]] = None, cameras: Optional[Sequence[str]] = None,
-                 rate: Optional[Fraction] = None):
+    def __init__(self, folder: pathlib.Path, episodes: Optional[Sequence[range]] = None,
+                 cameras: Optional[Sequence[str]] = None, rate: Optional[Fraction] = None):
         self._folder, self._chosen, self._cameras = folder, episodes, cameras
         self.notes: List[str] = []
         self.attributes = {"source": "RLDS", **({"rate": attribute_of(rate)} if rate else {})}
         info = self._read_json("dataset_info.json")
         if info.get("fileFormat", "tfrecord") != "tfrecord":
-            raise ArgumentError(f"{folder}: its fileFormat is {json.dumps(info['fileFormat'])}, and only tfrecord is read")
+            raise ArgumentError(f"{folder}: its fileFormat is {info['fileFormat']}, and only tfrecord is read")
         features = self._read_json("features.json")
         try:
             self._features, self._shards = list(self._find_features(features)), list(self._find_shards(info))
@@ -72,8 +72,8 @@ class Rlds:
                 raise ValueError("it is not a mapping")
             return found
         except (OSError, ValueError, RecursionError) as error:
-            raise ArgumentError(f"{path}: {first_line(error)}: a data set of TFDS has this file; name the folder of its version, such as "
-                                "droid_100/1.0.0") from None
+            raise ArgumentError(f"{path}: {first_line(error)}: a data set of TFDS has this file; name the folder of "
+                                "its version, such as droid_100/1.0.0") from None
 
     def _find_features(self, root: Dict[str, Any]) -> Iterator[Feature]:
         """Yields the features that can be converted. The others are left out by name."""
@@ -109,7 +109,7 @@ class Rlds:
                     missing.append(name)
                 first += count
         if missing:
-            self.notes.append(f"left out: {missing[0]} is not there, as {len(missing)} of the files that dataset_info.json names")
+            self.notes.append(f"left out: {len(missing)} files of dataset_info.json are not there: {missing[0]} ...")
 
     def episodes(self) -> List[Tuple[int, Callable[[], Episode]]]:
         return [(shard.first + index, lambda shard=shard, index=index: self._read(shard, index))
@@ -214,5 +214,5 @@ def _add_text(attributes: Dict[str, Any], feature: Feature, values: List[str]) -
         return []
     texts = text_of(json.dumps([{"text": values[row], "row": row} for row in begins]))
     attributes.update({} if texts is None else {f"{feature.place} by row": texts})
-    return [f"{feature.key} changes, so there is no text {feature.place}: " + (
-        f"the attribute \"{feature.place} by row\" has each with its first row" if texts else "there are too many for an attribute")]
+    has = f"the attribute \"{feature.place} by row\" has each with its first row"
+    return [f"{feature.key} changes, so there is no text {feature.place}: {has if texts else 'there are too many'}"]

@@ -1,7 +1,7 @@
 """TFRecord files and tf.train.Example, read by their published formats: without TensorFlow.
 
-A record is: u64 length, u32 masked CRC-32C of the length, the data, u32 masked CRC-32C of the data; all little endian. The data of
-these files is a tf.train.Example, a Protobuf message: a map from names to lists of bytes, of float32 or of int64."""
+A record is: u64 length, u32 masked CRC-32C of the length, the data, u32 masked CRC-32C of the data; all little endian.
+The data is a tf.train.Example, a Protobuf message: a map from names to lists of bytes, of float32 or of int64."""
 from __future__ import annotations
 
 import pathlib
@@ -24,9 +24,7 @@ def masked_crc(data: bytes) -> int:
 
 
 def find_records(path: pathlib.Path) -> Tuple[List[Tuple[int, int]], str]:
-    """Returns position and size of the records of a file, and why no record after them can be found, or "".
-
-    Only their lengths are read and checked."""
+    """Returns position and size of the records of a file by their lengths, and why there are no more, or ""."""
     places: List[Tuple[int, int]] = []
     at, size = 0, path.stat().st_size
     with path.open("rb") as file:

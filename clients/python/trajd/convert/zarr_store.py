@@ -1,6 +1,6 @@
 """Zarr stores of version 2: arrays cut into chunks, each of which is a file in a folder or in a .zip file.
 
-Compressors and filters are those of numcodecs. Chunks that are pictures (JPEG XL, JPEG 2000) are decoded by imagecodecs."""
+Compressors and filters are those of numcodecs. Chunks that are JPEG XL or JPEG 2000 are decoded by imagecodecs."""
 from __future__ import annotations
 
 import itertools
@@ -10,7 +10,7 @@ import pathlib
 import re
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, List, Optional, Set, Tuple, Union
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 import numcodecs
 import numpy as np
@@ -44,7 +44,7 @@ class Store:
             found = next((one for one in file.namelist() if f"/{one}".endswith(f"/{name}")), name)
             self._root = zipfile.Path(file, found[:-len(name)])
         if not (self._root / name).is_file():
-            raise ArgumentError(f"{path}: it has no {name}, as a ReplayBuffer of diffusion_policy or UMI has (Zarr, version 2)")
+            raise ArgumentError(f"{path}: it has no {name}, as a ReplayBuffer in Zarr, version 2, has")
 
     def read(self, name: str) -> Optional[bytes]:
         """Returns a file of the store, None where there is none."""
@@ -69,8 +69,7 @@ class Array:
 
     def __init__(self, store: Store, name: str, pool: ThreadPoolExecutor):
         self._store, self.name, self._pool = store, name, pool
-        self._last: Tuple[str, Optional[np.ndarray]] = ("", None)  # a chunk, which may have rows of the next episode, too
-        self.filled: Set[str] = set()  # chunks that are not there, and have the fill value, since the set was emptied
+        self._last: Tuple[str, Optional[np.ndarray]] = ("", None)  # a chunk that the next episode may need
         try:
             text = store.read(f"{name}/.zarray")
             if text is None:
@@ -81,7 +80,6 @@ class Array:
             self.dtype = np.dtype(meta["dtype"])
             self.shape, self._chunks = tuple(map(int, meta["shape"])), tuple(map(int, meta["chunks"]))
             self._order, self._separator = {"C": "C", "F": "F"}[meta["order"]], meta.get("dimension_separator", ".")
-            self._fill = None if meta["fill_value"] is None else np.array(meta["fill_value"]).astype(self.dtype)
             compressor = meta["compressor"] or {}
             self.codec = compressor.get("id")
             self._codecs = [numcodecs.get_codec(one) for one in (meta["filters"] or [])]
@@ -92,25 +90,26 @@ class Array:
         self._bytes = math.prod(self._chunks) * self.dtype.itemsize
         if not self.shape or len(self.shape) != len(self._chunks) or min(self.shape[1:], default=1) < 1 or not (
                 min(self._chunks) > 0 and self._bytes <= CHUNK_BYTES_MAX):
-            raise ValueError(f"{name}/.zarray: its shape is {list(self.shape)}, in chunks of {list(self._chunks)} with {self._bytes} bytes")
+            raise ValueError(f"{name}/.zarray: its shape is {list(self.shape)}, in chunks of {list(self._chunks)}, "
+                             f"{self._bytes} bytes")
 
     def rows(self, first: int, end: int) -> np.ndarray:
         """Returns some rows. Raises LeftOut if a chunk is damaged."""
         if end > self.shape[0]:
-            raise LeftOut(f"{self.name}: it has {self.shape[0]} rows, and the episode would be rows {first} to {end - 1}")
+            raise LeftOut(f"{self.name}: it has {self.shape[0]} rows, and the episode is rows {first} to {end - 1}")
         size = (end - first) * math.prod(self.shape[1:]) * self.dtype.itemsize
         if size > ROWS_BYTES_MAX:
-            raise LeftOut(f"{self.name}: its rows {first} to {end - 1} have {size} bytes, and at most {ROWS_BYTES_MAX} are read")
+            raise LeftOut(f"{self.name}: its rows {first} to {end - 1} have {size} bytes, more than {ROWS_BYTES_MAX}")
         found = np.empty((end - first, *self.shape[1:]), self.dtype.newbyteorder("="))
-        indexes = self.chunks(first, end)
+        names = self.chunks(first, end)
         # this thread reads, because a ZipFile is for one thread, and the others decode
-        for (name, index), chunk in zip(indexes.items(), self._pool.map(self._decode, indexes, map(self._read, indexes))):
+        for (name, index), chunk in zip(names.items(), self._pool.map(self._decode, names, map(self._read, names))):
             row, *others = (number * size for number, size in zip(index, self._chunks))
             begin, stop = max(first, row), min(end, row + self._chunks[0])
-            target = (slice(begin - first, stop - first), *(slice(at, at + size) for at, size in zip(others, self._chunks[1:])))
-            part = (slice(begin - row, stop - row), *(slice(0, size - at) for at, size in zip(others, self.shape[1:])))
-            found[target] = chunk[part]
-            self._last = ("", None) if name in self.filled else (name, chunk)
+            target = [slice(at, at + size) for at, size in zip(others, self._chunks[1:])]
+            part = [slice(0, size - at) for at, size in zip(others, self.shape[1:])]
+            found[(slice(begin - first, stop - first), *target)] = chunk[(slice(begin - row, stop - row), *part)]
+            self._last = name, chunk
         return found
 
     def chunks(self, first: int, end: int) -> Dict[str, Tuple[int, ...]]:
@@ -132,15 +131,14 @@ class Array:
         if isinstance(values, np.ndarray):
             return values
         try:
-            if values is None:
-                if self._fill is None:
-                    raise ValueError("there is no such chunk, and no fill value")
-                self.filled.add(name)
-                return np.broadcast_to(self._fill, self._chunks)
+            if values is None:  # the format has the fill value then, but these writers write each chunk
+                raise ValueError("there is no such chunk")
             if self.codec in PICTURES:
-                return getattr(imagecodecs, PICTURES[self.codec][1])(values, out=np.empty(self._chunks[1:], self.dtype))[None]
+                decode = getattr(imagecodecs, PICTURES[self.codec][1])
+                return decode(values, out=np.empty(self._chunks[1:], self.dtype))[None]
+            # Blosc reads on behind the end of a chunk that is cut short
             if self.codec == "blosc" and (len(values) < 16 or int.from_bytes(values[12:16], "little") != len(values)):
-                raise ValueError(f"it has {len(values)} bytes, and its header says another size")  # Blosc reads on behind the end
+                raise ValueError(f"it has {len(values)} bytes, and its header says another size")
             for codec in reversed(self._codecs):
                 values = codec.decode(values)
             values = np.frombuffer(values, np.uint8)
