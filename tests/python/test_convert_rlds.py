@@ -22,13 +22,16 @@ ABOUT = json.loads((SETS / "vectors.json").read_text())
 VECTORS = np.load(SETS / "vectors.npz")
 FOLDERS = {"droid_small": SETS / "droid_small/1.0.1", "oxe_small": SETS / "oxe_small/0.1.0"}
 NOT_READ = ("observation/depth", "observation/code", "observation/points")
-FIRST, SECOND = (f"droid_small-train.tfrecord-0000{number}-of-00002" for number in range(2))  # of two and of three episodes
+# of two and of three episodes
+FIRST, SECOND = (f"droid_small-train.tfrecord-0000{number}-of-00002" for number in range(2))
 
 
 def check(path, name, episodes=None):
     """Compares episodes of a converted file, by default all, with what TFDS read."""
     with h5py.File(path) as file:
-        assert list(file["data"]) == [f"episode_{number:06d}" for number in (range(len(ABOUT[name])) if episodes is None else episodes)]
+        assert list(file["data"]) == [
+            f"episode_{number:06d}" for number in (range(len(ABOUT[name])) if episodes is None else episodes)
+        ]
         for group in file["data"].values():
             number = int(group.name[-6:])
             held = ABOUT[name][number]
@@ -43,7 +46,9 @@ def check(path, name, episodes=None):
                 if key not in NOT_READ:
                     images = group[key.replace("observation/", "observation/images/")]
                     data, offsets = images["bytes"][()].tobytes(), images["offsets"][()]
-                    assert [hashlib.sha256(data[begin:end]).hexdigest()[:16] for begin, end in zip(offsets, offsets[1:])] == digests
+                    assert [
+                        hashlib.sha256(data[begin:end]).hexdigest()[:16] for begin, end in zip(offsets, offsets[1:])
+                    ] == digests
             for key, texts in held["texts"].items():
                 if len(set(texts)) == 1:
                     assert group.attrs[key] == texts[0]
@@ -51,7 +56,8 @@ def check(path, name, episodes=None):
                     by_row = json.loads(group.attrs[f"{key} by row"])
                     assert [entry["text"] for entry in by_row] == list(dict.fromkeys(texts))
                     assert [entry["row"] for entry in by_row] == [texts.index(text) for text in dict.fromkeys(texts)]
-            assert {key: group.attrs[key] for key in held["metadata"]} == held["metadata"] and group.attrs["split"] == held["split"]
+            assert {key: group.attrs[key] for key in held["metadata"]} == held["metadata"]
+            assert group.attrs["split"] == held["split"]
 
 
 @pytest.fixture
@@ -70,7 +76,8 @@ def write_records(path, records):
     with path.open("wb") as file:
         for data in records:
             length = struct.pack("<Q", len(data))
-            file.write(length + struct.pack("<I", tfrecord.masked_crc(length)) + data + struct.pack("<I", tfrecord.masked_crc(data)))
+            file.write(length + struct.pack("<I", tfrecord.masked_crc(length)) + data +
+                       struct.pack("<I", tfrecord.masked_crc(data)))
 
 
 def field(number, data):
@@ -83,7 +90,8 @@ def field(number, data):
 
 def example(features):
     """Returns a tf.train.Example of lists: (kind, the list's bytes)."""
-    return field(1, b"".join(field(1, field(1, key.encode()) + field(2, field(kind, data))) for key, (kind, data) in features.items()))
+    entries = (field(1, key.encode()) + field(2, field(kind, data)) for key, (kind, data) in features.items())
+    return field(1, b"".join(field(1, entry) for entry in entries))
 
 
 def lists_of(data):
@@ -101,11 +109,16 @@ def lists_of(data):
 def test_values_are_those_of_tfds(name, tmp_path):
     lines = converted("rlds", FOLDERS[name], tmp_path / "out.hdf5")
     assert f": {len(ABOUT[name])} of {len(ABOUT[name])} episodes, " in lines[0]
-    assert lines[1:] == {"droid_small": ["kept: episode 4: steps/language_instruction_2 changes, so there is no text language_instruction_2: "
-                                         "the attribute \"language_instruction_2 by row\" has each with its first row"],
-                         "oxe_small": ["left out: feature steps/observation/code: its encoding is zlib",
-                                       "left out: feature steps/observation/depth: images of uint16 [18, 32, 1] are not read",
-                                       "left out: feature steps/observation/points: a Sequence is not read"]}[name]
+    assert lines[1:] == {
+        "droid_small": [
+            "kept: episode 4: steps/language_instruction_2 changes, so there is no text language_instruction_2: "
+            "the attribute \"language_instruction_2 by row\" has each with its first row"
+        ], "oxe_small": [
+            "left out: feature steps/observation/code: its encoding is zlib",
+            "left out: feature steps/observation/depth: images of uint16 [18, 32, 1] are not read",
+            "left out: feature steps/observation/points: a Sequence is not read"
+        ]
+    }[name]
     check(tmp_path / "out.hdf5", name)
     assert sum(map(len, ABOUT[name][0]["images"].values())) > 0
 
@@ -116,12 +129,16 @@ def test_the_task_is_the_first_language_instruction(tmp_path):
     for name in ("droid", "oxe"):
         with h5py.File(tmp_path / f"{name}.hdf5") as file:
             for number, group in enumerate(file["data"].values()):
-                texts = [texts[0] for texts in ABOUT[f"{name}_small"][number]["texts"].values() if len(set(texts)) == 1 and texts[0]]
+                texts = [
+                    texts[0] for texts in ABOUT[f"{name}_small"][number]["texts"].values()
+                    if len(set(texts)) == 1 and texts[0]
+                ]
                 assert group.attrs["task"] == texts[0]
 
 
 def test_chosen_episodes_and_cameras(tmp_path):
-    converted("rlds", FOLDERS["droid_small"], tmp_path / "out.hdf5", "--episodes", "1-2", "--cameras", "wrist_image_left")
+    converted("rlds", FOLDERS["droid_small"], tmp_path / "out.hdf5", "--episodes", "1-2", "--cameras",
+              "wrist_image_left")
     with h5py.File(tmp_path / "out.hdf5") as file:
         assert list(file["data"]) == ["episode_000001", "episode_000002"]
         assert list(file["data/episode_000001/observation/images"]) == ["wrist_image_left"]
@@ -133,7 +150,8 @@ def test_chosen_episodes_and_cameras(tmp_path):
 def test_a_layout_fits(options, rate, tmp_path):
     for name, folder in FOLDERS.items():
         converted("rlds", folder, tmp_path / f"{name}.hdf5", *options)
-        told = subprocess.run([TRAJCTL, "inspect", tmp_path / f"{name}.hdf5"], capture_output=True, text=True, env=clean_environment()).stdout
+        told = subprocess.run([TRAJCTL, "inspect", tmp_path / f"{name}.hdf5"],
+                              capture_output=True, text=True, env=clean_environment()).stdout
         assert "layout rlds, " in told and f"regular, {rate}, " in told
         for stream in {"droid_small": ("action_dict/joint_velocity", "observation/images/wrist_image_left", "reward"),
                        "oxe_small": ("action/world_vector", "observation/images/hand_image", "small")}[name]:
@@ -149,7 +167,8 @@ def test_the_crc_is_castagnoli():
     assert tfrecord.masked_crc(b"123456789") == ((0xE3069283 >> 15 | 0xE3069283 << 17) + 0xA282EAD8) % 2**32
 
 
-@pytest.mark.parametrize("values", [[], [0], [1, 127, 128, 300], [-1, 2**63 - 1, -2**63, 2**35], list(range(-200, 200))])
+@pytest.mark.parametrize("values", [[], [0], [1, 127, 128, 300], [-1, 2**63 - 1, -2**63, 2**35],
+                                    list(range(-200, 200))])
 def test_numbers_of_any_length(values):
     data = b""
     for value in values:
@@ -200,12 +219,13 @@ def test_a_wrong_length_costs_the_records_after_it_in_the_file(droid, byte, tmp_
     places, _ = records_of(droid / FIRST)
     flip(droid / FIRST, places[1][0] - 12 + byte)
     lines = left_out("rlds", droid, tmp_path / "out.hdf5")
-    assert lines[-1] == (f"left out: episode 1: {FIRST}: its record 1, at byte {places[1][0] - 12}, has a length with a wrong CRC, so no "
-                         "record after it can be found")
+    assert lines[-1] == (f"left out: episode 1: {FIRST}: its record 1, at byte {places[1][0] - 12}, has a length with a "
+                         "wrong CRC, so no record after it can be found")
     check(tmp_path / "out.hdf5", "droid_small", [0, 2, 3, 4])
 
 
-@pytest.mark.parametrize("cut, words", [(4, "the file has {size} bytes"), (12, "it would end at byte {end}, and the file has {size} bytes"),
+@pytest.mark.parametrize("cut, words", [(4, "the file has {size} bytes"),
+                                        (12, "it would end at byte {end}, and the file has {size} bytes"),
                                         (500, "it would end at byte {end}, and the file has {size} bytes")])
 def test_a_truncated_file_costs_the_records_that_it_lacks(droid, cut, words, tmp_path):
     places, records = records_of(droid / SECOND)
@@ -235,24 +255,31 @@ def test_missing_files_and_records_are_named(droid, tmp_path):
 @pytest.mark.parametrize("key, change, sentence", [
     ("steps/action", None, "it has no steps/action"),
     ("steps/observation/wrist_image_left", None, "it has no steps/observation/wrist_image_left"),
-    ("steps/action", lambda kind, data: (kind, field(1, bytes(4 * 48))), "steps/action has 48 values, and a step has 7"),
-    ("steps/action", lambda kind, data: (kind, field(1, bytes(4 * 70))), "steps/action has 10 steps, and steps/action_dict/cartesian_position has "),
-    ("steps/action", lambda kind, data: (tfrecord.INTEGERS, field(1, bytes(49))), "steps/action has no float64, as features.json says"),
-    ("steps/action", lambda kind, data: (tfrecord.BYTES, field(1, b"x")), "steps/action has no float64, as features.json says"),
-    ("steps/is_first", lambda kind, data: (tfrecord.FLOATS, field(1, bytes(28))), "steps/is_first has no bool, as features.json says"),
+    ("steps/action", lambda kind, data: (kind, field(1, bytes(4 * 48))),
+     "steps/action has 48 values, and a step has 7"),
+    ("steps/action", lambda kind, data: (kind, field(1, bytes(4 * 70))),
+     "steps/action has 10 steps, and steps/action_dict/cartesian_position has "),
+    ("steps/action", lambda kind, data: (tfrecord.INTEGERS, field(1, bytes(49))),
+     "steps/action has no float64, as features.json says"),
+    ("steps/action", lambda kind, data: (tfrecord.BYTES, field(1, b"x")),
+     "steps/action has no float64, as features.json says"),
+    ("steps/is_first", lambda kind, data: (tfrecord.FLOATS, field(1, bytes(28))),
+     "steps/is_first has no bool, as features.json says"),
     ("steps/is_first", lambda kind, data: (kind, b""), " steps, and steps/is_first has 0"),
     ("steps/language_instruction", lambda kind, data: (tfrecord.FLOATS, field(1, bytes(28))),
      "steps/language_instruction has numbers, and features.json says string"),
     ("steps/observation/wrist_image_left", lambda kind, data: (kind, data.replace(b"\xff\xd8\xff", b"GIF", 1)),
      "steps/observation/wrist_image_left: an image is neither PNG nor JPEG"),
-    ("episode_metadata/file_path", lambda kind, data: (kind, data * 2), "episode_metadata/file_path has 2 values, and not one"),
+    ("episode_metadata/file_path", lambda kind, data: (kind, data * 2),
+     "episode_metadata/file_path has 2 values, and not one"),
 ])
 def test_a_record_that_does_not_fit_costs_its_episode(droid, key, change, sentence, tmp_path):
     _, records = records_of(droid / SECOND)
     features = lists_of(records[1])
     assert tfrecord.parse_example(example(features)).keys() == tfrecord.parse_example(records[1]).keys()
     features[key] = change(*features[key]) if change else features.pop(key)
-    write_records(droid / SECOND, [records[0], example({name: held for name, held in features.items() if change or name != key}), records[2]])
+    kept = {name: held for name, held in features.items() if change or name != key}
+    write_records(droid / SECOND, [records[0], example(kept), records[2]])
     line = left_out("rlds", droid, tmp_path / "out.hdf5")[-1]
     assert line.startswith(f"left out: episode 3: {SECOND}: record 1: ") and sentence in line
     check(tmp_path / "out.hdf5", "droid_small", [0, 1, 2, 4])
@@ -267,13 +294,18 @@ def test_a_record_of_something_else_costs_its_episode(droid, tmp_path):
 
 
 @pytest.mark.parametrize("name, change, sentence", [
-    ("features.json", None, "features.json: No such file or directory: a data set of TFDS has this file; name the folder of its version"),
+    ("features.json", None,
+     "features.json: No such file or directory: a data set of TFDS has this file; name the folder of its version"),
     ("features.json", lambda about: [about], "features.json: it is not a mapping"),
-    ("features.json", lambda about: {"featuresDict": 3}, "its features.json or dataset_info.json is not as TFDS writes it (TypeError: "),
+    ("features.json", lambda about: {"featuresDict": 3},
+     "its features.json or dataset_info.json is not as TFDS writes it (TypeError: "),
     ("dataset_info.json", None, "dataset_info.json: No such file or directory: a data set of TFDS has this file"),
-    ("dataset_info.json", lambda about: {**about, "fileFormat": "array_record"}, "its fileFormat is array_record, and only tfrecord is read"),
-    ("dataset_info.json", lambda about: {**about, "splits": [{"name": "train"}]}, "not as TFDS writes it (KeyError: 'shardLengths')"),
-    ("dataset_info.json", lambda about: {**about, "name": "../droid_small"}, "not as TFDS writes it (ValueError: ../droid_small-train.tfrecord-00000-of-00002 with 2 records)"),
+    ("dataset_info.json", lambda about: {**about, "fileFormat": "array_record"},
+     "its fileFormat is array_record, and only tfrecord is read"),
+    ("dataset_info.json", lambda about: {**about, "splits": [{"name": "train"}]},
+     "not as TFDS writes it (KeyError: 'shardLengths')"),
+    ("dataset_info.json", lambda about: {**about, "name": "../droid_small"},
+     "not as TFDS writes it (ValueError: ../droid_small-train.tfrecord-00000-of-00002 with 2 records)"),
 ])
 def test_faulty_metadata_is_an_error(droid, name, change, sentence, tmp_path):
     about = json.loads((droid / name).read_text())
@@ -295,14 +327,16 @@ def test_a_run_that_was_killed_begins_again(moment, tmp_path):
     converted("rlds", FOLDERS["droid_small"], tmp_path / "whole.hdf5")
     kill_at(moment, "rlds", FOLDERS["droid_small"], tmp_path / "out.hdf5")
     converted("rlds", FOLDERS["droid_small"], tmp_path / "out.hdf5")
-    assert contents(tmp_path / "out.hdf5") == contents(tmp_path / "whole.hdf5") and not (tmp_path / "out.hdf5.partial").exists()
+    assert contents(tmp_path / "out.hdf5") == contents(tmp_path / "whole.hdf5")
+    assert not (tmp_path / "out.hdf5.partial").exists()
     check(tmp_path / "out.hdf5", "droid_small")
 
 
 # ---- feeds ----
 
 
-@pytest.mark.parametrize("style, state, action", [("openpi", "state", "actions"), ("lerobot", "observation.state", "action")])
+@pytest.mark.parametrize("style, state, action", [("openpi", "state", "actions"),
+                                                  ("lerobot", "observation.state", "action")])
 def test_presets_give_feeds_that_train(daemon, style, state, action, tmp_path):
     """A linear policy is fitted by gradient descent, and its loss falls. The texts are those of the episodes."""
     converted("rlds", FOLDERS["droid_small"], tmp_path / "out.hdf5", "--fps", 15)

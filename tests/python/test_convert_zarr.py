@@ -1,4 +1,4 @@
-"""trajd.convert zarr: stores of the ReplayBuffer classes of diffusion_policy and UMI, and stores that are faulty in one place."""
+"""trajd.convert zarr: stores of ReplayBuffer of diffusion_policy and UMI, and stores that are faulty in one place."""
 import io
 import json
 import os
@@ -25,6 +25,7 @@ ABOUT = json.loads((SETS / "vectors.json").read_text())
 VECTORS = np.load(SETS / "vectors.npz")
 PATHS = {"pusht": SETS / "pusht.zarr", "real": SETS / "real.zarr.zip", "umi": SETS / "umi.zarr.zip"}
 PICTURES = {"pusht": ["img"], "real": ["camera_0", "camera_1"], "umi": ["camera0_rgb"]}
+NEITHER = "it is neither a folder nor a file"
 DECODERS_DIFFER = 2  # by so much at most, of another version or processor
 
 
@@ -97,7 +98,8 @@ def test_frames_of_camera_codecs_are_png(tmp_path):
         assert {(one.attrs["encoding"], one.attrs["color"]) for one in images} == {("png", "rgb")}
         stored = sum(len(one["bytes"]) for one in images)
     with zipfile.ZipFile(PATHS["umi"]) as file:
-        size = sum(one.file_size for one in file.infolist() if one.filename.startswith("data/camera0_rgb/") and "/." not in one.filename)
+        size = sum(one.file_size for one in file.infolist()
+                   if one.filename.startswith("data/camera0_rgb/") and "/." not in one.filename)
     before, _, after = lines[0].partition("; as PNG about ")
     assert before == f"data/camera0_rgb: 20 frames, {size} bytes as JPEG XL"
     assert abs(int(after.split()[0]) - stored) < 0.1 * stored
@@ -118,17 +120,20 @@ def test_chosen_episodes_and_cameras(tmp_path):
     lines = converted("zarr", PATHS["real"], tmp_path / "out.hdf5", "--episodes", "1", "--cameras", "camera_1")
     assert lines[0].startswith("data/camera_1: 6 frames, ") and len(lines) == 2
     with h5py.File(tmp_path / "out.hdf5") as file:
-        assert list(file["data"]) == ["episode_000001"] and list(file["data/episode_000001/observation/images"]) == ["camera_1"]
+        assert list(file["data"]) == ["episode_000001"]
+        assert list(file["data/episode_000001/observation/images"]) == ["camera_1"]
     assert run("zarr", PATHS["real"], tmp_path / "no.hdf5", "--cameras", "camera_2") == (
         2, [], "trajd-convert: --cameras camera_2: did you mean camera_1? there are: camera_0, camera_1")
 
 
-@pytest.mark.parametrize("name, options, rate", [("pusht", (), None), ("pusht", ("--fps", 10), 10), ("umi", ("--fps", 59.94), "60000/1001")])
+@pytest.mark.parametrize("name, options, rate", [("pusht", (), None), ("pusht", ("--fps", 10), 10),
+                                                 ("umi", ("--fps", 59.94), "60000/1001")])
 def test_rates(name, options, rate, tmp_path):
     converted("zarr", PATHS[name], tmp_path / "out.hdf5", *options)
     with h5py.File(tmp_path / "out.hdf5") as file:
         assert file["data"].attrs.get("rate") == rate
-    told = subprocess.run([TRAJCTL, "inspect", tmp_path / "out.hdf5"], capture_output=True, text=True, env=clean_environment()).stdout
+    told = subprocess.run([TRAJCTL, "inspect", tmp_path / "out.hdf5"],
+                          capture_output=True, text=True, env=clean_environment()).stdout
     hertz = {"60000/1001": "59.9401 Hz", 10: "10 Hz", None: "10 Hz (assumed)"}[rate]
     assert "layout replay_buffer, " in told and f"regular, {hertz}, " in told
 
@@ -160,9 +165,13 @@ def test_a_chunk_of_another_size_is_damaged(pusht, tmp_path):
     assert err == "trajd-convert: no episode could be converted, so no file was written"
 
 
-@pytest.mark.parametrize("name, chunk, lost, words", [("umi", "camera0_rgb/8.0.0.0", 1, "Jxl"), ("real", "camera_1/2.0.0.0", 0, "opj")])
+@pytest.mark.parametrize("name, chunk, lost, words", [("umi", "camera0_rgb/8.0.0.0", 1, "Jxl"),
+                                                      ("real", "camera_1/2.0.0.0", 0, "opj")])
 def test_a_damaged_frame_costs_its_episode(name, chunk, lost, words, tmp_path):
-    path = rezip(PATHS[name], lambda one, data: data[:len(data) // 2] if one == f"data/{chunk}" else data, tmp_path / "set.zip")
+    def halve(one, data):
+        return data[:len(data) // 2] if one == f"data/{chunk}" else data
+
+    path = rezip(PATHS[name], halve, tmp_path / "set.zip")
     [line] = left_out("zarr", path, tmp_path / "out.hdf5")
     assert line.startswith(f"left out: episode {lost}: data/{chunk}: ") and words in line
     check(tmp_path / "out.hdf5", name, [number for number in range(len(ABOUT[name]["episode_ends"])) if number != lost])
@@ -181,15 +190,21 @@ def test_a_changed_byte_in_a_zip_file_costs_its_episode(tmp_path):
 
 def test_a_missing_chunk_costs_its_episode(pusht, tmp_path):
     (pusht / "data/state/2.0").unlink()
-    assert left_out("zarr", pusht, tmp_path / "out.hdf5") == ["left out: episode 1: data/state/2.0: there is no such chunk"]
+    assert left_out("zarr", pusht, tmp_path / "out.hdf5") == [
+        "left out: episode 1: data/state/2.0: there is no such chunk"]
     check(tmp_path / "out.hdf5", "pusht", [0, 2], tolerance=0)
 
 
 @pytest.mark.parametrize("changes, sentence", [
-    (None, "there is none"), ({"dtype": "|O"}, "its dtype is |O"), ({"zarr_format": 3}, "its zarr_format is 3"),
-    ({"compressor": {"id": "imagecodecs_avif"}}, "imagecodecs_avif"), ({"chunks": [5]}, "its shape is [20, 5], in chunks of [5]"),
-    ({"chunks": [0, 5]}, "its shape is [20, 5], in chunks of [0, 5]"), ({"shape": [20, 1 << 40], "chunks": [5, 1 << 40]}, " bytes"),
-    ({"order": "Z"}, "'Z'"), ({"shape": "x"}, "invalid literal"),
+    (None, "there is none"),
+    ({"dtype": "|O"}, "its dtype is |O"),
+    ({"zarr_format": 3}, "its zarr_format is 3"),
+    ({"compressor": {"id": "imagecodecs_avif"}}, "imagecodecs_avif"),
+    ({"chunks": [5]}, "its shape is [20, 5], in chunks of [5]"),
+    ({"chunks": [0, 5]}, "its shape is [20, 5], in chunks of [0, 5]"),
+    ({"shape": [20, 1 << 40], "chunks": [5, 1 << 40]}, " bytes"),
+    ({"order": "Z"}, "'Z'"),
+    ({"shape": "x"}, "invalid literal"),
 ])
 def test_an_array_that_cannot_be_read_is_left_out(pusht, changes, sentence, tmp_path):
     path = pusht / "data/state/.zarray"
@@ -203,15 +218,23 @@ def test_an_array_that_cannot_be_read_is_left_out(pusht, changes, sentence, tmp_
 
 @pytest.mark.parametrize("ends, kept, sentences", [
     ([7, 16, 24], [0, 1], ["left out: episode 2: data/action: it has 20 rows, and the episode is rows 16 to 23"]),
-    ([7, 16, 19], [0, 1, 2], [f"left out: data/{key}: its rows 19 to 19 are of no episode" for key in ABOUT["pusht"]["keys"]]),
-    ([7, 7, 20], [0, 2], ["left out: episode 1: meta/episode_ends: its entry 1 is 7, and the episode would begin at row 7"]),
-    ([7, 3, 20], [], ["left out: episode 0: meta/episode_ends: the episode is rows 0 to 6, and another one has some of them, too",
-                      "left out: episode 1: meta/episode_ends: its entry 1 is 3, and the episode would begin at row 7",
-                      "left out: episode 2: meta/episode_ends: the episode is rows 3 to 19, and another one has some of them, too"]),
-    ([500, 16, 20], [2], ["left out: episode 0: data/action: it has 20 rows, and the episode is rows 0 to 499",
-                          "left out: episode 1: meta/episode_ends: its entry 1 is 16, and the episode would begin at row 500"]),
-    ([-4, 16, 20], [2], ["left out: episode 0: meta/episode_ends: its entry 0 is -4, and the episode would begin at row 0",
-                         "left out: episode 1: meta/episode_ends: its entry 1 is 16, and the episode would begin at row -4"]),
+    ([7, 16, 19], [0, 1, 2],
+     [f"left out: data/{key}: its rows 19 to 19 are of no episode" for key in ABOUT["pusht"]["keys"]]),
+    ([7, 7, 20], [0, 2],
+     ["left out: episode 1: meta/episode_ends: its entry 1 is 7, and the episode would begin at row 7"]),
+    ([7, 3, 20], [], [
+        "left out: episode 0: meta/episode_ends: the episode is rows 0 to 6, and another one has some of them, too",
+        "left out: episode 1: meta/episode_ends: its entry 1 is 3, and the episode would begin at row 7",
+        "left out: episode 2: meta/episode_ends: the episode is rows 3 to 19, and another one has some of them, too"
+    ]),
+    ([500, 16, 20], [2], [
+        "left out: episode 0: data/action: it has 20 rows, and the episode is rows 0 to 499",
+        "left out: episode 1: meta/episode_ends: its entry 1 is 16, and the episode would begin at row 500"
+    ]),
+    ([-4, 16, 20], [2], [
+        "left out: episode 0: meta/episode_ends: its entry 0 is -4, and the episode would begin at row 0",
+        "left out: episode 1: meta/episode_ends: its entry 1 is 16, and the episode would begin at row -4"
+    ]),
 ])
 def test_ends_that_do_not_fit(pusht, ends, kept, sentences, tmp_path):
     path = pusht / "meta/episode_ends"
@@ -240,17 +263,21 @@ def test_pixels_in_floats_are_whole_numbers(pusht, tmp_path):
     array[2, 1, 1, 1] += 0.5  # row 17
     edit_json(pusht / "data/img/.zarray", compressor=None)
     for number in range(4):
-        (pusht / f"data/img/{number}.0.0.0").write_bytes((array if number == 3 else VECTORS["pusht/img"][5 * number:5 * number + 5]).tobytes())
+        (pusht / f"data/img/{number}.0.0.0").write_bytes(
+            (array if number == 3 else VECTORS["pusht/img"][5 * number:5 * number + 5]).tobytes())
     assert left_out("zarr", pusht, tmp_path / "out.hdf5") == [
         "left out: episode 2: data/img: row 17 has pixels that are no whole numbers from 0 to 255, unlike row 0"]
     check(tmp_path / "out.hdf5", "pusht", [0, 1], tolerance=0)
 
 
 @pytest.mark.parametrize("change, sentence", [
-    (lambda root: shutil.rmtree(root / "meta"), ": it has no meta/episode_ends/.zarray, as a ReplayBuffer in Zarr, version 2, has"),
+    (lambda root: shutil.rmtree(root / "meta"),
+     ": it has no meta/episode_ends/.zarray, as a ReplayBuffer in Zarr, version 2, has"),
     (lambda root: (root / "meta/episode_ends/0").write_bytes(b"1"), ": meta/episode_ends/0: "),
-    (lambda root: edit_json(root / "meta/episode_ends/.zarray", shape=[0]), ": meta/episode_ends is int64 [0], and no list of ends"),
-    (lambda root: edit_json(root / "meta/episode_ends/.zarray", dtype="<f8"), ": meta/episode_ends is float64 [3], and no list of ends"),
+    (lambda root: edit_json(root / "meta/episode_ends/.zarray", shape=[0]),
+     ": meta/episode_ends is int64 [0], and no list of ends"),
+    (lambda root: edit_json(root / "meta/episode_ends/.zarray", dtype="<f8"),
+     ": meta/episode_ends is float64 [3], and no list of ends"),
     (lambda root: shutil.rmtree(root / "data"), ": it has no array in data that can be read"),
 ])
 def test_a_store_that_is_none(pusht, change, sentence, tmp_path):
@@ -262,22 +289,24 @@ def test_a_store_that_is_none(pusht, change, sentence, tmp_path):
 
 def test_other_files_are_refused(tmp_path):
     (tmp_path / "text.zip").write_text("no zip file")
-    assert run("zarr", tmp_path / "text.zip", tmp_path / "out.hdf5")[2] == f"trajd-convert: {tmp_path}/text.zip: File is not a zip file"
     os.mkfifo(tmp_path / "pipe")
-    for name in ("pipe", "nothing"):
-        assert run("zarr", tmp_path / name, tmp_path / "out.hdf5")[2] == f"trajd-convert: {tmp_path}/{name}: it is neither a folder nor a file"
+    for name, why in (("text.zip", "File is not a zip file"), ("pipe", NEITHER), ("nothing", NEITHER)):
+        assert run("zarr", tmp_path / name, tmp_path / "out.hdf5")[2] == f"trajd-convert: {tmp_path}/{name}: {why}"
 
 
 def test_without_imagecodecs(tmp_path):
-    script = "import sys; sys.modules['imagecodecs'] = None; from trajd.convert.__main__ import main; sys.exit(main(sys.argv[1:]))"
+    script = ("import sys; sys.modules['imagecodecs'] = None; from trajd.convert.__main__ import main; "
+              "sys.exit(main(sys.argv[1:]))")
 
     def convert(name, *options):
-        return subprocess.run([sys.executable, "-c", script, "zarr", str(PATHS[name]), "-o", str(tmp_path / f"{name}.hdf5"), *options],
-                              capture_output=True, text=True, env={**os.environ, **package_environment()})
+        output = str(tmp_path / f"{name}.hdf5")
+        command = [sys.executable, "-c", script, "zarr", str(PATHS[name]), "-o", output, *options]
+        return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **package_environment()})
 
     done = convert("umi")
-    assert (done.returncode, done.stderr) == (2, f"trajd-convert: {PATHS['umi']}: camera0_rgb is decoded and encoded by imagecodecs, which is not "
-                                                 "installed: pip install imagecodecs; or name the other cameras with --cameras\n")
+    assert (done.returncode, done.stderr) == (
+        2, f"trajd-convert: {PATHS['umi']}: camera0_rgb is decoded and encoded by imagecodecs, which is not "
+        "installed: pip install imagecodecs; or name the other cameras with --cameras\n")
     assert convert("pusht").returncode == 0
     check(tmp_path / "pusht.hdf5", "pusht", tolerance=0)
 
@@ -287,14 +316,16 @@ def test_a_run_that_was_killed_begins_again(moment, tmp_path):
     converted("zarr", PATHS["umi"], tmp_path / "whole.hdf5")
     kill_at(moment, "zarr", PATHS["umi"], tmp_path / "out.hdf5")
     converted("zarr", PATHS["umi"], tmp_path / "out.hdf5")
-    assert contents(tmp_path / "out.hdf5") == contents(tmp_path / "whole.hdf5") and not (tmp_path / "out.hdf5.partial").exists()
+    assert contents(tmp_path / "out.hdf5") == contents(tmp_path / "whole.hdf5")
+    assert not (tmp_path / "out.hdf5.partial").exists()
     check(tmp_path / "out.hdf5", "umi")
 
 
 # ---- feeds ----
 
 
-@pytest.mark.parametrize("style, state", [("diffusion_policy", "obs/state"), ("lerobot", "observation.state"), ("act", "qpos")])
+@pytest.mark.parametrize("style, state", [("diffusion_policy", "obs/state"), ("lerobot", "observation.state"),
+                                          ("act", "qpos")])
 def test_presets_give_feeds_that_train(daemon, style, state, tmp_path):
     """A linear policy is fitted by gradient descent, and its loss falls."""
     converted("zarr", PATHS["pusht"], tmp_path / "out.hdf5", "--fps", "10")
@@ -319,16 +350,19 @@ def feed_of_the_page():
     lines = (ROOT / "clients/python/CONVERT.md").read_text().splitlines()
     begin = lines.index("    feeds:")
     end = next(number for number, line in enumerate(lines[begin:], begin) if not line)
-    return textwrap.dedent("\n".join(lines[begin:end])).replace("image: {preset: umi}", "image: {preset: umi, resize: 32}").replace(
-        "global_batch: 64", "global_batch: 4\n    tail: short\n    pad: {before: any, after: any, with: edge}")
+    return textwrap.dedent("\n".join(lines[begin:end])).replace(
+        "image: {preset: umi}", "image: {preset: umi, resize: 32}").replace(
+            "global_batch: 64", "global_batch: 4\n    tail: short\n    pad: {before: any, after: any, with: edge}")
 
 
 def test_a_feed_of_umi(daemon, tmp_path):
-    """Actions are the poses that follow, relative to that of the anchor, with rotations in six numbers (norm: min_max leaves these)."""
+    """Actions are the poses that follow, relative to that of the anchor, with rotations in six numbers."""
     converted("zarr", PATHS["umi"], tmp_path / "out.hdf5", "--fps", "59.94")
-    one = daemon(f"datasets: {{umi: {{path: {tmp_path}/out.hdf5, layout: replay_buffer}}}}\n{feed_of_the_page()}\n", folder="daemon",
+    one = daemon(f"datasets: {{umi: {{path: {tmp_path}/out.hdf5, layout: replay_buffer}}}}\n{feed_of_the_page()}\n",
+                 folder="daemon",
                  rings="256MiB")
-    rotations, begins = Rotation.from_rotvec(VECTORS["umi/robot0_eef_rot_axis_angle"]), [0, *ABOUT["umi"]["episode_ends"]]
+    rotations = Rotation.from_rotvec(VECTORS["umi/robot0_eef_rot_axis_angle"])
+    begins = [0, *ABOUT["umi"]["episode_ends"]]
     with trajd.connect(one.endpoint, feed="train", timeout=60) as feed:
         scale = feed.stats()
         for batch in feed.epoch(0):

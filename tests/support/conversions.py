@@ -11,11 +11,12 @@ from paths import package_environment
 
 from trajd.convert.__main__ import main
 
-# What a process does at a moment of its conversion: before it writes an episode, when it has written the second one, and when the file
-# is complete and still has its other name.
+# What a process does at a moment of its conversion: before it writes an episode, when it has written the second one,
+# and when the file is complete and still has its other name.
 MOMENTS = {
     "first": "output._write = lambda group, episode: kill()",
-    "second": "own = output._write\noutput._write = lambda group, episode: own(group, episode) if '0' == group.name[-1] else (own(group, episode), kill())",
+    "second": "own = output._write\n"
+              "output._write = lambda group, episode: (own(group, episode), kill() if group.name[-1] == '1' else None)",
     "end": "output.os.replace = lambda source, target: kill()",
 }
 
@@ -37,14 +38,20 @@ def converted(source, folder, output, *options):
 
 def left_out(source, folder, output, *options):
     """Returns the sentences on what is left out or missing."""
-    return [line for line in converted(source, folder, output, "--force", *options) if line.startswith(("left out", "kept"))]
+    return [
+        line for line in converted(source, folder, output, "--force", *options) if line.startswith(("left out", "kept"))
+    ]
 
 
 def kill_at(moment, source, folder, output):
     """Converts in a process that is killed."""
-    script = (f"import os, signal, trajd.convert.output as output\nkill = lambda: os.kill(os.getpid(), signal.SIGKILL)\n{MOMENTS[moment]}\n"
-              f"from trajd.convert.__main__ import main\nmain([{source!r}, {str(folder)!r}, '-o', {str(output)!r}])\n")
-    killed = subprocess.run([sys.executable, "-c", script], env={**os.environ, **package_environment()}, capture_output=True, text=True)
+    script = (
+        "import os, signal, trajd.convert.output as output\nkill = lambda: os.kill(os.getpid(), signal.SIGKILL)\n"
+        f"{MOMENTS[moment]}\n"
+        f"from trajd.convert.__main__ import main\nmain([{source!r}, {str(folder)!r}, '-o', {str(output)!r}])\n")
+    killed = subprocess.run([sys.executable, "-c", script],
+                            env={**os.environ, **package_environment()},
+                            capture_output=True, text=True)
     assert killed.returncode == -9, killed.stderr
     assert [path.name for path in output.parent.glob(f"{output.name}*")] == [f"{output.name}.partial"]
 

@@ -52,8 +52,8 @@ class DroidSmall(tfds.core.GeneratorBasedBuilder):
             return {name: F.Tensor(shape=(size,), dtype=np.float64) for name, size in sizes.items()}
 
         texts = dict.fromkeys(("language_instruction", "language_instruction_2", "language_instruction_3"), F.Text())
-        steps = {**STEP, **texts, "observation": {**cameras, **tensors(arm)}, "action_dict": tensors(action), "discount": F.Scalar(np.float32),
-                 "reward": F.Scalar(np.float32), "action": F.Tensor(shape=(7,), dtype=np.float64)}
+        steps = {**STEP, **texts, "observation": {**cameras, **tensors(arm)}, "action_dict": tensors(action),
+                 "discount": F.Scalar(np.float32), "reward": F.Scalar(np.float32), "action": F.Tensor(shape=(7,), dtype=np.float64)}
         return tfds.core.DatasetInfo(builder=self, features=F.FeaturesDict({
             "steps": F.Dataset(steps), "episode_metadata": {"recording_folderpath": F.Text(), "file_path": F.Text()}}))
 
@@ -65,19 +65,22 @@ class DroidSmall(tfds.core.GeneratorBasedBuilder):
             yield episode, self.episode(episode, rows)
 
     def episode(self, episode, rows):
-        def arm(row, sizes):
-            return {name: numbers(1000 * episode + 10 * row + size, size, dtype=np.float64) for name, size in sizes.items()}
+        def arm(row):
+            return {name: numbers(1000 * episode + 10 * row + size, size, dtype=np.float64)
+                    for name, size in (("cartesian_position", 6), ("joint_position", 7), ("gripper_position", 1))}
 
-        sizes = {"cartesian_position": 6, "joint_position": 7, "gripper_position": 1}
+        cameras = ("exterior_image_1_left", "exterior_image_2_left", "wrist_image_left")
         steps = [{**flags(row, rows), "language_instruction": "" if episode == 3 else f"put the cup {episode}",
-                  "language_instruction_2": f"move cup {episode}" if row < 3 or episode != 2 else "another", "language_instruction_3": "",
-                  "observation": {**{name: pixels(100 * camera + 20 * episode + row) for camera, name in enumerate(
-                      ("exterior_image_1_left", "exterior_image_2_left", "wrist_image_left"))}, **arm(row, sizes)},
-                  "action_dict": {**arm(row + 500, sizes), **{name.replace("position", "velocity"): value
-                                                              for name, value in arm(row + 700, sizes).items()}},
-                  "discount": 1.0, "reward": float(row == rows - 1), "action": numbers(episode * 50 + row, 7, dtype=np.float64)}
+                  "language_instruction_2": f"move cup {episode}" if row < 3 or episode != 2 else "another",
+                  "language_instruction_3": "", "discount": 1.0, "reward": float(row == rows - 1),
+                  "observation": {**{name: pixels(100 * camera + 20 * episode + row)
+                                     for camera, name in enumerate(cameras)}, **arm(row)},
+                  "action_dict": {**arm(row + 500), **{name.replace("position", "velocity"): value
+                                                       for name, value in arm(row + 700).items()}},
+                  "action": numbers(episode * 50 + row, 7, dtype=np.float64)}
                  for row in range(rows)]
-        return {"steps": steps, "episode_metadata": {"recording_folderpath": f"/r/{episode}", "file_path": f"/f/{episode}.h5"}}
+        paths = {"recording_folderpath": f"/r/{episode}", "file_path": f"/f/{episode}.h5"}
+        return {"steps": steps, "episode_metadata": paths}
 
 
 class OxeSmall(DroidSmall):
@@ -89,11 +92,15 @@ class OxeSmall(DroidSmall):
     def _info(self):
         return tfds.core.DatasetInfo(builder=self, features=F.FeaturesDict({"steps": F.Dataset({
             **STEP, "reward": F.Scalar(np.float32),
-            "observation": {"image": image(), "hand_image": image("png"), "depth": image("png", channels=1, dtype=np.uint16),
-                            "natural_language_instruction": F.Text(), "natural_language_embedding": F.Tensor(shape=(16,), dtype=np.float32),
+            "observation": {"image": image(), "hand_image": image("png"),
+                            "depth": image("png", channels=1, dtype=np.uint16),
+                            "natural_language_instruction": F.Text(),
+                            "natural_language_embedding": F.Tensor(shape=(16,), dtype=np.float32),
                             "robot_orientation_positions_box": F.Tensor(shape=(3, 3), dtype=np.float32),
-                            "points": F.Sequence(F.Scalar(np.float32)), "code": F.Tensor(shape=(2,), dtype=np.float32, encoding="zlib")},
-            "action": {"world_vector": F.Tensor(shape=(3,), dtype=np.float32), "rotation_delta": F.Tensor(shape=(3,), dtype=np.float32),
+                            "points": F.Sequence(F.Scalar(np.float32)),
+                            "code": F.Tensor(shape=(2,), dtype=np.float32, encoding="zlib")},
+            "action": {"world_vector": F.Tensor(shape=(3,), dtype=np.float32),
+                       "rotation_delta": F.Tensor(shape=(3,), dtype=np.float32),
                        "gripper_closedness_action": F.Tensor(shape=(1,), dtype=np.float32),
                        "terminate_episode": F.Tensor(shape=(3,), dtype=np.int32)},
             "counter": F.Scalar(np.int64), "small": F.Tensor(shape=(2,), dtype=np.uint8)}),
@@ -102,19 +109,24 @@ class OxeSmall(DroidSmall):
     def episode(self, episode, rows):
         steps = [{**flags(row, rows), "reward": 0.5 * row,
                   "observation": {"image": pixels(episode * 20 + row), "hand_image": pixels(episode * 20 + row + 7),
-                                  "depth": pixels(row, 1, np.uint16) * 200, "natural_language_instruction": f"pick the can {episode}",
-                                  "natural_language_embedding": numbers(row, 16), "robot_orientation_positions_box": numbers(row + 90, 3, 3),
+                                  "depth": pixels(row, 1, np.uint16) * 200,
+                                  "natural_language_instruction": f"pick the can {episode}",
+                                  "natural_language_embedding": numbers(row, 16),
+                                  "robot_orientation_positions_box": numbers(row + 90, 3, 3),
                                   "points": [1.0] * row, "code": numbers(row, 2)},
                   "action": {"world_vector": numbers(row + episode, 3), "rotation_delta": numbers(row + 30, 3),
-                             "gripper_closedness_action": numbers(row + 60, 1), "terminate_episode": np.arange(3, dtype=np.int32) - row},
-                  "counter": (-1) ** row * (1 << (9 * row % 63)), "small": np.array([row, 255 - row], np.uint8)} for row in range(rows)]
+                             "gripper_closedness_action": numbers(row + 60, 1),
+                             "terminate_episode": np.arange(3, dtype=np.int32) - row},
+                  "counter": (-1) ** row * (1 << (9 * row % 63)), "small": np.array([row, 255 - row], np.uint8)}
+                 for row in range(rows)]
         return {"steps": steps, "aspects": {"success": episode % 2 == 0, "score": -episode}}
 
 
 def record(builder, arrays):
     """Reads the set with TFDS. Returns texts and digests by episode; numbers go to `arrays`."""
     kept = builder.info.features["steps"]
-    skipped = {name: tfds.decode.SkipDecoding() for name, one in kept.feature["observation"].items() if isinstance(one, F.Image)}
+    skipped = {name: tfds.decode.SkipDecoding() for name, one in kept.feature["observation"].items()
+               if isinstance(one, F.Image)}
     read = tfds.ReadConfig(interleave_cycle_length=1, add_tfds_id=True)
     episodes = []
     for split in builder.info.splits:
