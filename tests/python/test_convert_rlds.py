@@ -219,8 +219,8 @@ def test_a_wrong_length_costs_the_records_after_it_in_the_file(droid, byte, tmp_
     places, _ = records_of(droid / FIRST)
     flip(droid / FIRST, places[1][0] - 12 + byte)
     lines = left_out("rlds", droid, tmp_path / "out.hdf5")
-    assert lines[-1] == (f"left out: episode 1: {FIRST}: its record 1, at byte {places[1][0] - 12}, has a length with a "
-                         "wrong CRC, so no record after it can be found")
+    assert lines[-1] == (f"left out: episode 1: {FIRST}: its record 1, at byte {places[1][0] - 12}, has a length with "
+                         "a wrong CRC, so no record after it can be found")
     check(tmp_path / "out.hdf5", "droid_small", [0, 2, 3, 4])
 
 

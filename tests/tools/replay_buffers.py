@@ -5,8 +5,8 @@
     /tmp/dp/bin/python tests/tools/replay_buffers.py DIFFUSION_POLICY UMI
 
 DIFFUSION_POLICY and UMI are clones of real-stanford/diffusion_policy and
-real-stanford/universal_manipulation_interface, of which ReplayBuffer and the codecs are taken as the newest commits have
-them. tests/golden/zarr/README.md describes the stores."""
+real-stanford/universal_manipulation_interface. Their ReplayBuffer and codecs are those of the newest commits.
+tests/golden/zarr/README.md describes the stores."""
 import importlib
 import json
 import pathlib

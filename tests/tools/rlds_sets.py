@@ -53,7 +53,8 @@ class DroidSmall(tfds.core.GeneratorBasedBuilder):
 
         texts = dict.fromkeys(("language_instruction", "language_instruction_2", "language_instruction_3"), F.Text())
         steps = {**STEP, **texts, "observation": {**cameras, **tensors(arm)}, "action_dict": tensors(action),
-                 "discount": F.Scalar(np.float32), "reward": F.Scalar(np.float32), "action": F.Tensor(shape=(7,), dtype=np.float64)}
+                 "discount": F.Scalar(np.float32), "reward": F.Scalar(np.float32),
+                 "action": F.Tensor(shape=(7,), dtype=np.float64)}
         return tfds.core.DatasetInfo(builder=self, features=F.FeaturesDict({
             "steps": F.Dataset(steps), "episode_metadata": {"recording_folderpath": F.Text(), "file_path": F.Text()}}))
 
@@ -131,7 +132,8 @@ def record(builder, arrays):
     episodes = []
     for split in builder.info.splits:
         for episode in builder.as_dataset(split=split, read_config=read, decoders={"steps": {"observation": skipped}}):
-            held = {"split": split, "id": episode.pop("tfds_id").numpy().decode(), "images": {}, "texts": {}, "metadata": {}}
+            held = {"split": split, "id": episode.pop("tfds_id").numpy().decode(),
+                    "images": {}, "texts": {}, "metadata": {}}
             steps = [tfds.core.utils.flatten_nest_dict(step) for step in episode.pop("steps")]
             for name, value in tfds.core.utils.flatten_nest_dict(dict(episode)).items():
                 held["metadata"][name] = value.numpy().decode() if value.dtype == tf.string else value.numpy().item()
@@ -150,12 +152,12 @@ def record(builder, arrays):
 
 
 def main():
-    shutil.rmtree(FOLDER, ignore_errors=True)
     arrays, about = {}, {"made_by": {"tensorflow-datasets": tfds.__version__, "tensorflow": tf.__version__}}
     for builder_class, shards in ((DroidSmall, 2), (OxeSmall, 1)):
         with tempfile.TemporaryDirectory() as folder:
             builder = builder_class(data_dir=folder)
             builder.download_and_prepare(download_config=tfds.download.DownloadConfig(num_shards=shards))
+            shutil.rmtree(FOLDER / builder.name, ignore_errors=True)
             shutil.copytree(builder.data_path, FOLDER / builder.name / str(builder.version))
         about[builder.name] = record(tfds.builder_from_directory(FOLDER / builder.name / str(builder.version)), arrays)
     np.savez_compressed(FOLDER / "vectors.npz", **arrays)
