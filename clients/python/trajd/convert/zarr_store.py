@@ -38,7 +38,7 @@ class Store:
             try:
                 if not path.is_file():  # of a FIFO, opening may not end
                     raise ValueError("it is neither a folder nor a file")
-                file = zipfile.ZipFile(path)
+                file = zipfile.ZipFile(path.open("rb"))  # of a name, Python 3.9 closes it
             except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
                 raise ArgumentError(f"{path}: {first_line(error)}") from None
             found = next((one for one in file.namelist() if f"/{one}".endswith(f"/{name}")), name)
