@@ -22,7 +22,9 @@ void trajd_decode_load_avcodec(void)
     void *module;
 
     if (!trajd_paths_avcodec(path, sizeof path)) {
-        snprintf(avcodec_reason, sizeof avcodec_reason, "trajd-decoder-avcodec.so is missing");
+        snprintf(avcodec_reason, sizeof avcodec_reason,
+                 "they need the package " TRAJD_AVCODEC_PACKAGE
+                 " and trajd-decoder-avcodec.so, which is missing");
         return;
     }
     module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
