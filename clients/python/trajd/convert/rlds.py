@@ -35,7 +35,7 @@ class Shard(NamedTuple):
     path: pathlib.Path
     split: str
     first: int              # the number of its first episode
-    count: int              # of records, as dataset_info.json has it
+    total: int              # of records, as dataset_info.json has it
     places: List[Tuple[int, int]]
     fault: str              # why there are no more places
 
@@ -113,7 +113,7 @@ class Rlds:
 
     def episodes(self) -> List[Tuple[int, Callable[[], Episode]]]:
         return [(shard.first + index, lambda shard=shard, index=index: self._read(shard, index))
-                for shard in self._shards for index in range(shard.count)
+                for shard in self._shards for index in range(shard.total)
                 if self._chosen is None or any(shard.first + index in numbers for numbers in self._chosen)]
 
     def _read(self, shard: Shard, index: int) -> Episode:
