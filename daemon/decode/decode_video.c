@@ -174,7 +174,7 @@ static void make(struct trajd_decode_state *state, const struct trajd_yuv *frame
         return;
     }
     trajd_yuv_to_rgb(frame, &colors, pixels);
-    trajd_decode_finish(state, pixels, output);
+    trajd_decode_finish(state, pixels, output, reason, reason_size);
 }
 
 /* Takes a frame that the codec gave. A second one for a packet is a fault. */
@@ -192,6 +192,9 @@ static void take(struct trajd_decode_state *state, const struct trajd_yuv *frame
     if (!video->packets[packet].is_wanted)
         return;
     make(state, frame, output + reply->count * state->setup.frame_bytes, reason, sizeof reason);
+    reply->sizes[reply->count] = state->jpeg_bytes;
+    if (!strcmp(reason, TRAJD_DECODE_NO_MEMORY))
+        mark_damaged(video, packet, reason);
     add(video, reply, packet, reason);
 }
 

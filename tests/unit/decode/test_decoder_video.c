@@ -406,7 +406,8 @@ static void test_pool(void **state)
     for (size_t n = 0; n < ARRAY_LEN(names); n++) {
         struct trajd_decoder_options options;
         struct trajd_decoder_frame frame = {.pixels = pixels, .packet = 1},
-                                   picture = {raw, 12, 12, pixels, "", 0};
+                                   picture = {
+                                       .bytes = raw, .size = 12, .room = 12, .pixels = pixels};
         load(names[n]);
         options = options_here();
         assert_int_equal(trajd_decoder_pool_run_unit(pool, &options, &file.unit, &frame, 1, &error),
