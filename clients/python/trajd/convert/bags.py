@@ -1,0 +1,248 @@
+"""MCAP files and rosbag2's SQLite files as sequences of raw messages.
+
+The records of MCAP are walked here. The readers of mcap and rosbags stop at the first damaged chunk, and they refuse a
+file for one definition that they cannot parse. Here a damaged chunk costs its messages, and is named."""
+from __future__ import annotations
+
+import pathlib
+import re
+import sqlite3
+import struct
+import sys
+import zlib
+from typing import Any, BinaryIO, Callable, Dict, Iterator, List, NamedTuple, Tuple
+from urllib.parse import quote
+
+import lz4.frame
+
+from .output import LeftOut
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+MAGIC = b"\x89MCAP0\r\n"
+FOOTER, SCHEMA, CHANNEL, MESSAGE, CHUNK, DATA_END = 2, 3, 4, 5, 6, 15
+HEAD = struct.Struct("<BQ")            # of a record: opcode, bytes
+MESSAGE_HEAD = struct.Struct("<HIQQ")  # channel, sequence, log time, publish time
+CHUNK_HEAD = struct.Struct("<QQQII")   # first and last log time, bytes, crc32, bytes of the compression's name
+CHUNK_BYTES_MAX = 96 << 20             # of a chunk, packed or not, and of a message
+SEARCH_BYTES = 1 << 20                 # read at once where the next chunk is searched
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+
+
+class Channel(NamedTuple):
+    topic: str
+    type: str      # such as sensor_msgs/msg/Imu
+    encoding: str  # of its messages: cdr, protobuf or json
+    schema: str    # encoding of its definition, such as ros2msg; "" where there is none
+    definition: bytes
+
+
+Message = Tuple[Channel, int, int, bytes]  # log time, publish time (0: none), the message
+Say = Callable[[str], None]                # tells what is lost
+
+
+class _Damaged(Exception):
+    pass
+
+
+def files_of(path: pathlib.Path) -> List[pathlib.Path]:
+    """Returns the files of a recording: those of a rosbag2 folder, in the order of their numbers, or the file itself."""
+    if not path.is_dir():
+        return [path]
+    found = [file for pattern in ("*.mcap", "*.db3") for file in path.glob(pattern)]
+    if not found:
+        raise LeftOut(f"{path}: it has no *.mcap and no *.db3 (packed files, such as *.zstd, are to be unpacked before)")
+    return sorted(found, key=lambda file: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", file.name)])
+
+
+def read_messages(path: pathlib.Path, say: Say, show: Callable[[float], None]) -> Iterator[Message]:
+    """Yields the messages of a file in its order. `show` is told which share of it is read."""
+    if not path.is_file():
+        raise LeftOut(f"{path}: it is not a regular file")
+    with open(path, "rb") as file:
+        head = file.read(16)
+        if head.startswith(MAGIC):
+            yield from _Mcap(file, path.stat().st_size, lambda text: say(f"{path.name}: {text}"), show).messages()
+        elif head.startswith(b"SQLite format 3\0"):
+            yield from _read_sqlite(path, say, show)
+        else:
+            raise LeftOut(f"{path}: it is neither an MCAP file nor one of rosbag2's SQLite files")
+
+
+class _Mcap:
+    def __init__(self, file: BinaryIO, size: int, say: Say, show: Callable[[float], None]):
+        self._file, self._size, self._say, self._show = file, size, say, show
+        self._schemas: Dict[int, Tuple[str, str, bytes]] = {}
+        self._channels: Dict[int, Channel] = {}
+        self._unknown = 0  # messages of channels that are not defined
+
+    def messages(self) -> Iterator[Message]:
+        self._read_summary()
+        at, ended = len(MAGIC), False
+        while not ended and at + HEAD.size <= self._size:
+            opcode, end = self._head(at)
+            if not self._is_record(at):
+                what = "the file ends within the chunk" if opcode == CHUNK else "there is no valid record"
+                next_at = self._find_chunk(at + 1)
+                self._say(f"bytes {at} to {next_at - 1} are lost: at byte {at}, {what}")
+                at = next_at
+                continue
+            if opcode in (CHUNK, SCHEMA, CHANNEL, MESSAGE):
+                try:
+                    yield from self._read(opcode, end - at - HEAD.size)
+                except (_Damaged, struct.error) as error:
+                    self._say(f"the {'chunk' if opcode == CHUNK else 'record'} at byte {at} is lost: {error}")
+                    if end < self._size and not self._is_record(end):
+                        end = self._find_chunk(at + 1)
+            self._show(end / self._size)
+            at, ended = end, opcode == DATA_END
+        if not ended:
+            self._say("it ends without a summary, so its recording was cut off")
+        if self._unknown:
+            self._say(f"{self._unknown} messages are lost: their channel was defined in a lost chunk")
+
+    def _head(self, at: int) -> Tuple[int, int]:
+        """Returns the opcode of the record at a position, and where it ends."""
+        self._file.seek(at)
+        opcode, length = HEAD.unpack(self._file.read(HEAD.size))
+        return opcode, at + HEAD.size + length
+
+    def _is_record(self, at: int) -> bool:
+        if at + HEAD.size > self._size:
+            return False
+        opcode, end = self._head(at)
+        return (0 < opcode <= DATA_END or opcode >= 0x80) and end <= self._size
+
+    def _read_summary(self) -> None:
+        """Reads the copies of definitions at the end: the chunk that has the others may be lost."""
+        try:
+            opcode, end = self._head(self._size - 37)
+            at, = struct.unpack("<Q", self._file.read(8))
+            while opcode == FOOTER and len(MAGIC) <= at < self._size - 37 and self._is_record(at):
+                kind, end = self._head(at)
+                if kind in (SCHEMA, CHANNEL):
+                    list(self._read(kind, end - at - HEAD.size))
+                at = end
+        except (OSError, struct.error, _Damaged):
+            pass  # a file that was cut off: the walk says so
+
+    def _find_chunk(self, at: int) -> int:
+        """Returns where the next compressed chunk begins, or the end of the file. The name of the compression is its mark."""
+        before = HEAD.size + CHUNK_HEAD.size - 4
+        while at < self._size:
+            self._file.seek(at)
+            part = self._file.read(SEARCH_BYTES + 64)
+            for found in re.finditer(rb"\x04\0\0\0zstd|\x03\0\0\0lz4", part):
+                begin = at + found.start() - before
+                if found.start() >= before and part[found.start() - before] == CHUNK and self._is_record(begin):
+                    return begin
+            at += SEARCH_BYTES
+        return self._size
+
+    def _read(self, opcode: int, length: int) -> Iterator[Message]:
+        """Reads the record at the position of the file."""
+        if length > CHUNK_BYTES_MAX:
+            raise _Damaged(f"it has {length} bytes, and {CHUNK_BYTES_MAX} are the most that are read at once")
+        data = self._file.read(length)
+        if opcode != CHUNK:
+            yield from self._take(opcode, data, 0, length)
+            return
+        first, last, size, crc, letters = CHUNK_HEAD.unpack_from(data)
+        begin = CHUNK_HEAD.size + letters + 8
+        try:
+            records = _inflate(data[CHUNK_HEAD.size:begin - 8].decode(errors="replace"), data[begin:], size)
+            if crc and zlib.crc32(records) != crc:
+                raise _Damaged(f"its CRC is {zlib.crc32(records):#010x} and should be {crc:#010x}")
+        except _Damaged as error:
+            raise _Damaged(f"{error}; its messages were recorded from {first / 1e9:.3f} s to {last / 1e9:.3f} s") from None
+        del data
+        at = 0
+        while at < size:
+            kind, length = HEAD.unpack_from(records, at)
+            begin, at = at + HEAD.size, at + HEAD.size + length
+            if at > size:
+                raise _Damaged("a message in it reaches beyond its end")
+            yield from self._take(kind, records, begin, at)
+
+    def _take(self, opcode: int, data: bytes, begin: int, end: int) -> Iterator[Message]:
+        if opcode == MESSAGE:
+            number, _, log, publish = MESSAGE_HEAD.unpack_from(data, begin)
+            channel = self._channels.get(number)
+            if channel:
+                yield channel, log, publish, data[begin + MESSAGE_HEAD.size:end]
+            else:
+                self._unknown += 1
+        elif opcode == SCHEMA:
+            number, = struct.unpack_from("<H", data, begin)
+            (name, encoding, definition), _ = _texts(data, begin + 2, 3)
+            self._schemas[number] = name.decode(errors="replace"), encoding.decode(errors="replace"), definition
+        elif opcode == CHANNEL:
+            number, schema = struct.unpack_from("<HH", data, begin)
+            (topic, encoding), _ = _texts(data, begin + 4, 2)
+            name, schema_encoding, definition = self._schemas.get(schema, ("", "", b""))
+            self._channels[number] = Channel(topic.decode(errors="replace"), name, encoding.decode(errors="replace"),
+                                             schema_encoding, definition)
+
+
+def _texts(data: bytes, at: int, count: int) -> Tuple[List[bytes], int]:
+    texts = []
+    for _ in range(count):
+        length, = struct.unpack_from("<I", data, at)
+        texts.append(data[at + 4:at + 4 + length])
+        at += 4 + length
+    return texts, at
+
+
+def _inflate(compression: str, data: bytes, size: int) -> bytes:
+    """Returns the `size` bytes of a chunk's records."""
+    if size > CHUNK_BYTES_MAX:
+        raise _Damaged(f"unpacked, it has {size} bytes, and {CHUNK_BYTES_MAX} are the most that are read at once")
+    try:
+        if compression == "zstd":
+            data = zstd.ZstdDecompressor().decompress(data, size + 1)
+        elif compression == "lz4":
+            data = lz4.frame.LZ4FrameDecompressor().decompress(data, max_length=size + 1)
+        elif compression:
+            raise _Damaged(f"its compression is \"{compression}\", and lz4 and zstd are read")
+    except (zstd.ZstdError, RuntimeError, EOFError) as error:
+        raise _Damaged(f"it cannot be unpacked: {error}") from None
+    if len(data) != size:
+        raise _Damaged(f"unpacked, it has {len(data)} bytes and should have {size}")
+    return data
+
+
+def _read_sqlite(path: pathlib.Path, say: Say, show: Callable[[float], None]) -> Iterator[Message]:
+    """Yields the messages of a .db3. Files before ROS 2 Iron have no definitions, and none has the time of publishing."""
+    database = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)
+    done = 0
+    try:
+        definitions: Dict[str, Tuple[str, bytes]] = {}
+        if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'message_definitions'").fetchone():
+            for name, encoding, text in database.execute("SELECT topic_type, encoding, encoded_message_definition "
+                                                         "FROM message_definitions"):
+                definitions[str(name)] = str(encoding), str(text).encode()
+        channels: Dict[Any, Channel] = {}
+        for number, topic, kind, encoding in database.execute("SELECT id, name, type, serialization_format FROM topics"):
+            channels[number] = Channel(str(topic), str(kind), str(encoding), *definitions.get(str(kind), ("", b"")))
+        total = database.execute("SELECT max(rowid) FROM messages").fetchone()[0] or 1
+        rows = database.execute("SELECT rowid, topic_id, timestamp, CASE WHEN length(data) <= ? THEN data END FROM messages "
+                                "ORDER BY rowid", (CHUNK_BYTES_MAX,))
+        for done, number, log, data in rows:
+            if number not in channels or not isinstance(log, int) or not isinstance(data, bytes):
+                say(f"{path.name}: message {done} is lost: it has no topic, or no time, or too many bytes")
+                continue
+            if data.startswith(ZSTD_MAGIC):  # rosbag2's compression of single messages
+                try:
+                    data = zstd.ZstdDecompressor().decompress(data, CHUNK_BYTES_MAX)
+                except zstd.ZstdError as error:
+                    say(f"{path.name}: message {done} is lost: it cannot be unpacked: {error}")
+                    continue
+            yield channels[number], log, 0, data
+            show(done / total)
+    except sqlite3.Error as error:
+        say(f"{path.name}: the messages after number {done} are lost: {error}")
+    finally:
+        database.close()

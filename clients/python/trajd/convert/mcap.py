@@ -1,0 +1,278 @@
+"""Recordings of ROS 2 and Foxglove: MCAP files, rosbag2's folders and .db3 files.
+
+Each topic becomes streams on their own times. A recording is read once, into spools, and is one episode, or several
+where it is cut. The streams of a conversion keep their columns from file to file: one layout fits all its episodes."""
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import json
+import pathlib
+import resource
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from ..errors import ArgumentError
+from .bags import Channel, files_of, read_messages
+from .messages import Form, Odd, decoder
+from .objects import Object, text_of
+from .output import Episode, LeftOut
+from .spool import NO_STAMP, Rows, Spool, Stream, choose_clock, make_spool
+from .topics import Orders, Plan, planner, stream_name
+
+STREAMS_MAX = 1000  # of a conversion, each with two open files
+FORMS_KEPT = 64     # of a topic's messages
+FIRST, END = -1 << 63, (1 << 63) - 1
+
+
+class Options(NamedTuple):
+    episodes: Optional[Sequence[range]] = None
+    topics: Optional[Sequence[str]] = None  # patterns
+    cut_topic: Optional[str] = None         # a new episode begins where its value changes
+    cut_gap: Optional[float] = None         # seconds without a message
+
+
+class Streams:
+    """The streams of all files of a conversion."""
+
+    def __init__(self) -> None:
+        self.all: Dict[Any, Stream] = {}  # by topic, type and form
+        self.orders: Dict[Any, Orders] = {}
+        self.notes: List[str] = []
+        self.episodes = 0
+
+    def find(self, channel: Channel, plan: Plan) -> Stream:
+        key = channel.topic, channel.type, plan.suffix, plan.form
+        if key not in self.all:
+            if len(self.all) >= STREAMS_MAX:
+                raise Odd(f"there are {STREAMS_MAX} streams, which is the most")
+            base = stream_name(channel.topic, plan.suffix)
+            name = next(name for name in (base, *(f"{base}_{i}" for i in range(2, STREAMS_MAX + 2))) if self._is_free(name, plan))
+            self.all[key] = Stream(name, channel.topic, plan.parts, plan.image, plan.is_event)
+            if name != base:
+                self.notes.append(f"topic {channel.topic}: messages of another form are the stream {name}: {plan.note}")
+        return self.all[key]
+
+    def _is_free(self, name: str, plan: Plan) -> bool:
+        """Tells whether no dataset would lie where another stream's group is."""
+        own = [f"{name}/{dataset}" for dataset in _datasets(plan.parts)]
+        return all(name != other.name and not any(f"{other.name}/".startswith(f"{path}/") for path in own) and not any(
+            f"{name}/".startswith(f"{other.name}/{dataset}/") for dataset in _datasets(other.parts)) for other in self.all.values())
+
+
+def _datasets(parts: Sequence[Any]) -> List[str]:
+    return ["time", "log_time", "publish_time", "header_stamp", "image", *(part.name for part in parts)]
+
+
+class _Topic:
+    """The messages of a channel in one recording."""
+
+    def __init__(self, channel: Channel, streams: Streams, spool_of: Callable[[Stream], Spool], is_cut: bool):
+        self.count, self.value, self._channel = 0, None, channel
+        self.odd: Dict[str, int] = {}
+        self._streams, self._spool_of, self.is_cut = streams, spool_of, is_cut
+        self._orders = streams.orders.setdefault(channel.topic, {})
+        self._forms: Dict[Any, List[Tuple[Any, Any]]] = {}  # checks and rows, by the length or the form
+        self._plan = planner(channel)
+        self._decode, self.why = None, None if self._plan else f"its type {channel.type or '(none)'} is not known"
+        if self._plan or is_cut:
+            try:
+                self._decode = decoder(channel)
+            except Odd as error:
+                self.why = str(error)
+
+    def add(self, log: int, publish: int, data: bytes) -> None:
+        self.count += 1
+        if self._decode is None:
+            return
+        try:
+            if self.is_cut:
+                self.value = _value_of(*self._decode(data))
+            if self._plan:
+                data, rows = self._find(data)
+                for spool, stamp, slices, payload in rows:
+                    row = payload(data) if payload else b"".join([data[begin:end] for begin, end in slices])
+                    spool.add(log, publish, stamp(data) if stamp else NO_STAMP, row)
+        except Odd as error:
+            self.odd[str(error)] = self.odd.get(str(error), 0) + 1
+
+    def notes(self) -> Iterator[str]:
+        name = f"topic {self._channel.topic}"
+        if self.why and not (self.is_cut and self._decode):
+            yield f"left out: {name}: {self.count} messages: {self.why}"
+        for why, count in self.odd.items():
+            yield f"left out: {name}: {count} of {self.count} messages: {why}"
+
+    def _find(self, data: bytes) -> Tuple[bytes, Any]:
+        """Returns the bytes of a message and where its rows are in them."""
+        is_cdr = self._channel.encoding == "cdr"
+        for checks, rows in self._forms.get(len(data), ()) if is_cdr else ():
+            if all(data[begin:end] == expected for begin, end, expected in checks):
+                return data, rows
+        data, form = self._decode(data)
+        key = len(data) if is_cdr else form.key()
+        if not is_cdr and key in self._forms:
+            return data, self._forms[key][0][1]
+        plans = self._plan(data, form, self._orders)
+        rows = [(self._spool_of(self._streams.find(self._channel, plan)), plan.stamp,
+                 plan.parts and _merge(plan), plan.payload if plan.image else None) for plan in plans]
+        if not any(plan.image for plan in plans):  # the payload of each image has a length of its own
+            if sum(map(len, self._forms.values())) >= FORMS_KEPT:
+                self._forms.clear()
+            self._forms.setdefault(key, []).append((form.checks, rows))
+        return data, rows
+
+
+def _merge(plan: Plan) -> List[Tuple[int, int]]:
+    return [piece for part in plan.parts for piece in part.slices]
+
+
+def _value_of(data: bytes, form: Form) -> Any:
+    """Returns the text, or the number, that a message has as `data`."""
+    leaf = form.leaves.get("data")
+    if "data" not in form.texts and (leaf is None or leaf.count != 1):
+        raise Odd("it has no text and no number `data`, by which the recording is cut")
+    return form.texts["data"] if leaf is None else np.frombuffer(data, leaf.dtype, 1, leaf.at)[0].item()
+
+
+class Mcap:
+    """A source of output.convert. `layout` is the file that is written beside the output."""
+
+    def __init__(self, paths: Sequence[pathlib.Path], output: pathlib.Path, options: Options = Options()):
+        self._paths, self._options, self._folder = paths, options, output.parent
+        self.layout = output.with_suffix(".layout.yaml")
+        self.attributes = {"source": "MCAP or rosbag2"}
+        self.show: Callable[[float], None] = lambda share: None
+        self._streams = Streams()
+        self.notes = self._streams.notes
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096) if hard != resource.RLIM_INFINITY else 4096, hard))
+        for path in paths:
+            if not path.exists():
+                raise ArgumentError(f"{path}: there is no such file or folder")
+
+    def episodes(self) -> List[Tuple[int, Callable[[], Iterator[Episode]]]]:
+        chosen = self._options.episodes
+        return [(number, lambda path=path: self._read(path)) for number, path in enumerate(self._paths)
+                if chosen is None or any(number in numbers for numbers in chosen)]
+
+    def _read(self, path: pathlib.Path) -> Iterator[Episode]:
+        recording = _Recording(self._streams, self._options, self._folder)
+        try:
+            recording.read(path, self.show)
+            yield from recording.episodes(path)
+        finally:
+            recording.close()
+
+    def write_layout(self) -> None:
+        self.layout.write_text(layout_of(self.layout.name.partition(".")[0], self._streams))
+        self.notes.append(f"its layout is {self.layout}")
+
+
+class _Recording:
+    """One recording while it is read: the rows of its streams, and where it is cut."""
+
+    def __init__(self, streams: Streams, options: Options, folder: pathlib.Path):
+        self._streams, self._options, self._folder = streams, options, folder
+        self._spools: Dict[str, Spool] = {}
+        self._topics: Dict[Channel, Optional[_Topic]] = {}  # None: it is not asked for
+        self._cuts: List[Tuple[int, Any]] = []  # where an episode begins, in log time, and the value of the topic
+        self._notes: List[str] = []
+
+    def close(self) -> None:
+        for spool in self._spools.values():
+            spool.close()
+
+    def read(self, path: pathlib.Path, show: Callable[[float], None]) -> None:
+        files = files_of(path)
+        last = None  # log time
+        for number, file in enumerate(files):
+            for channel, log, publish, data in read_messages(file, lambda text: self._notes.append(f"left out: {text}"),
+                                                              lambda share: show((number + share) / len(files))):
+                if channel not in self._topics:
+                    self._topics[channel] = self._topic_of(channel)
+                topic = self._topics[channel]
+                if topic is None:
+                    continue
+                if self._options.cut_gap and last is not None and log - last > self._options.cut_gap * 1e9:
+                    self._cuts.append((log, None))
+                last = log if last is None else max(last, log)
+                topic.add(log, publish, data)
+                if topic.is_cut and (not self._cuts or topic.value != self._cuts[-1][1]):
+                    self._cuts.append((log, topic.value))
+        if last is None:
+            raise LeftOut(f"{path}: it has no messages")
+
+    def _topic_of(self, channel: Channel) -> Optional[_Topic]:
+        is_cut = channel.topic == self._options.cut_topic
+        patterns = self._options.topics
+        if not is_cut and patterns is not None and not any(fnmatch.fnmatchcase(channel.topic, pattern) for pattern in patterns):
+            return None
+        return _Topic(channel, self._streams, self._spool_of, is_cut)
+
+    def _spool_of(self, stream: Stream) -> Spool:
+        if stream.name not in self._spools:
+            self._spools[stream.name] = make_spool(stream, self._folder)
+        return self._spools[stream.name]
+
+    def episodes(self, path: pathlib.Path) -> Iterator[Episode]:
+        notes = [*self._notes, *(note for topic in self._topics.values() if topic for note in topic.notes())]
+        clocks = []
+        for spool in self._spools.values():
+            try:
+                spool.finish()
+                clock, odd = choose_clock(spool)
+            except LeftOut as error:
+                notes.append(f"left out: {error}")
+            else:
+                clocks.append((spool, clock))
+                notes += odd
+        if not clocks:
+            raise LeftOut(f"{path}: it has no topic that can be converted: {'; '.join(notes)}")
+        pieces = self._pieces()
+        if not pieces:
+            raise LeftOut(f"{path}: the topic {self._options.cut_topic} has no value by which it could be cut")
+        for number, (begin, end, value) in enumerate(pieces):
+            rows = {spool.stream.name: Rows(spool, clock, begin, end, notes) for spool, clock in clocks}
+            objects: Dict[str, Object] = {name: one for name, one in rows.items() if one.count}
+            attributes = {"file": text_of(path.name), "task": text_of(value)}
+            self._streams.episodes += 1
+            yield Episode(sum(one.count for one in rows.values()), {name: text for name, text in attributes.items() if text}, objects,
+                          notes, f"_{number:03d}" if len(pieces) > 1 or self._is_cut() else "")
+            notes = []
+
+    def _is_cut(self) -> bool:
+        return bool(self._options.cut_gap or self._options.cut_topic)
+
+    def _pieces(self) -> List[Tuple[int, int, Any]]:
+        cuts = self._cuts if self._options.cut_topic else [(FIRST, None), *self._cuts]
+        ends = [begin for begin, _ in cuts[1:]] + [END]
+        return [(begin, end, value) for (begin, value), end in zip(cuts, ends) if value or not self._options.cut_topic]
+
+
+def layout_of(name: str, streams: Streams) -> str:
+    """Returns the layout of the files of a conversion."""
+    lines = ["# Written by trajd.convert: each topic has the times of its own messages. `latency` is the time from the exposure of a",
+             "# camera to its stamps: fill it in. The names of columns and their units are attributes of the datasets.",
+             f"layout: {json.dumps(name)}", "version: 1", 'episodes: {files: "**/*.hdf5", groups: /data/episode_*}',
+             'meta: {task: {attribute: "@task"}}', "clocks:"]
+    for stream in (stream for stream in streams.all.values() if stream.episodes):
+        more = ", latency: 0ms" if stream.image else ""
+        more += ", repeated: keep_last" if stream.has_equal_times else ""
+        lines.append(f"  {json.dumps(stream.name)}: {{path: {stream.name}/time, unit: ns{more}}}")
+    lines.append("streams:")
+    for stream in (stream for stream in streams.all.values() if stream.episodes):
+        more = ", optional: true" if stream.episodes < streams.episodes else ""
+        more += ", events: true" if stream.is_event else ""
+        clock = f"clock: {json.dumps(stream.name)}"
+        if stream.image:
+            color = f"{'unit' if stream.image.color in ('mm', 'm') else 'color'}: {stream.image.color}"
+            lines.append(f"  {stream.name}/image: {{{clock}, kind: previous, image: {{{color}}}{more}}}")
+        for part in stream.parts:
+            kind = "previous" if stream.is_event or part.name in stream.zero_rotations else part.kind
+            order = ", order: xyzw" if kind == "slerp" else ""
+            unit = f", unit: {json.dumps(part.unit)}" if part.unit else ""
+            lines.append(f"  {stream.name}/{part.name}: {{{clock}, kind: {kind}{order}{unit}{more}}}")
+    return "\n".join(lines) + "\n"
