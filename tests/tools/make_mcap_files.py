@@ -348,9 +348,9 @@ def rows_of(kind, message):
         yield "", time_of(message), {name: [getattr(joints[joint], name) for joint in ARM] for name in ("position", "velocity")}
     elif kind == "JointTrajectory":
         points = message.points
-        times = [value for point in points for value in (point.time_from_start.sec, point.time_from_start.nanosec)]
+        times = [point.time_from_start.sec + point.time_from_start.nanosec / 1e9 for point in points]
         yield "", time_of(message), {"positions": np.concatenate([point.positions for point in points]),
-                                     "time_from_start": np.array(times, np.int32)}
+                                     "time_from_start": times}
     elif kind in ("CompressedImage", "CompressedVideo", "Image", "RawImage") and not any(
             word in (getattr(message, "format", "") + getattr(message, "encoding", "")) for word in ("rvl", "yuv")):
         data = bytes(message.data)

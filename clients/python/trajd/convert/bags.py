@@ -4,6 +4,7 @@ The records of MCAP are walked here. The readers of mcap and rosbags stop at the
 file for one definition that they cannot parse. Here a damaged chunk costs its messages, and is named."""
 from __future__ import annotations
 
+import io
 import pathlib
 import re
 import sqlite3
@@ -14,6 +15,9 @@ from typing import Any, BinaryIO, Callable, Dict, Iterator, List, NamedTuple, Tu
 from urllib.parse import quote
 
 import lz4.frame
+from mcap import records
+from mcap.data_stream import ReadDataStream
+from mcap.exceptions import McapError
 
 from .output import LeftOut
 
@@ -26,9 +30,10 @@ MAGIC = b"\x89MCAP0\r\n"
 FOOTER, SCHEMA, CHANNEL, MESSAGE, CHUNK, DATA_END = 2, 3, 4, 5, 6, 15
 HEAD = struct.Struct("<BQ")            # of a record: opcode, bytes
 MESSAGE_HEAD = struct.Struct("<HIQQ")  # channel, sequence, log time, publish time
-CHUNK_HEAD = struct.Struct("<QQQII")   # first and last log time, bytes, crc32, bytes of the compression's name
 CHUNK_BYTES_MAX = 96 << 20             # of a chunk, packed or not, and of a message
 SEARCH_BYTES = 1 << 20                 # read at once where the next chunk is searched
+NO_SCHEMA = records.Schema(id=0, data=b"", encoding="", name="")
+FAULTS = (struct.error, McapError, UnicodeDecodeError)  # of records that are cut
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
@@ -75,7 +80,7 @@ def read_messages(path: pathlib.Path, say: Say, show: Callable[[float], None]) -
 class _Mcap:
     def __init__(self, file: BinaryIO, size: int, say: Say, show: Callable[[float], None]):
         self._file, self._size, self._say, self._show = file, size, say, show
-        self._schemas: Dict[int, Tuple[str, str, bytes]] = {}
+        self._schemas: Dict[int, records.Schema] = {}
         self._channels: Dict[int, Channel] = {}
         self._unknown = 0  # messages of channels that are not defined
 
@@ -93,7 +98,7 @@ class _Mcap:
             if opcode in (CHUNK, SCHEMA, CHANNEL, MESSAGE):
                 try:
                     yield from self._read(opcode, end - at - HEAD.size)
-                except (_Damaged, struct.error) as error:
+                except (_Damaged, *FAULTS) as error:
                     self._say(f"the {'chunk' if opcode == CHUNK else 'record'} at byte {at} is lost: {error}")
                     if end < self._size and not self._is_record(end):
                         end = self._find_chunk(at + 1)
@@ -126,12 +131,12 @@ class _Mcap:
                 if kind in (SCHEMA, CHANNEL):
                     list(self._read(kind, end - at - HEAD.size))
                 at = end
-        except (OSError, struct.error, _Damaged):
+        except (OSError, _Damaged, *FAULTS):
             pass  # a file that was cut off: the walk says so
 
     def _find_chunk(self, at: int) -> int:
         """Returns where the next compressed chunk begins, or the end of the file. The name of the compression is its mark."""
-        before = HEAD.size + CHUNK_HEAD.size - 4
+        before = HEAD.size + 28  # from the begin of a chunk to the name
         while at < self._size:
             self._file.seek(at)
             part = self._file.read(SEARCH_BYTES + 64)
@@ -150,22 +155,22 @@ class _Mcap:
         if opcode != CHUNK:
             yield from self._take(opcode, data, 0, length)
             return
-        first, last, size, crc, letters = CHUNK_HEAD.unpack_from(data)
-        begin = CHUNK_HEAD.size + letters + 8
-        try:
-            records = _inflate(data[CHUNK_HEAD.size:begin - 8].decode(errors="replace"), data[begin:], size)
-            if crc and zlib.crc32(records) != crc:
-                raise _Damaged(f"its CRC is {zlib.crc32(records):#010x} and should be {crc:#010x}")
-        except _Damaged as error:
-            raise _Damaged(f"{error}; its messages were recorded from {first / 1e9:.3f} s to {last / 1e9:.3f} s") from None
+        chunk = records.Chunk.read(ReadDataStream(io.BytesIO(data)))
         del data
-        at = 0
+        try:
+            data = _unpack(chunk.compression, chunk.data, chunk.uncompressed_size)
+            if chunk.uncompressed_crc and zlib.crc32(data) != chunk.uncompressed_crc:
+                raise _Damaged(f"its CRC is {zlib.crc32(data):#010x} and should be {chunk.uncompressed_crc:#010x}")
+        except _Damaged as error:
+            raise _Damaged(f"{error}; its messages were recorded from {chunk.message_start_time / 1e9:.3f} s to "
+                           f"{chunk.message_end_time / 1e9:.3f} s") from None
+        at, size = 0, len(data)
         while at < size:
-            kind, length = HEAD.unpack_from(records, at)
+            kind, length = HEAD.unpack_from(data, at)
             begin, at = at + HEAD.size, at + HEAD.size + length
             if at > size:
                 raise _Damaged("a message in it reaches beyond its end")
-            yield from self._take(kind, records, begin, at)
+            yield from self._take(kind, data, begin, at)
 
     def _take(self, opcode: int, data: bytes, begin: int, end: int) -> Iterator[Message]:
         if opcode == MESSAGE:
@@ -176,27 +181,15 @@ class _Mcap:
             else:
                 self._unknown += 1
         elif opcode == SCHEMA:
-            number, = struct.unpack_from("<H", data, begin)
-            (name, encoding, definition), _ = _texts(data, begin + 2, 3)
-            self._schemas[number] = name.decode(errors="replace"), encoding.decode(errors="replace"), definition
+            schema = records.Schema.read(ReadDataStream(io.BytesIO(data[begin:end])))
+            self._schemas[schema.id] = schema
         elif opcode == CHANNEL:
-            number, schema = struct.unpack_from("<HH", data, begin)
-            (topic, encoding), _ = _texts(data, begin + 4, 2)
-            name, schema_encoding, definition = self._schemas.get(schema, ("", "", b""))
-            self._channels[number] = Channel(topic.decode(errors="replace"), name, encoding.decode(errors="replace"),
-                                             schema_encoding, definition)
+            found = records.Channel.read(ReadDataStream(io.BytesIO(data[begin:end])))
+            schema = self._schemas.get(found.schema_id, NO_SCHEMA)
+            self._channels[found.id] = Channel(found.topic, schema.name, found.message_encoding, schema.encoding, schema.data)
 
 
-def _texts(data: bytes, at: int, count: int) -> Tuple[List[bytes], int]:
-    texts = []
-    for _ in range(count):
-        length, = struct.unpack_from("<I", data, at)
-        texts.append(data[at + 4:at + 4 + length])
-        at += 4 + length
-    return texts, at
-
-
-def _inflate(compression: str, data: bytes, size: int) -> bytes:
+def _unpack(compression: str, data: bytes, size: int) -> bytes:
     """Returns the `size` bytes of a chunk's records."""
     if size > CHUNK_BYTES_MAX:
         raise _Damaged(f"unpacked, it has {size} bytes, and {CHUNK_BYTES_MAX} are the most that are read at once")

@@ -11,18 +11,16 @@ import pathlib
 import resource
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-import numpy as np
-
 from ..errors import ArgumentError
 from .bags import Channel, files_of, read_messages
-from .messages import Form, Odd, decoder
+from .messages import Odd, decoder
 from .objects import Object, text_of
 from .output import Episode, LeftOut
-from .spool import NO_STAMP, Rows, Spool, Stream, choose_clock, make_spool
-from .topics import Orders, Plan, planner, stream_name
+from .spool import Rows, Spool, Stream, choose_clock, make_spool
+from .topics import Reader, Row, is_event, reader, stream_name
 
 STREAMS_MAX = 1000  # of a conversion, each with two open files
-FORMS_KEPT = 64     # of a topic's messages
+DATASETS = ("time", "log_time", "publish_time", "header_stamp", "image")
 FIRST, END = -1 << 63, (1 << 63) - 1
 
 
@@ -37,103 +35,70 @@ class Streams:
     """The streams of all files of a conversion."""
 
     def __init__(self) -> None:
-        self.all: Dict[Any, Stream] = {}  # by topic, type and form
-        self.orders: Dict[Any, Orders] = {}
+        self.all: Dict[Any, Stream] = {}  # by topic, type and what tells rows apart
+        self.readers: Dict[Tuple[str, str], Optional[Reader]] = {}
         self.notes: List[str] = []
         self.episodes = 0
 
-    def find(self, channel: Channel, plan: Plan) -> Stream:
-        key = channel.topic, channel.type, plan.suffix, plan.form
+    def find(self, channel: Channel, row: Row) -> Stream:
+        key = channel.topic, channel.type, row.suffix, row.parts, row.image, tuple((value.dtype, value.shape) for value in row.values)
         if key not in self.all:
             if len(self.all) >= STREAMS_MAX:
                 raise Odd(f"there are {STREAMS_MAX} streams, which is the most")
-            base = stream_name(channel.topic, plan.suffix)
-            name = next(name for name in (base, *(f"{base}_{i}" for i in range(2, STREAMS_MAX + 2))) if self._is_free(name, plan))
-            self.all[key] = Stream(name, channel.topic, plan.parts, plan.image, plan.is_event)
+            if not row.parts and not row.image:
+                raise Odd("it has no numbers")
+            base = stream_name(channel.topic, row.suffix)
+            name = next(name for name in (base, *(f"{base}_{i}" for i in range(2, STREAMS_MAX + 2))) if self._is_free(name, row))
+            self.all[key] = Stream(name, channel.topic, row, is_event(channel))
             if name != base:
-                self.notes.append(f"topic {channel.topic}: messages of another form are the stream {name}: {plan.note}")
+                what = "; ".join(f"{part.name} {', '.join(part.columns or ())}".strip() for part in row.parts) or str(row.image)
+                self.notes.append(f"topic {channel.topic}: messages of another form are the stream {name}: {what}")
         return self.all[key]
 
-    def _is_free(self, name: str, plan: Plan) -> bool:
+    def _is_free(self, name: str, row: Row) -> bool:
         """Tells whether no dataset would lie where another stream's group is."""
-        own = [f"{name}/{dataset}" for dataset in _datasets(plan.parts)]
-        return all(name != other.name and not any(f"{other.name}/".startswith(f"{path}/") for path in own) and not any(
-            f"{name}/".startswith(f"{other.name}/{dataset}/") for dataset in _datasets(other.parts)) for other in self.all.values())
-
-
-def _datasets(parts: Sequence[Any]) -> List[str]:
-    return ["time", "log_time", "publish_time", "header_stamp", "image", *(part.name for part in parts)]
+        own = [f"{name}/{dataset}/" for dataset in (*DATASETS, *(part.name for part in row.parts))]
+        return not any(name == other.name or f"{other.name}/".startswith(tuple(own)) or f"{name}/".startswith(
+            tuple(f"{other.name}/{dataset}/" for dataset in (*DATASETS, *(part.name for part in other.parts))))
+            for other in self.all.values())
 
 
 class _Topic:
     """The messages of a channel in one recording."""
 
     def __init__(self, channel: Channel, streams: Streams, spool_of: Callable[[Stream], Spool], is_cut: bool):
-        self.count, self.value, self._channel = 0, None, channel
-        self.odd: Dict[str, int] = {}
-        self._streams, self._spool_of, self.is_cut = streams, spool_of, is_cut
-        self._orders = streams.orders.setdefault(channel.topic, {})
-        self._forms: Dict[Any, List[Tuple[Any, Any]]] = {}  # checks and rows, by the length or the form
-        self._plan = planner(channel)
-        self._decode, self.why = None, None if self._plan else f"its type {channel.type or '(none)'} is not known"
-        if self._plan or is_cut:
+        self.count, self.value, self.is_cut = 0, None, is_cut
+        self._channel, self._streams, self._spool_of = channel, streams, spool_of
+        self._odd: Dict[str, int] = {}
+        self._read = streams.readers.setdefault((channel.topic, channel.type), reader(channel))
+        self._decode, self._why = None, f"their type {channel.type or '(none)'} is not known"
+        if self._read or is_cut:
             try:
                 self._decode = decoder(channel)
             except Odd as error:
-                self.why = str(error)
+                self._why = str(error)
 
     def add(self, log: int, publish: int, data: bytes) -> None:
         self.count += 1
-        if self._decode is None:
+        if not self._decode:
             return
         try:
+            message = self._decode(data)
             if self.is_cut:
-                self.value = _value_of(*self._decode(data))
-            if self._plan:
-                data, rows = self._find(data)
-                for spool, stamp, slices, payload in rows:
-                    row = payload(data) if payload else b"".join([data[begin:end] for begin, end in slices])
-                    spool.add(log, publish, stamp(data) if stamp else NO_STAMP, row)
-        except Odd as error:
-            self.odd[str(error)] = self.odd.get(str(error), 0) + 1
+                self.value = getattr(message, "data", None)
+            for row in self._read(message) if self._read else ():
+                spool = self._spool_of(self._streams.find(self._channel, row))
+                spool.add(log, publish, row.stamp, row.payload or b"".join([value.tobytes() for value in row.values]))
+        except (Odd, AttributeError, TypeError, ValueError) as error:
+            why = str(error) if isinstance(error, Odd) else f"it has not the fields of its type: {error}"
+            self._odd[why] = self._odd.get(why, 0) + 1
 
     def notes(self) -> Iterator[str]:
-        name = f"topic {self._channel.topic}"
-        if self.why and not (self.is_cut and self._decode):
-            yield f"left out: {name}: {self.count} messages: {self.why}"
-        for why, count in self.odd.items():
-            yield f"left out: {name}: {count} of {self.count} messages: {why}"
-
-    def _find(self, data: bytes) -> Tuple[bytes, Any]:
-        """Returns the bytes of a message and where its rows are in them."""
-        is_cdr = self._channel.encoding == "cdr"
-        for checks, rows in self._forms.get(len(data), ()) if is_cdr else ():
-            if all(data[begin:end] == expected for begin, end, expected in checks):
-                return data, rows
-        data, form = self._decode(data)
-        key = len(data) if is_cdr else form.key()
-        if not is_cdr and key in self._forms:
-            return data, self._forms[key][0][1]
-        plans = self._plan(data, form, self._orders)
-        rows = [(self._spool_of(self._streams.find(self._channel, plan)), plan.stamp,
-                 plan.parts and _merge(plan), plan.payload if plan.image else None) for plan in plans]
-        if not any(plan.image for plan in plans):  # the payload of each image has a length of its own
-            if sum(map(len, self._forms.values())) >= FORMS_KEPT:
-                self._forms.clear()
-            self._forms.setdefault(key, []).append((form.checks, rows))
-        return data, rows
-
-
-def _merge(plan: Plan) -> List[Tuple[int, int]]:
-    return [piece for part in plan.parts for piece in part.slices]
-
-
-def _value_of(data: bytes, form: Form) -> Any:
-    """Returns the text, or the number, that a message has as `data`."""
-    leaf = form.leaves.get("data")
-    if "data" not in form.texts and (leaf is None or leaf.count != 1):
-        raise Odd("it has no text and no number `data`, by which the recording is cut")
-    return form.texts["data"] if leaf is None else np.frombuffer(data, leaf.dtype, 1, leaf.at)[0].item()
+        name = f"left out: topic {self._channel.topic}"
+        if not self._decode:
+            yield f"{name}: {self.count} messages: {self._why}"
+        for why, count in self._odd.items():
+            yield f"{name}: {count} of {self.count} messages: {why}"
 
 
 class Mcap:

@@ -8,7 +8,7 @@ import pathlib
 import re
 import struct
 import tempfile
-from typing import Iterator, List, Optional, Set, Tuple
+from typing import List, Set, Tuple
 
 import h5py
 import numpy as np
@@ -16,12 +16,11 @@ import numpy as np
 from .messages import Odd
 from .objects import text_of
 from .output import LeftOut
-from .topics import Image, Part
+from .topics import NO_STAMP, Row
 from .video import Clip, copy_pieces, describe_regular
 
 ROWS_MAX = 1 << 23        # of a stream in a recording: their times are in memory while it is written
 BLOCK_BYTES = 4 << 20     # of rows that are read at once
-NO_STAMP = -1 << 63
 TIMES = struct.Struct("<qqqq")  # log time, publish time, stamp, bytes of the row
 LOG, PUBLISH, STAMP, SIZE = range(4)
 DAY_S, SECOND = 86400, 10**9
@@ -30,8 +29,9 @@ DAY_S, SECOND = 86400, 10**9
 class Stream:
     """A stream of all recordings of a conversion. What its layout has to say is found while it is written."""
 
-    def __init__(self, name: str, topic: str, parts: List[Part], image: Optional[Image], is_event: bool):
-        self.name, self.topic, self.parts, self.image, self.is_event = name, topic, parts, image, is_event
+    def __init__(self, name: str, topic: str, row: Row, is_event: bool):
+        self.name, self.topic, self.parts, self.image, self.is_event = name, topic, row.parts, row.image, is_event
+        self.kind = np.dtype([(part.name, value.dtype, value.shape) for part, value in zip(row.parts, row.values)])
         self.episodes = 0                   # that have it
         self.has_equal_times = False
         self.zero_rotations: Set[str] = set()  # parts with quaternions of zeros, which are none
@@ -74,31 +74,19 @@ class Spool:
 
     def write(self, group: h5py.Group, rows: np.ndarray) -> None:
         """Writes some rows, by their numbers, as datasets of a stream's group."""
-        parts = self.stream.parts
-        kind = np.dtype([(part.name, part.dtype, () if part.columns is None else (len(part.columns),)) for part in parts])
-        datasets = []
-        for part in parts:
-            dataset = group.create_dataset(part.name, (len(rows), *kind[part.name].shape), part.dtype)
-            names = text_of(json.dumps(part.columns))
-            dataset.attrs.update({name: text for name, text in (("names", part.columns and names), ("unit", part.unit)) if text})
-            datasets.append(dataset)
-        for begin, values in self._blocks(rows, kind):
-            for part, dataset in zip(parts, datasets):
+        kind, datasets = self.stream.kind, {}
+        for part in self.stream.parts:
+            dataset = datasets[part] = group.create_dataset(part.name, (len(rows), *kind[part.name].shape), kind[part.name].base)
+            names = None if part.columns is None else text_of(json.dumps(part.columns or [str(i) for i in range(dataset.shape[1])]))
+            dataset.attrs.update({name: text for name, text in (("names", names), ("unit", part.unit)) if text})
+        self.data.flush()
+        block = max(1, BLOCK_BYTES // kind.itemsize)
+        for begin in range(0, len(rows), block):
+            values = np.memmap(self.data, kind, "r")[rows[begin:begin + block]]  # mapped anew, so that memory is given back
+            for part, dataset in datasets.items():
                 dataset[begin:begin + len(values)] = values[part.name]
                 if part.kind == "slerp" and not values[part.name].any(axis=1).all():
                     self.stream.zero_rotations.add(part.name)
-
-    def _blocks(self, rows: np.ndarray, kind: np.dtype) -> Iterator[Tuple[int, np.ndarray]]:
-        block = max(1, BLOCK_BYTES // kind.itemsize)
-        for begin in range(0, len(rows), block):
-            numbers = rows[begin:begin + block]
-            first, last = int(numbers.min()), int(numbers.max())
-            if last - first < 4 * block:
-                part = os.pread(self.data.fileno(), (last - first + 1) * kind.itemsize, first * kind.itemsize)
-                yield begin, np.frombuffer(part, kind)[numbers - first]
-            else:
-                part = b"".join(os.pread(self.data.fileno(), kind.itemsize, int(row) * kind.itemsize) for row in numbers)
-                yield begin, np.frombuffer(part, kind)
 
 
 class Images(Spool):
@@ -114,7 +102,7 @@ class Images(Spool):
         images.attrs["encoding"] = "raw" if image.kind == "raw" else "auto"
         images.attrs["unit" if image.color in ("mm", "m") else "color"] = image.color
         if image.kind == "raw":
-            images.attrs["size"] = np.array(image.shape[:2], "<i8")
+            images.attrs["size"] = np.array(image.size, "<i8")
 
 
 START_CODE = re.compile(rb"\x00\x00+\x01")
@@ -132,7 +120,7 @@ class Video(Spool):
         self._begin = self.data.tell()
 
     def add(self, log: int, publish: int, stamp: int, row: bytes) -> None:
-        units = [unit for unit in START_CODE.split(row.rstrip(b"\0"))]
+        units = START_CODE.split(row.rstrip(b"\0"))
         if units[0] or len(units) < 2:
             raise Odd("it does not begin with a start code, so it is not H.264 in Annex B")
         self._sps = self._sps or next((unit for unit in units[1:] if unit[:1] and unit[0] & 31 == SPS and len(unit) > 3), b"")
