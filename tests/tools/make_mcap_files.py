@@ -6,7 +6,7 @@ tests/golden/mcap/. vectors.npz has an array for each dataset that a conversion 
         mcap-protobuf-support==0.6.0 foxglove-schemas-protobuf==0.4.0 pillow numpy
     /tmp/mcap/bin/python tests/tools/make_mcap_files.py
 
-numbers.mcap and images.mcap are written by mcap-ros2-support, bag/ and bag_mcap/ (rosbag2 folders) by rosbags, protobuf.mcap by
+numbers.mcap, images.mcap and lab.mcap are written by mcap-ros2-support, bag/ and bag_mcap/ (rosbag2 folders) by rosbags, protobuf.mcap by
 mcap-protobuf-support with Foxglove's schemas, json.mcap by mcap's writer."""
 import base64
 import io
@@ -198,6 +198,17 @@ IMAGES = {
 }
 
 
+LAB = {  # two cameras at 30 Hz, joints at 500 Hz, a wrench at 100 Hz
+    "/joint_states": ("sensor_msgs/msg/JointState", 2_000_000, lambda ns, i: {
+        "header": header(ns), "name": ARM, "position": [ns % 10**10 / 1e9 * (j + 1) for j in range(7)], "velocity": [], "effort": []}),
+    "/wrench": ("geometry_msgs/msg/WrenchStamped", 10_000_000, lambda ns, i: {
+        "header": header(ns), "wrench": {"force": xyz([i, -i, 1]), "torque": xyz([0, 0, i])}}),
+    "/action": ("std_msgs/msg/Float64MultiArray", 20_000_000, lambda ns, i: {
+        "layout": {"dim": [], "data_offset": 0}, "data": [i, i + 0.5]}),
+    "/top/compressed": IMAGES["/top/compressed"], "/wrist/compressed": IMAGES["/wrist/compressed"],
+}
+
+
 def annex_b():
     """Returns the frames of tests/golden/video/mp4/h264.mp4 with start codes, the parameter sets before each key frame."""
     data = (GOLDEN / "video/mp4/h264.mp4").read_bytes()
@@ -336,11 +347,11 @@ def rows_of(kind, message):
     elif kind in ("TFMessage", "FrameTransforms"):
         for one in message.transforms:
             inner = "transform." if kind == "TFMessage" else ""
-            yield f"/{one.child_frame_id}", time_of(one), {"translation": columns(one, f"{inner}translation", "xyz"),
+            yield f"_{one.child_frame_id}", time_of(one), {"translation": columns(one, f"{inner}translation", "xyz"),
                                                           "rotation": columns(one, f"{inner}rotation", "xyzw")}
     elif kind == "JointState":
         names = ARM if len(message.name) == 7 else GRIPPER
-        order = [list(message.name).index(name) for name in FIRST_ORDER.setdefault(len(names), list(message.name))]
+        order = [list(message.name).index(name) for name in names]
         yield "" if names is ARM else "_2", time_of(message), {
             name: np.array(values)[order] for name in ("position", "velocity", "effort") if len(values := getattr(message, name))}
     elif kind == "JointStates":
@@ -363,16 +374,14 @@ def rows_of(kind, message):
         yield "", time_of(message), {"image": data}
 
 
-FIRST_ORDER = {}
 BY_LOG = ("/zero", "/epoch", "/reset")  # topics whose stamps are no clock
 
 
 def vectors_of(name, messages):
     found = {}
-    FIRST_ORDER.clear()
     for topic, kind, log, publish, message in messages:
         for suffix, time, row in rows_of(kind, message):
-            found.setdefault(topic.strip("/") + suffix, []).append((log if time is None or topic in BY_LOG else time, log, publish, time, row))
+            found.setdefault(topic.strip("/").replace("/", "_") + suffix, []).append((log if time is None or topic in BY_LOG else time, log, publish, time, row))
     arrays = {}
     for stream, rows in found.items():
         rows.sort(key=lambda row: row[0])
@@ -397,6 +406,7 @@ def main():
     FOLDER.mkdir()
     write_ros(FOLDER / "numbers.mcap", NUMBERS, 0.3, chunk_size=20000)
     write_ros(FOLDER / "images.mcap", IMAGES, 0.3, chunk_size=20000)
+    write_ros(FOLDER / "lab.mcap", LAB, 0.6, chunk_size=20000)
     some = {topic: NUMBERS[topic] for topic in ("/joint_states", "/pose", "/width", "/closed")}
     write_bag(FOLDER / "bag", some, 0.2, 8, StoragePlugin.SQLITE3)
     write_bag(FOLDER / "bag_mcap", some, 0.2, 9, StoragePlugin.MCAP)

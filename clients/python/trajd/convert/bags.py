@@ -60,7 +60,12 @@ def files_of(path: pathlib.Path) -> List[pathlib.Path]:
     found = [file for pattern in ("*.mcap", "*.db3") for file in path.glob(pattern)]
     if not found:
         raise LeftOut(f"{path}: it has no *.mcap and no *.db3 (packed files, such as *.zstd, are to be unpacked before)")
-    return sorted(found, key=lambda file: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", file.name)])
+    return sorted(found, key=lambda file: natural(file.name))
+
+
+def natural(name: str) -> List[Tuple[str, int]]:
+    """Returns a key that sorts names by the numbers in them."""
+    return [(text, int(number or -1)) for text, number in re.findall(r"(\D*)(\d{0,18})", name)]
 
 
 def read_messages(path: pathlib.Path, say: Say, show: Callable[[float], None]) -> Iterator[Message]:

@@ -17,10 +17,9 @@ from .messages import Odd, decoder
 from .objects import Object, text_of
 from .output import Episode, LeftOut
 from .spool import Rows, Spool, Stream, choose_clock, make_spool
-from .topics import Reader, Row, is_event, reader, stream_name
+from .topics import Row, is_event, reader, stream_name
 
 STREAMS_MAX = 1000  # of a conversion, each with two open files
-DATASETS = ("time", "log_time", "publish_time", "header_stamp", "image")
 FIRST, END = -1 << 63, (1 << 63) - 1
 
 
@@ -36,7 +35,6 @@ class Streams:
 
     def __init__(self) -> None:
         self.all: Dict[Any, Stream] = {}  # by topic, type and what tells rows apart
-        self.readers: Dict[Tuple[str, str], Optional[Reader]] = {}
         self.notes: List[str] = []
         self.episodes = 0
 
@@ -47,20 +45,13 @@ class Streams:
                 raise Odd(f"there are {STREAMS_MAX} streams, which is the most")
             if not row.parts and not row.image:
                 raise Odd("it has no numbers")
-            base = stream_name(channel.topic, row.suffix)
-            name = next(name for name in (base, *(f"{base}_{i}" for i in range(2, STREAMS_MAX + 2))) if self._is_free(name, row))
+            base, taken = stream_name(channel.topic, row.suffix), {stream.name for stream in self.all.values()}
+            name = next(name for name in (base, *(f"{base}_{i}" for i in range(2, STREAMS_MAX + 2))) if name not in taken)
             self.all[key] = Stream(name, channel.topic, row, is_event(channel))
             if name != base:
                 what = "; ".join(f"{part.name} {', '.join(part.columns or ())}".strip() for part in row.parts) or str(row.image)
                 self.notes.append(f"topic {channel.topic}: messages of another form are the stream {name}: {what}")
         return self.all[key]
-
-    def _is_free(self, name: str, row: Row) -> bool:
-        """Tells whether no dataset would lie where another stream's group is."""
-        own = [f"{name}/{dataset}/" for dataset in (*DATASETS, *(part.name for part in row.parts))]
-        return not any(name == other.name or f"{other.name}/".startswith(tuple(own)) or f"{name}/".startswith(
-            tuple(f"{other.name}/{dataset}/" for dataset in (*DATASETS, *(part.name for part in other.parts))))
-            for other in self.all.values())
 
 
 class _Topic:
@@ -70,7 +61,7 @@ class _Topic:
         self.count, self.value, self.is_cut = 0, None, is_cut
         self._channel, self._streams, self._spool_of = channel, streams, spool_of
         self._odd: Dict[str, int] = {}
-        self._read = streams.readers.setdefault((channel.topic, channel.type), reader(channel))
+        self._read = reader(channel)
         self._decode, self._why = None, f"their type {channel.type or '(none)'} is not known"
         if self._read or is_cut:
             try:

@@ -2,13 +2,14 @@
 from __future__ import annotations
 
 import base64
+import functools
 import re
 from operator import attrgetter
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from .bags import Channel
+from .bags import Channel, natural
 from .messages import Odd
 from .objects import SIGNATURES
 
@@ -107,11 +108,8 @@ def reader(channel: Channel) -> Optional[Reader]:
         return _plain_reader(TYPES[name])
     if name in ("TFMessage", "FrameTransforms"):
         return _transforms_reader("transform." if name == "TFMessage" else "")
-    if name in ("JointState", "JointStates"):
-        return _Joints().read
-    if name == "JointTrajectory":
-        return _Joints().read_trajectory
-    return {"Image": _read_raw, "RawImage": _read_raw, "CompressedImage": _read_encoded, "CompressedVideo": _read_encoded}.get(name)
+    return {"JointState": _read_joints, "JointStates": _read_joints, "JointTrajectory": _read_trajectory, "Image": _read_raw,
+            "RawImage": _read_raw, "CompressedImage": _read_encoded, "CompressedVideo": _read_encoded}.get(name)
 
 
 def is_event(channel: Channel) -> bool:
@@ -146,46 +144,44 @@ def _transforms_reader(prefix: str) -> Reader:
     return lambda message: (row._replace(suffix=one.child_frame_id) for one in message.transforms for row in read_one(one))
 
 
-class _Joints:
-    """Columns are in the order of the first message with the same names, whatever the order in others."""
+@functools.lru_cache(maxsize=1024)
+def _order(names: Tuple[str, ...]) -> Tuple[Tuple[str, ...], List[int]]:
+    """Returns names in the order that columns have, whatever it is in a message, and the number of each in the message."""
+    if len(set(names)) < len(names):
+        raise Odd("a name is in it twice")
+    order = sorted(names, key=natural)
+    return tuple(order), [names.index(name) for name in order]
 
-    def __init__(self) -> None:
-        self._orders: Dict[Any, List[str]] = {}
 
-    def _order(self, names: List[str]) -> Tuple[Tuple[str, ...], List[int]]:
-        if len(set(names)) < len(names):
-            raise Odd("a name is in it twice")
-        order = self._orders.setdefault(frozenset(names), names)
-        return tuple(order), [names.index(name) for name in order]
+def _sorted(values: Any, numbers: List[int], name: str) -> np.ndarray:
+    if len(values) != len(numbers):
+        raise Odd(f"{name} has {len(values)} values for {len(numbers)} names")
+    return np.asarray(values, "<f8")[numbers]
 
-    @staticmethod
-    def _sorted(values: Any, numbers: List[int], name: str) -> np.ndarray:
-        if len(values) != len(numbers):
-            raise Odd(f"{name} has {len(values)} values for {len(numbers)} names")
-        return np.asarray(values, "<f8")[numbers]
 
-    def read(self, message: Any) -> Iterator[Row]:
-        joints = getattr(message, "joints", None)  # Foxglove's JointStates
-        names, numbers = self._order(list(message.name) if joints is None else [joint.name for joint in joints])
-        parts, found = [], []
-        for name, unit in (("position", "rad"), ("velocity", "rad/s"), ("effort", "N m")):
-            values = getattr(message, name) if joints is None else [getattr(joint, name) for joint in joints if _is_set(joint, name)]
-            if len(values):
-                parts.append(Part(name, unit, "linear", names))
-                found.append(self._sorted(values, numbers, name))
-        yield Row(_stamp_of(message), tuple(parts), found)
+def _read_joints(message: Any) -> Iterator[Row]:
+    joints = getattr(message, "joints", None)  # Foxglove's JointStates
+    names, numbers = _order(tuple(message.name) if joints is None else tuple(joint.name for joint in joints))
+    parts, found = [], []
+    for name, unit in (("position", "rad"), ("velocity", "rad/s"), ("effort", "N m")):
+        values = getattr(message, name) if joints is None else [getattr(joint, name) for joint in joints if _is_set(joint, name)]
+        if len(values):
+            parts.append(Part(name, unit, "linear", names))
+            found.append(_sorted(values, numbers, name))
+    yield Row(_stamp_of(message), tuple(parts), found)
 
-    def read_trajectory(self, message: Any) -> Iterator[Row]:
-        """Points lie one after another in a row: the columns of one point, and then those of the next one."""
-        names, numbers = self._order(list(message.joint_names))
-        points, parts, found = message.points, [], []
-        for name, unit in (("positions", "rad"), ("velocities", "rad/s"), ("accelerations", "rad/s^2"), ("effort", "N m")):
-            if any(len(getattr(point, name)) for point in points):
-                parts.append(Part(name, unit, "previous", _of_points(names, len(points))))
-                found.append(np.concatenate([self._sorted(getattr(point, name), numbers, name) for point in points]))
-        parts.append(Part("time_from_start", "s", "previous", _of_points([""], len(points))))
-        found.append(np.array([point.time_from_start.sec + point.time_from_start.nanosec / 1e9 for point in points]))
-        yield Row(_stamp_of(message), tuple(parts), found)
+
+def _read_trajectory(message: Any) -> Iterator[Row]:
+    """Points lie one after another in a row: the columns of one point, and then those of the next one."""
+    names, numbers = _order(tuple(message.joint_names))
+    points, parts, found = message.points, [], []
+    for name, unit in (("positions", "rad"), ("velocities", "rad/s"), ("accelerations", "rad/s^2"), ("effort", "N m")):
+        if any(len(getattr(point, name)) for point in points):
+            parts.append(Part(name, unit, "previous", _of_points(names, len(points))))
+            found.append(np.concatenate([_sorted(getattr(point, name), numbers, name) for point in points]))
+    parts.append(Part("time_from_start", "s", "previous", _of_points([""], len(points))))
+    found.append(np.array([point.time_from_start.sec + point.time_from_start.nanosec / 1e9 for point in points]))
+    yield Row(_stamp_of(message), tuple(parts), found)
 
 
 def _is_set(message: Any, name: str) -> bool:
@@ -246,6 +242,5 @@ def _color_of(data: bytes, encoding: str) -> str:
 
 
 def stream_name(topic: str, suffix: str) -> str:
-    """Returns a name that an HDF5 file and a layout can have."""
-    parts = [re.sub(r"[^A-Za-z0-9_.-]", "_", part) for name in (topic, suffix) for part in name.split("/") if part]
-    return "/".join(part if part.strip(".") else "_" for part in parts) or "_"
+    """Returns a name that an HDF5 file and a layout can have. It is one level: no stream lies in another one's group."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", f"{topic}/{suffix}".strip("/")).strip(".") or "_"
