@@ -48,7 +48,6 @@ def _parser() -> argparse.ArgumentParser:
     mcap.add_argument("files", metavar="FILE", type=pathlib.Path, nargs="+", help="a recording: a file, or a rosbag2 folder")
     mcap.add_argument("-o", "--output", metavar="OUT.hdf5", type=pathlib.Path, required=True,
                       help="the file to write; OUT.layout.yaml becomes its layout")
-    mcap.add_argument("--episodes", metavar="N,N-M", type=_ranges, help="only these recordings, counted from 0, such as 0-9,12")
     mcap.add_argument("--topics", metavar="NAME,...", type=_names, help="only these topics, such as /joint_states,/camera/*")
     cut = mcap.add_mutually_exclusive_group()
     cut.add_argument("--cut-topic", metavar="TOPIC", help="an episode begins where the value of this topic (its field data) changes, "
@@ -64,8 +63,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
         from .output import convert, shown
         if options.source == "mcap":
             from .mcap import Mcap, Options as McapOptions
-            recordings = Mcap(options.files, options.output, McapOptions(options.episodes, options.topics, options.cut_topic,
-                                                                         options.cut_gap))
+            recordings = Mcap(options.files, options.output, McapOptions(options.topics, options.cut_topic, options.cut_gap))
             convert(recordings, options.output, options.force, recordings.write_layout)
             return 0
         media = (options.media or options.output.parent).resolve()

@@ -7,17 +7,18 @@ from __future__ import annotations
 import io
 import pathlib
 import re
-import sqlite3
 import struct
 import sys
 import zlib
-from typing import Any, BinaryIO, Callable, Dict, Iterator, List, NamedTuple, Tuple
-from urllib.parse import quote
+from typing import BinaryIO, Callable, Dict, Iterator, List, NamedTuple, Tuple
 
+import apsw
 import lz4.frame
 from mcap import records
 from mcap.data_stream import ReadDataStream
 from mcap.exceptions import McapError
+from rosbags.interfaces import MessageDefinitionFormat
+from rosbags.rosbag2 import Reader, ReaderError
 
 from .output import LeftOut
 
@@ -34,7 +35,6 @@ CHUNK_BYTES_MAX = 96 << 20             # of a chunk, packed or not, and of a mes
 SEARCH_BYTES = 1 << 20                 # read at once where the next chunk is searched
 NO_SCHEMA = records.Schema(id=0, data=b"", encoding="", name="")
 FAULTS = (struct.error, McapError, UnicodeDecodeError)  # of records that are cut
-ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
 class Channel(NamedTuple):
@@ -214,33 +214,13 @@ def _unpack(compression: str, data: bytes, size: int) -> bytes:
 
 def _read_sqlite(path: pathlib.Path, say: Say, show: Callable[[float], None]) -> Iterator[Message]:
     """Yields the messages of a .db3. Files before ROS 2 Iron have no definitions, and none has the time of publishing."""
-    database = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)
-    done = 0
+    formats, done = {MessageDefinitionFormat.MSG: "ros2msg", MessageDefinitionFormat.IDL: "ros2idl"}, 0
     try:
-        definitions: Dict[str, Tuple[str, bytes]] = {}
-        if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'message_definitions'").fetchone():
-            for name, encoding, text in database.execute("SELECT topic_type, encoding, encoded_message_definition "
-                                                         "FROM message_definitions"):
-                definitions[str(name)] = str(encoding), str(text).encode()
-        channels: Dict[Any, Channel] = {}
-        for number, topic, kind, encoding in database.execute("SELECT id, name, type, serialization_format FROM topics"):
-            channels[number] = Channel(str(topic), str(kind), str(encoding), *definitions.get(str(kind), ("", b"")))
-        total = database.execute("SELECT max(rowid) FROM messages").fetchone()[0] or 1
-        rows = database.execute("SELECT rowid, topic_id, timestamp, CASE WHEN length(data) <= ? THEN data END FROM messages "
-                                "ORDER BY rowid", (CHUNK_BYTES_MAX,))
-        for done, number, log, data in rows:
-            if number not in channels or not isinstance(log, int) or not isinstance(data, bytes):
-                say(f"{path.name}: message {done} is lost: it has no topic, or no time, or too many bytes")
-                continue
-            if data.startswith(ZSTD_MAGIC):  # rosbag2's compression of single messages
-                try:
-                    data = zstd.ZstdDecompressor().decompress(data, CHUNK_BYTES_MAX)
-                except zstd.ZstdError as error:
-                    say(f"{path.name}: message {done} is lost: it cannot be unpacked: {error}")
-                    continue
-            yield channels[number], log, 0, data
-            show(done / total)
-    except sqlite3.Error as error:
-        say(f"{path.name}: the messages after number {done} are lost: {error}")
-    finally:
-        database.close()
+        with Reader(path) as database:
+            channels = {one.id: Channel(one.topic, one.msgtype, one.ext.serialization_format, formats.get(one.msgdef.format, ""),
+                                        one.msgdef.data.encode()) for one in database.connections}
+            for done, (connection, log, data) in enumerate(database.messages(), 1):
+                yield channels[connection.id], log, 0, data
+                show(done / database.message_count)
+    except (ReaderError, apsw.Error, KeyError, TypeError, ValueError) as error:
+        say(f"{path.name}: the messages after the first {done} are lost: {error}")

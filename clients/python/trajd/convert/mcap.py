@@ -4,11 +4,9 @@ Each topic becomes streams on their own times. A recording is read once, into sp
 where it is cut. The streams of a conversion keep their columns from file to file: one layout fits all its episodes."""
 from __future__ import annotations
 
-import contextlib
 import fnmatch
 import json
 import pathlib
-import resource
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..errors import ArgumentError
@@ -19,12 +17,11 @@ from .output import Episode, LeftOut
 from .spool import Rows, Spool, Stream, choose_clock, make_spool
 from .topics import Row, is_event, reader, stream_name
 
-STREAMS_MAX = 1000  # of a conversion, each with two open files
+STREAMS_MAX = 400  # of a conversion, each with two open files
 FIRST, END = -1 << 63, (1 << 63) - 1
 
 
 class Options(NamedTuple):
-    episodes: Optional[Sequence[range]] = None
     topics: Optional[Sequence[str]] = None  # patterns
     cut_topic: Optional[str] = None         # a new episode begins where its value changes
     cut_gap: Optional[float] = None         # seconds without a message
@@ -102,17 +99,12 @@ class Mcap:
         self.show: Callable[[float], None] = lambda share: None
         self._streams = Streams()
         self.notes = self._streams.notes
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096) if hard != resource.RLIM_INFINITY else 4096, hard))
         for path in paths:
             if not path.exists():
                 raise ArgumentError(f"{path}: there is no such file or folder")
 
     def episodes(self) -> List[Tuple[int, Callable[[], Iterator[Episode]]]]:
-        chosen = self._options.episodes
-        return [(number, lambda path=path: self._read(path)) for number, path in enumerate(self._paths)
-                if chosen is None or any(number in numbers for numbers in chosen)]
+        return [(number, lambda path=path: self._read(path)) for number, path in enumerate(self._paths)]
 
     def _read(self, path: pathlib.Path) -> Iterator[Episode]:
         recording = _Recording(self._streams, self._options, self._folder)

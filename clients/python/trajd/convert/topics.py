@@ -49,53 +49,23 @@ class Row(NamedTuple):
 
 Reader = Callable[[Any], Iterable[Row]]
 
-XYZ, XYZW = ("x", "y", "z"), ("x", "y", "z", "w")
-SECOND, SECOND_2 = ("m/s", "rad/s"), ("m/s^2", "rad/s^2")
-
-
-def _vector(path: str, unit: str = "") -> Tuple[str, Part]:
-    return path, Part(path.rpartition(".")[2], unit, "linear", XYZ, "<f8")
-
-
-def _rotation(path: str) -> Tuple[str, Part]:
-    return path, Part(path.rpartition(".")[2], "", "slerp", XYZW, "<f8")
-
-
-def _array(path: str, kind: str = "previous") -> Tuple[str, Part]:
-    return path, Part(path.rpartition(".")[2], "", kind)
-
-
-def _pose(prefix: str = "") -> List[Tuple[str, Part]]:
-    return [_vector(f"{prefix}position", "m"), _rotation(f"{prefix}orientation")]
-
-
-def _transform(prefix: str = "") -> List[Tuple[str, Part]]:
-    return [_vector(f"{prefix}translation", "m"), _rotation(f"{prefix}rotation")]
-
-
-def _motion(prefix: str = "", units: Tuple[str, str] = SECOND) -> List[Tuple[str, Part]]:
-    return [_vector(f"{prefix}linear", units[0]), _vector(f"{prefix}angular", units[1])]
-
-
-def _wrench(prefix: str = "") -> List[Tuple[str, Part]]:
-    return [_vector(f"{prefix}force", "N"), _vector(f"{prefix}torque", "N m")]
-
-
 NUMBERS = {"Bool": "|b1", "Byte": "|u1", "Char": "|u1", "Int8": "|i1", "Int16": "<i2", "Int32": "<i4", "Int64": "<i8", "UInt8": "|u1",
            "UInt16": "<u2", "UInt32": "<u4", "UInt64": "<u8", "Float32": "<f4", "Float64": "<f8"}
-TYPES: Dict[str, List[Tuple[str, Part]]] = {
-    "Imu": [_rotation("orientation"), _vector("angular_velocity", "rad/s"), _vector("linear_acceleration", "m/s^2"),
-            _array("orientation_covariance"), _array("angular_velocity_covariance"), _array("linear_acceleration_covariance")],
-    "Pose": _pose(), "PoseStamped": _pose("pose."), "PoseInFrame": _pose("pose."),
-    "PoseWithCovarianceStamped": [*_pose("pose.pose."), _array("pose.covariance")],
-    "Odometry": [*_pose("pose.pose."), *_motion("twist.twist.")],
-    "Twist": _motion(), "TwistStamped": _motion("twist."), "Accel": _motion("", SECOND_2), "AccelStamped": _motion("accel.", SECOND_2),
-    "Wrench": _wrench(), "WrenchStamped": _wrench("wrench."), "PointStamped": [_vector("point", "m")],
-    "Transform": _transform(), "TransformStamped": _transform("transform."), "FrameTransform": _transform(),
-    "Vector3Stamped": [_vector("vector")], "QuaternionStamped": [_rotation("quaternion")], "Joy": [_array("axes", "linear"), _array("buttons")],
-    **{name: [("data", Part("data", "", "previous", None, dtype))] for name, dtype in NUMBERS.items()},
-    **{f"{name}MultiArray": [_array("data")] for name in NUMBERS},
-}
+VECTORS = {"position": "m", "translation": "m", "point": "m", "vector": "", "linear": "m/s", "angular": "rad/s", "force": "N",
+           "torque": "N m", "angular_velocity": "rad/s", "linear_acceleration": "m/s^2"}
+ROTATIONS = ("orientation", "rotation", "quaternion")
+TYPES = {name: paths.split() for name, paths in {
+    "Imu": "orientation angular_velocity linear_acceleration orientation_covariance angular_velocity_covariance "
+           "linear_acceleration_covariance",
+    "Pose": "position orientation", "PoseStamped": "pose.position pose.orientation", "PoseInFrame": "pose.position pose.orientation",
+    "PoseWithCovarianceStamped": "pose.pose.position pose.pose.orientation pose.covariance",
+    "Odometry": "pose.pose.position pose.pose.orientation twist.twist.linear twist.twist.angular",
+    "Twist": "linear angular", "TwistStamped": "twist.linear twist.angular",
+    "Accel": "linear angular", "AccelStamped": "accel.linear accel.angular",
+    "Wrench": "force torque", "WrenchStamped": "wrench.force wrench.torque",
+    "Transform": "translation rotation", "TransformStamped": "transform.translation transform.rotation",
+    "FrameTransform": "translation rotation", "PointStamped": "point", "Vector3Stamped": "vector", "QuaternionStamped": "quaternion",
+    "Joy": "axes buttons", **{name: "data" for name in NUMBERS}, **{f"{name}MultiArray": "data" for name in NUMBERS}}.items()}
 EVENTS = {"Bool", "JointTrajectory"}  # what comes when something happens counts until the episode ends
 
 
@@ -105,9 +75,10 @@ def reader(channel: Channel) -> Optional[Reader]:
     if package.partition("/")[0] not in PACKAGES:
         return None
     if name in TYPES:
-        return _plain_reader(TYPES[name])
+        return _plain_reader(name)
     if name in ("TFMessage", "FrameTransforms"):
-        return _transforms_reader("transform." if name == "TFMessage" else "")
+        read_one = _plain_reader("TransformStamped" if name == "TFMessage" else "FrameTransform")
+        return lambda message: (row._replace(suffix=one.child_frame_id) for one in message.transforms for row in read_one(one))
     return {"JointState": _read_joints, "JointStates": _read_joints, "JointTrajectory": _read_trajectory, "Image": _read_raw,
             "RawImage": _read_raw, "CompressedImage": _read_encoded, "CompressedVideo": _read_encoded}.get(name)
 
@@ -124,9 +95,19 @@ def _stamp_of(message: Any) -> int:
     return NO_STAMP
 
 
-def _plain_reader(fields: Sequence[Tuple[str, Part]]) -> Reader:
-    parts = tuple(part for _, part in fields)
-    getters = [attrgetter(*([f"{path}.{column}" for column in part.columns or ()] or [path])) for path, part in fields]
+def _part(path: str, kind: str) -> Part:
+    name = path.rpartition(".")[2]
+    if name in ROTATIONS:
+        return Part(name, "", "slerp", ("x", "y", "z", "w"), "<f8")
+    if name in VECTORS:
+        return Part(name, VECTORS[name] + "^2" * kind.startswith("Accel"), "linear", ("x", "y", "z"), "<f8")
+    return Part(name, "", "linear" if name == "axes" else "previous", None if kind in NUMBERS else (), NUMBERS.get(kind, ""))
+
+
+def _plain_reader(kind: str) -> Reader:
+    paths = TYPES[kind]
+    parts = tuple(_part(path, kind) for path in paths)
+    getters = [attrgetter(*([f"{path}.{column}" for column in part.columns or ()] or [path])) for path, part in zip(paths, parts)]
 
     def read(message: Any) -> Iterator[Row]:
         values = [np.asarray(get(message), part.dtype or None) for get, part in zip(getters, parts)]
@@ -137,11 +118,6 @@ def _plain_reader(fields: Sequence[Tuple[str, Part]]) -> Reader:
             yield Row(_stamp_of(message), tuple(part for part, _ in found), [value for _, value in found])
 
     return read
-
-
-def _transforms_reader(prefix: str) -> Reader:
-    read_one = _plain_reader(_transform(prefix))
-    return lambda message: (row._replace(suffix=one.child_frame_id) for one in message.transforms for row in read_one(one))
 
 
 @functools.lru_cache(maxsize=1024)
