@@ -31,7 +31,7 @@ MAGIC = b"\x89MCAP0\r\n"
 FOOTER, SCHEMA, CHANNEL, MESSAGE, CHUNK, DATA_END = 2, 3, 4, 5, 6, 15
 HEAD = struct.Struct("<BQ")            # of a record: opcode, bytes
 MESSAGE_HEAD = struct.Struct("<HIQQ")  # channel, sequence, log time, publish time
-CHUNK_BYTES_MAX = 96 << 20             # of a chunk, packed or not, and of a message
+CHUNK_BYTES_MAX = 64 << 20             # of a chunk, packed or not, and of a message
 SEARCH_BYTES = 1 << 20                 # read at once where the next chunk is searched
 NO_SCHEMA = records.Schema(id=0, data=b"", encoding="", name="")
 FAULTS = (struct.error, McapError, UnicodeDecodeError)  # of records that are cut
@@ -153,62 +153,56 @@ class _Mcap:
         return self._size
 
     def _read(self, opcode: int, length: int) -> Iterator[Message]:
-        """Reads the record at the position of the file."""
+        """Reads the record at the position of the file, or those in a chunk."""
         if length > CHUNK_BYTES_MAX:
             raise _Damaged(f"it has {length} bytes, and {CHUNK_BYTES_MAX} are the most that are read at once")
         data = self._file.read(length)
-        if opcode != CHUNK:
-            yield from self._take(opcode, data, 0, length)
-            return
-        chunk = records.Chunk.read(ReadDataStream(io.BytesIO(data)))
-        del data
-        try:
-            data = _unpack(chunk.compression, chunk.data, chunk.uncompressed_size)
-            if chunk.uncompressed_crc and zlib.crc32(data) != chunk.uncompressed_crc:
-                raise _Damaged(f"its CRC is {zlib.crc32(data):#010x} and should be {chunk.uncompressed_crc:#010x}")
-        except _Damaged as error:
-            raise _Damaged(f"{error}; its messages were recorded from {chunk.message_start_time / 1e9:.3f} s to "
-                           f"{chunk.message_end_time / 1e9:.3f} s") from None
+        data = _unpack(records.Chunk.read(_stream(data))) if opcode == CHUNK else HEAD.pack(opcode, length) + data
         at, size = 0, len(data)
         while at < size:
             kind, length = HEAD.unpack_from(data, at)
             begin, at = at + HEAD.size, at + HEAD.size + length
             if at > size:
-                raise _Damaged("a message in it reaches beyond its end")
-            yield from self._take(kind, data, begin, at)
-
-    def _take(self, opcode: int, data: bytes, begin: int, end: int) -> Iterator[Message]:
-        if opcode == MESSAGE:
-            number, _, log, publish = MESSAGE_HEAD.unpack_from(data, begin)
-            channel = self._channels.get(number)
-            if channel:
-                yield channel, log, publish, data[begin + MESSAGE_HEAD.size:end]
-            else:
-                self._unknown += 1
-        elif opcode == SCHEMA:
-            schema = records.Schema.read(ReadDataStream(io.BytesIO(data[begin:end])))
-            self._schemas[schema.id] = schema
-        elif opcode == CHANNEL:
-            found = records.Channel.read(ReadDataStream(io.BytesIO(data[begin:end])))
-            schema = self._schemas.get(found.schema_id, NO_SCHEMA)
-            self._channels[found.id] = Channel(found.topic, schema.name, found.message_encoding, schema.encoding, schema.data)
+                raise _Damaged("a record in it reaches beyond its end")
+            if kind == MESSAGE:
+                number, _, log, publish = MESSAGE_HEAD.unpack_from(data, begin)
+                channel = self._channels.get(number)
+                if channel:
+                    yield channel, log, publish, data[begin + MESSAGE_HEAD.size:at]
+                else:
+                    self._unknown += 1
+            elif kind == SCHEMA:
+                schema = records.Schema.read(_stream(data[begin:at]))
+                self._schemas[schema.id] = schema
+            elif kind == CHANNEL:
+                found = records.Channel.read(_stream(data[begin:at]))
+                schema = self._schemas.get(found.schema_id, NO_SCHEMA)
+                self._channels[found.id] = Channel(found.topic, schema.name, found.message_encoding, schema.encoding, schema.data)
 
 
-def _unpack(compression: str, data: bytes, size: int) -> bytes:
-    """Returns the `size` bytes of a chunk's records."""
+def _stream(data: bytes) -> ReadDataStream:
+    return ReadDataStream(io.BytesIO(data))
+
+
+def _unpack(chunk: records.Chunk) -> bytes:
+    """Returns the bytes of a chunk's records."""
+    size, crc, data = chunk.uncompressed_size, chunk.uncompressed_crc, chunk.data
+    when = f"; its messages were recorded from {chunk.message_start_time / 1e9:.3f} s to {chunk.message_end_time / 1e9:.3f} s"
     if size > CHUNK_BYTES_MAX:
-        raise _Damaged(f"unpacked, it has {size} bytes, and {CHUNK_BYTES_MAX} are the most that are read at once")
+        raise _Damaged(f"unpacked, it has {size} bytes, and {CHUNK_BYTES_MAX} are the most that are read at once{when}")
     try:
-        if compression == "zstd":
+        if chunk.compression == "zstd":
             data = zstd.ZstdDecompressor().decompress(data, size + 1)
-        elif compression == "lz4":
+        elif chunk.compression == "lz4":
             data = lz4.frame.LZ4FrameDecompressor().decompress(data, max_length=size + 1)
-        elif compression:
-            raise _Damaged(f"its compression is \"{compression}\", and lz4 and zstd are read")
+        elif chunk.compression:
+            raise _Damaged(f"its compression is \"{chunk.compression}\", and lz4 and zstd are read{when}")
     except (zstd.ZstdError, RuntimeError, EOFError) as error:
-        raise _Damaged(f"it cannot be unpacked: {error}") from None
+        raise _Damaged(f"it cannot be unpacked: {error}{when}") from None
     if len(data) != size:
-        raise _Damaged(f"unpacked, it has {len(data)} bytes and should have {size}")
+        raise _Damaged(f"unpacked, it has {len(data)} bytes and should have {size}{when}")
+    if crc and zlib.crc32(data) != crc:
+        raise _Damaged(f"its CRC is {zlib.crc32(data):#010x} and should be {crc:#010x}{when}")
     return data
 
 

@@ -36,7 +36,7 @@ class Streams:
         self.episodes = 0
 
     def find(self, channel: Channel, row: Row) -> Stream:
-        key = channel.topic, channel.type, row.suffix, row.parts, row.image, tuple((value.dtype, value.shape) for value in row.values)
+        key = channel.topic, channel.type, row.suffix, row.parts, row.image, *[(value.dtype, value.shape) for value in row.values]
         if key not in self.all:
             if len(self.all) >= STREAMS_MAX:
                 raise Odd(f"there are {STREAMS_MAX} streams, which is the most")
@@ -102,6 +102,8 @@ class Mcap:
         for path in paths:
             if not path.exists():
                 raise ArgumentError(f"{path}: there is no such file or folder")
+        if options.cut_gap is not None and not options.cut_gap > 0:
+            raise ArgumentError(f"--cut-gap {options.cut_gap}: it must be above 0")
 
     def episodes(self) -> List[Tuple[int, Callable[[], Iterator[Episode]]]]:
         return [(number, lambda path=path: self._read(path)) for number, path in enumerate(self._paths)]
@@ -188,11 +190,8 @@ class _Recording:
             attributes = {"file": text_of(path.name), "task": text_of(value)}
             self._streams.episodes += 1
             yield Episode(sum(one.count for one in rows.values()), {name: text for name, text in attributes.items() if text}, objects,
-                          notes, f"_{number:03d}" if len(pieces) > 1 or self._is_cut() else "")
+                          notes, f"_{number:03d}" if self._options.cut_gap or self._options.cut_topic else "")
             notes = []
-
-    def _is_cut(self) -> bool:
-        return bool(self._options.cut_gap or self._options.cut_topic)
 
     def _pieces(self) -> List[Tuple[int, int, Any]]:
         cuts = self._cuts if self._options.cut_topic else [(FIRST, None), *self._cuts]
@@ -206,12 +205,13 @@ def layout_of(name: str, streams: Streams) -> str:
              "# camera to its stamps: fill it in. The names of columns and their units are attributes of the datasets.",
              f"layout: {json.dumps(name)}", "version: 1", 'episodes: {files: "**/*.hdf5", groups: /data/episode_*}',
              'meta: {task: {attribute: "@task"}}', "clocks:"]
-    for stream in (stream for stream in streams.all.values() if stream.episodes):
+    written = [stream for stream in streams.all.values() if stream.episodes]
+    for stream in written:
         more = ", latency: 0ms" if stream.image else ""
         more += ", repeated: keep_last" if stream.has_equal_times else ""
         lines.append(f"  {json.dumps(stream.name)}: {{path: {stream.name}/time, unit: ns{more}}}")
     lines.append("streams:")
-    for stream in (stream for stream in streams.all.values() if stream.episodes):
+    for stream in written:
         more = ", optional: true" if stream.episodes < streams.episodes else ""
         more += ", events: true" if stream.is_event else ""
         clock = f"clock: {json.dumps(stream.name)}"

@@ -19,7 +19,7 @@ from .output import LeftOut
 from .topics import NO_STAMP, Row
 from .video import Clip, copy_pieces, describe_regular
 
-ROWS_MAX = 1 << 23        # of a stream in a recording: their times are in memory while it is written
+ROWS_MAX = 1 << 22        # of a stream in a recording: their times are in memory while it is written
 BLOCK_BYTES = 4 << 20     # of rows that are read at once
 TIMES = struct.Struct("<qqqq")  # log time, publish time, stamp, bytes of the row
 LOG, PUBLISH, STAMP, SIZE = range(4)
@@ -205,12 +205,11 @@ class Rows:
     def __init__(self, spool: Spool, clock: int, begin: int, end: int, notes: List[str]):
         self._spool, self._clock, self._notes = spool, clock, notes
         log = spool.column(LOG)
-        self._is_whole = bool((log >= begin).all() and (log < end).all())
         chosen = np.flatnonzero((log >= begin) & (log < end))
         if spool.stream.is_event and len(before := np.flatnonzero(log < begin)):  # it counts until the next one comes
             chosen = np.concatenate([before[-1:], chosen])
         self.count = len(chosen)
-        self._chosen = None if self._is_whole else chosen
+        self._chosen = None if len(chosen) == spool.rows else chosen
 
     def write(self, group: h5py.Group, path: str) -> None:
         spool, stream = self._spool, self._spool.stream
