@@ -129,6 +129,9 @@ def _order(names: Tuple[str, ...]) -> Tuple[Tuple[str, ...], List[int]]:
     return tuple(order), [names.index(name) for name in order]
 
 
+_joint_part = functools.lru_cache(maxsize=1024)(Part)
+
+
 def _sorted(values: Any, numbers: List[int], name: str) -> np.ndarray:
     if len(values) != len(numbers):
         raise Odd(f"{name} has {len(values)} values for {len(numbers)} names")
@@ -142,7 +145,7 @@ def _read_joints(message: Any) -> Iterator[Row]:
     for name, unit in (("position", "rad"), ("velocity", "rad/s"), ("effort", "N m")):
         values = getattr(message, name) if joints is None else [getattr(joint, name) for joint in joints if _is_set(joint, name)]
         if len(values):
-            parts.append(Part(name, unit, "linear", names))
+            parts.append(_joint_part(name, unit, "linear", names))
             found.append(_sorted(values, numbers, name))
     yield Row(_stamp_of(message), tuple(parts), found)
 
