@@ -17,7 +17,6 @@ import trajd
 from trajd.convert.__main__ import main
 
 pytest.importorskip("rosbags", reason="rosbags needs Python 3.10")
-from mcap.reader import make_reader  # noqa: E402
 from mcap.writer import CompressionType, Writer  # noqa: E402
 
 GOLDEN = ROOT / "tests/golden/mcap"
@@ -145,6 +144,18 @@ def write_numbers(path, topics, schema="std_msgs/msg/Float64", encoding="ros2msg
     return path
 
 
+def write_raw(path, kind, messages):
+    """Writes messages of the topic /top: (log time, CDR)."""
+    with open(path, "wb") as file:
+        writer = Writer(file)
+        writer.start(profile="ros2")
+        channel = writer.register_channel("/top", "cdr", writer.register_schema(kind, "", b""))
+        for log, data in messages:
+            writer.add_message(channel, log, data, log)
+        writer.finish()
+    return path
+
+
 def episodes_of(path, dataset="width/data"):
     with h5py.File(path) as file:
         return {name: (group[dataset][()].tolist(), dict(group.attrs)) for name, group in file["data"].items()}
@@ -219,6 +230,21 @@ def test_topics_of_equal_names_get_numbers(tmp_path):
             "a_b": [1], "a_b_2": [2], "a_b_3": [3], "_data": [4]}
 
 
+def test_stamps_that_stand_still_are_no_clock(tmp_path):
+    points = [struct.pack("<4siIII3d", b"\0\1\0\0", START // 10**9, 0, 1, 0, i, 0, 0) for i in range(3)]
+    write_raw(tmp_path / "a.mcap", "geometry_msgs/msg/PointStamped", [(START + i * 10**6, point) for i, point in enumerate(points)])
+    assert "of 3 header stamps, 2 are that of the row before: the log time was taken for all" in "\n".join(
+        converted([tmp_path / "a.mcap"], tmp_path / "out.hdf5"))
+    assert episodes_of(tmp_path / "out.hdf5", "top/time")["episode_000000"][0] == [START + i * 10**6 for i in range(3)]
+
+
+def test_stamps_far_from_the_log_time_are_told(tmp_path):
+    points = [struct.pack("<4siIII3d", b"\0\1\0\0", START // 10**9 + i, 0, 1, 0, i, 0, 0) for i in range(9)]
+    write_raw(tmp_path / "a.mcap", "geometry_msgs/msg/PointStamped", [(START + (i + 30) * 10**9, point) for i, point in enumerate(points)])
+    assert "topic /top: header stamps are 30.000 s before the log time: they were taken" in "\n".join(
+        converted([tmp_path / "a.mcap"], tmp_path / "out.hdf5"))
+
+
 def test_equal_times_are_told_and_the_layout_keeps_the_last(tmp_path):
     write_numbers(tmp_path / "a.mcap", {"/width": [(0, 1), (0, 2), (1, 3)]})
     lines = converted([tmp_path / "a.mcap"], tmp_path / "out.hdf5")
@@ -229,18 +255,13 @@ def test_equal_times_are_told_and_the_layout_keeps_the_last(tmp_path):
 # ---- H.264 ----
 
 
-def write_frames(path, frames, step=33_333_333):
-    """Writes frames of H.264 as CompressedImage messages."""
-    with open(path, "wb") as file:
-        writer = Writer(file)
-        writer.start(profile="ros2")
-        channel = writer.register_channel("/top", "cdr", writer.register_schema("sensor_msgs/msg/CompressedImage", "", b""))
-        for i, frame in enumerate(frames):
-            time = START + i * step
-            head = struct.pack("<4siII4sI8sI", b"\0\1\0\0", time // 10**9, time % 10**9, 2, b"c\0", 5, b"h264\0", len(frame))
-            writer.add_message(channel, time, head + frame, time)
-        writer.finish()
-    return path
+def write_frames(path, frames, times=range(0, 10**9, 33_333_333)):
+    """Writes frames of H.264 as CompressedImage messages. Times are those after START, in ns."""
+    messages = []
+    for time, frame in zip((START + time for time in times), frames):
+        head = struct.pack("<4siII4sI8sI", b"\0\1\0\0", time // 10**9, time % 10**9, 2, b"c\0", 5, b"h264\0", len(frame))
+        messages.append((time, head + frame))
+    return write_raw(path, "sensor_msgs/msg/CompressedImage", messages)
 
 
 @pytest.fixture(scope="module")
@@ -265,16 +286,7 @@ def test_video_has_the_decode_units_of_its_key_frames(frames, tmp_path):
 
 def test_video_that_is_cut_has_the_packets_that_it_needs(frames, tmp_path):
     """The second episode begins in a unit: its key frame is a packet that no row shows."""
-    write_frames(tmp_path / "a.mcap", frames, 10**9)
-    with open(tmp_path / "a.mcap", "rb") as file:
-        messages = [message.data for _, _, message in make_reader(file).iter_messages()]
-    with open(tmp_path / "b.mcap", "wb") as file:
-        writer = Writer(file)
-        writer.start()
-        channel = writer.register_channel("/top", "cdr", writer.register_schema("sensor_msgs/msg/CompressedImage", "", b""))
-        for i, data in enumerate(messages):
-            writer.add_message(channel, START + (i + 30 * (i > 8)) * 10**9, data, 0)
-        writer.finish()
+    write_frames(tmp_path / "b.mcap", frames, [(i + 30 * (i > 8)) * 10**9 for i in range(24)])
     converted([tmp_path / "b.mcap"], tmp_path / "out.hdf5", "--cut-gap", "10")
     with h5py.File(tmp_path / "out.hdf5") as file:
         group = file["data/episode_000000_001/top/image"]

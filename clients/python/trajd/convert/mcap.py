@@ -208,7 +208,7 @@ def layout_of(name: str, streams: Streams) -> str:
     written = [stream for stream in streams.all.values() if stream.episodes]
     for stream in written:
         more = ", latency: 0ms" if stream.image else ""
-        more += ", repeated: keep_last" if stream.has_equal_times else ""
+        more += ", repeated: keep_last, lost_rows: 50%" if stream.has_equal_times else ""
         lines.append(f"  {json.dumps(stream.name)}: {{path: {stream.name}/time, unit: ns{more}}}")
     lines.append("streams:")
     for stream in written:

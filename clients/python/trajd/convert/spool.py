@@ -188,10 +188,10 @@ def choose_clock(spool: Spool) -> Tuple[int, List[str]]:
     if not (np.diff(log) >= 0).all():
         stamp = stamp[np.argsort(log, kind="stable")]
     steps = np.diff(stamp)
-    backward, furthest = int((steps < 0).sum()), -int(steps.min(initial=0))
-    if furthest > SECOND:
-        return LOG, [f"{topic}: of {count} header stamps, {backward} go back, by up to {furthest / 1e9:.3f} s: the log time was taken "
-                     "for all"]
+    backward, furthest, equal = int((steps < 0).sum()), -int(steps.min(initial=0)), int((steps == 0).sum())
+    if furthest > SECOND or 2 * equal > count:
+        what = f"{backward} go back, by up to {furthest / 1e9:.3f} s" if furthest > SECOND else f"{equal} are that of the row before"
+        return LOG, [f"{topic}: of {count} header stamps, {what}: the log time was taken for all"]
     if backward:
         notes.append(f"{topic}: of {count} header stamps, {backward} go back, by up to {furthest / 1e6:.3f} ms: the rows were put in "
                      "the order of the stamps")
