@@ -91,10 +91,10 @@ def test_odd_stamps_and_unknown_types_are_told(tmp_path):
     lines = converted([GOLDEN / "numbers.mcap"], tmp_path / "out.hdf5")
     assert lines[0].startswith(f"{tmp_path}/out.hdf5: 1 of 1 episodes, 616 rows, ")
     told = "\n".join(lines[1:])
-    for sentence in ("topic /zero: of 30 header stamps, 1 are 0: the log time was taken for all",
-                     "topic /epoch: of 30 header stamps, 1 are 0 and 29 are more than a day from the log time: the log time was taken for all",
+    for sentence in ("topic /zero: of 30 header stamps, 1 are 0 and 0 others are more than a day from the log time: the log time was taken for all",
+                     "topic /epoch: of 30 header stamps, 1 are 0 and 29 others are more than a day from the log time: the log time was taken for all",
                      "topic /swapped: of 30 header stamps, 1 go back, by up to 5.000 ms: the rows were put in the order of the stamps",
-                     "topic /reset: of 30 header stamps, 1 go back, by up to 29.990 s: the log time was taken for all",
+                     "topic /reset: of 30 header stamps, 1 go back, by up to 29.990 s, and 0 equal the one before: the log time was taken for all",
                      "left out: episode 0: topic /unknown: 1 messages: their type diagnostic_msgs/msg/DiagnosticArray is not known",
                      "topic /joint_states: messages of another form are the stream joint_states_2: position finger_left, finger_right",
                      f"its layout is {tmp_path}/out.layout.yaml"):
@@ -233,7 +233,7 @@ def test_topics_of_equal_names_get_numbers(tmp_path):
 def test_stamps_that_stand_still_are_no_clock(tmp_path):
     points = [struct.pack("<4siIII3d", b"\0\1\0\0", START // 10**9, 0, 1, 0, i, 0, 0) for i in range(3)]
     write_raw(tmp_path / "a.mcap", "geometry_msgs/msg/PointStamped", [(START + i * 10**6, point) for i, point in enumerate(points)])
-    assert "of 3 header stamps, 2 are that of the row before: the log time was taken for all" in "\n".join(
+    assert "of 3 header stamps, 0 go back, by up to 0.000 s, and 2 equal the one before: the log time was taken for all" in "\n".join(
         converted([tmp_path / "a.mcap"], tmp_path / "out.hdf5"))
     assert episodes_of(tmp_path / "out.hdf5", "top/time")["episode_000000"][0] == [START + i * 10**6 for i in range(3)]
 

@@ -44,15 +44,17 @@ def _parser() -> argparse.ArgumentParser:
     lerobot.add_argument("--reference", action="store_true", help="leave the video in its MP4 files, and refer to it")
     sources.add_parser("droid", parents=[common], help="DROID raw: folders with trajectory.h5; video stays in its MP4 files")
     sources.add_parser("agibot", parents=[common], help="AgiBot World; video stays in its MP4 files")
-    mcap = sources.add_parser("mcap", help="MCAP files of ROS 2 or Foxglove, rosbag2 folders and .db3 files; a layout is written, too")
-    mcap.add_argument("files", metavar="FILE", type=pathlib.Path, nargs="+", help="a recording: a file, or a rosbag2 folder")
+    mcap = sources.add_parser("mcap", help="MCAP files of ROS 2 or Foxglove, rosbag2 folders and .db3 files; a layout is "
+                                           "written, too")
+    mcap.add_argument("files", metavar="FILE", type=pathlib.Path, nargs="+", help="a file, or a rosbag2 folder")
     mcap.add_argument("-o", "--output", metavar="OUT.hdf5", type=pathlib.Path, required=True,
                       help="the file to write; OUT.layout.yaml becomes its layout")
-    mcap.add_argument("--topics", metavar="NAME,...", type=_names, help="only these topics, such as /joint_states,/camera/*")
+    mcap.add_argument("--topics", metavar="NAME,...", type=_names,
+                      help="only these topics, such as /joint_states,/camera/*")
     cut = mcap.add_mutually_exclusive_group()
-    cut.add_argument("--cut-topic", metavar="TOPIC", help="an episode begins where the value of this topic (its field data) changes, "
-                                                          "and there is none while it is 0, false or empty")
-    cut.add_argument("--cut-gap", metavar="SECONDS", type=float, help="an episode begins after a pause of all topics of so many seconds")
+    cut.add_argument("--cut-topic", metavar="TOPIC", help="an episode begins where the value of this topic (its field "
+                     "data) changes, and there is none while it is 0, false or empty")
+    cut.add_argument("--cut-gap", metavar="SECONDS", type=float, help="an episode begins after such a pause of all topics")
     mcap.add_argument("--force", action="store_true", help="replace OUT.hdf5 and its layout if they exist")
     return parser
 
@@ -63,7 +65,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
         from .output import convert, shown
         if options.source == "mcap":
             from .mcap import Mcap, Options as McapOptions
-            recordings = Mcap(options.files, options.output, McapOptions(options.topics, options.cut_topic, options.cut_gap))
+            chosen = McapOptions(options.topics, options.cut_topic, options.cut_gap)
+            recordings = Mcap(options.files, options.output, chosen)
             convert(recordings, options.output, options.force, recordings.write_layout)
             return 0
         media = (options.media or options.output.parent).resolve()

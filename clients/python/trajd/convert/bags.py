@@ -54,12 +54,12 @@ class _Damaged(Exception):
 
 
 def files_of(path: pathlib.Path) -> List[pathlib.Path]:
-    """Returns the files of a recording: those of a rosbag2 folder, in the order of their numbers, or the file itself."""
+    """Returns the files of a recording: those of a rosbag2 folder by their numbers, or the file itself."""
     if not path.is_dir():
         return [path]
     found = [file for pattern in ("*.mcap", "*.db3") for file in path.glob(pattern)]
     if not found:
-        raise LeftOut(f"{path}: it has no *.mcap and no *.db3 (packed files, such as *.zstd, are to be unpacked before)")
+        raise LeftOut(f"{path}: it has no *.mcap and no *.db3 (unpack files such as *.zstd before)")
     return sorted(found, key=lambda file: natural(file.name))
 
 
@@ -140,7 +140,7 @@ class _Mcap:
             pass  # a file that was cut off: the walk says so
 
     def _find_chunk(self, at: int) -> int:
-        """Returns where the next compressed chunk begins, or the end of the file. The name of the compression is its mark."""
+        """Returns where the next compressed chunk begins, by the name of its compression, or the end of the file."""
         before = HEAD.size + 28  # from the begin of a chunk to the name
         while at < self._size:
             self._file.seek(at)
@@ -177,7 +177,8 @@ class _Mcap:
             elif kind == CHANNEL:
                 found = records.Channel.read(_stream(data[begin:at]))
                 schema = self._schemas.get(found.schema_id, NO_SCHEMA)
-                self._channels[found.id] = Channel(found.topic, schema.name, found.message_encoding, schema.encoding, schema.data)
+                self._channels[found.id] = Channel(found.topic, schema.name, found.message_encoding, schema.encoding,
+                                                   schema.data)
 
 
 def _stream(data: bytes) -> ReadDataStream:
@@ -187,7 +188,8 @@ def _stream(data: bytes) -> ReadDataStream:
 def _unpack(chunk: records.Chunk) -> bytes:
     """Returns the bytes of a chunk's records."""
     size, crc, data = chunk.uncompressed_size, chunk.uncompressed_crc, chunk.data
-    when = f"; its messages were recorded from {chunk.message_start_time / 1e9:.3f} s to {chunk.message_end_time / 1e9:.3f} s"
+    first, last = chunk.message_start_time / 1e9, chunk.message_end_time / 1e9
+    when = f"; its messages were recorded from {first:.3f} s to {last:.3f} s"
     if size > CHUNK_BYTES_MAX:
         raise _Damaged(f"unpacked, it has {size} bytes, and {CHUNK_BYTES_MAX} are the most that are read at once{when}")
     try:
@@ -207,12 +209,13 @@ def _unpack(chunk: records.Chunk) -> bytes:
 
 
 def _read_sqlite(path: pathlib.Path, say: Say, show: Callable[[float], None]) -> Iterator[Message]:
-    """Yields the messages of a .db3. Files before ROS 2 Iron have no definitions, and none has the time of publishing."""
+    """Yields the messages of a .db3. It has no publish times, and before ROS 2 Iron it has no definitions."""
     formats, done = {MessageDefinitionFormat.MSG: "ros2msg", MessageDefinitionFormat.IDL: "ros2idl"}, 0
     try:
         with Reader(path) as database:
-            channels = {one.id: Channel(one.topic, one.msgtype, one.ext.serialization_format, formats.get(one.msgdef.format, ""),
-                                        one.msgdef.data.encode()) for one in database.connections}
+            channels = {one.id: Channel(one.topic, one.msgtype, one.ext.serialization_format,
+                                        formats.get(one.msgdef.format, ""), one.msgdef.data.encode())
+                        for one in database.connections}
             for done, (connection, log, data) in enumerate(database.messages(), 1):
                 yield channels[connection.id], log, 0, data
                 show(done / database.message_count)

@@ -5,6 +5,7 @@ where it is cut. The streams of a conversion keep their columns from file to fil
 from __future__ import annotations
 
 import fnmatch
+import itertools
 import json
 import pathlib
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
@@ -36,17 +37,20 @@ class Streams:
         self.episodes = 0
 
     def find(self, channel: Channel, row: Row) -> Stream:
-        key = channel.topic, channel.type, row.suffix, row.parts, row.image, *[(value.dtype, value.shape) for value in row.values]
+        kinds = [(value.dtype, value.shape) for value in row.values]
+        key = channel.topic, channel.type, row.suffix, row.parts, row.image, *kinds
         if key not in self.all:
             if len(self.all) >= STREAMS_MAX:
                 raise Odd(f"there are {STREAMS_MAX} streams, which is the most")
             if not row.parts and not row.image:
                 raise Odd("it has no numbers")
             base, taken = stream_name(channel.topic, row.suffix), {stream.name for stream in self.all.values()}
-            name = next(name for name in (base, *(f"{base}_{i}" for i in range(2, STREAMS_MAX + 2))) if name not in taken)
+            names = (f"{base}_{number}" if number > 1 else base for number in itertools.count(1))
+            name = next(name for name in names if name not in taken)
             self.all[key] = Stream(name, channel.topic, row, is_event(channel))
             if name != base:
-                what = "; ".join(f"{part.name} {', '.join(part.columns or ())}".strip() for part in row.parts) or str(row.image)
+                parts = [f"{part.name} {', '.join(part.columns or ())}".strip() for part in row.parts]
+                what = "; ".join(parts) or str(row.image)
                 self.notes.append(f"topic {channel.topic}: messages of another form are the stream {name}: {what}")
         return self.all[key]
 
@@ -157,10 +161,8 @@ class _Recording:
 
     def _topic_of(self, channel: Channel) -> Optional[_Topic]:
         is_cut = channel.topic == self._options.cut_topic
-        patterns = self._options.topics
-        if not is_cut and patterns is not None and not any(fnmatch.fnmatchcase(channel.topic, pattern) for pattern in patterns):
-            return None
-        return _Topic(channel, self._streams, self._spool_of, is_cut)
+        is_chosen = any(fnmatch.fnmatchcase(channel.topic, pattern) for pattern in self._options.topics or ["*"])
+        return _Topic(channel, self._streams, self._spool_of, is_cut) if is_cut or is_chosen else None
 
     def _spool_of(self, stream: Stream) -> Spool:
         if stream.name not in self._spools:
@@ -187,10 +189,11 @@ class _Recording:
         for number, (begin, end, value) in enumerate(pieces):
             rows = {spool.stream.name: Rows(spool, clock, begin, end, notes) for spool, clock in clocks}
             objects: Dict[str, Object] = {name: one for name, one in rows.items() if one.count}
-            attributes = {"file": text_of(path.name), "task": text_of(value)}
+            texts = {"file": text_of(path.name), "task": text_of(value)}
+            attributes = {name: text for name, text in texts.items() if text}
+            suffix = f"_{number:03d}" if self._options.cut_gap or self._options.cut_topic else ""
             self._streams.episodes += 1
-            yield Episode(sum(one.count for one in rows.values()), {name: text for name, text in attributes.items() if text}, objects,
-                          notes, f"_{number:03d}" if self._options.cut_gap or self._options.cut_topic else "")
+            yield Episode(sum(one.count for one in rows.values()), attributes, objects, notes, suffix)
             notes = []
 
     def _pieces(self) -> List[Tuple[int, int, Any]]:
@@ -201,8 +204,8 @@ class _Recording:
 
 def layout_of(name: str, streams: Streams) -> str:
     """Returns the layout of the files of a conversion."""
-    lines = ["# Written by trajd.convert: each topic has the times of its own messages. `latency` is the time from the exposure of a",
-             "# camera to its stamps: fill it in. The names of columns and their units are attributes of the datasets.",
+    lines = ["# Written by trajd.convert: each topic has the times of its own messages. `latency` is the time from the",
+             "# exposure of a camera to its stamps: fill it in. The columns' names are attributes of the datasets.",
              f"layout: {json.dumps(name)}", "version: 1", 'episodes: {files: "**/*.hdf5", groups: /data/episode_*}',
              'meta: {task: {attribute: "@task"}}', "clocks:"]
     written = [stream for stream in streams.all.values() if stream.episodes]

@@ -120,7 +120,7 @@ def _remove_old(partial: pathlib.Path) -> None:
 
 
 def convert(source: Source, path: pathlib.Path, force: bool = False, finish: Callable[[], None] = lambda: None) -> None:
-    """Writes the episodes of a source into a file and prints the summary. Raises ArgumentError if there is nothing to write.
+    """Writes the episodes of a source into a file and prints the summary. Raises ArgumentError if there is none.
 
     `finish` is called when all are written, before the file gets its name."""
     episodes = source.episodes()

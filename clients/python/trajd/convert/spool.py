@@ -76,13 +76,16 @@ class Spool:
         """Writes some rows, by their numbers, as datasets of a stream's group."""
         kind, datasets = self.stream.kind, {}
         for part in self.stream.parts:
-            dataset = datasets[part] = group.create_dataset(part.name, (len(rows), *kind[part.name].shape), kind[part.name].base)
-            names = None if part.columns is None else text_of(json.dumps(part.columns or [str(i) for i in range(dataset.shape[1])]))
-            dataset.attrs.update({name: text for name, text in (("names", names), ("unit", part.unit)) if text})
+            own = kind[part.name]
+            dataset = datasets[part] = group.create_dataset(part.name, (len(rows), *own.shape), own.base)
+            if part.columns is not None:
+                names = text_of(json.dumps(part.columns or [str(column) for column in range(own.shape[0])]))
+                dataset.attrs.update({"names": names} if names else {})
+            dataset.attrs.update({"unit": part.unit} if part.unit else {})
         self.data.flush()
         block = max(1, BLOCK_BYTES // kind.itemsize)
         for begin in range(0, len(rows), block):
-            values = np.memmap(self.data, kind, "r")[rows[begin:begin + block]]  # mapped anew, so that memory is given back
+            values = np.memmap(self.data, kind, "r")[rows[begin:begin + block]]  # mapped anew: memory is given back
             for part, dataset in datasets.items():
                 dataset[begin:begin + len(values)] = values[part.name]
                 if part.kind == "slerp" and not values[part.name].any(axis=1).all():
@@ -110,8 +113,8 @@ IDR, SPS = 5, 7
 
 
 class Video(Spool):
-    """H.264 in Annex B, one frame a message. It becomes an MP4, so that `trajd-decoder describe` finds its decode units: start
-    codes are replaced by lengths, and nothing else changes."""
+    """H.264 in Annex B, one frame a message. It becomes an MP4, in which `trajd-decoder describe` finds the decode units:
+    start codes are replaced by lengths, and nothing else changes."""
 
     def __init__(self, stream: Stream, folder: pathlib.Path):
         super().__init__(stream, folder)
@@ -120,13 +123,14 @@ class Video(Spool):
         self._begin = self.data.tell()
 
     def add(self, log: int, publish: int, stamp: int, row: bytes) -> None:
-        units = START_CODE.split(row.rstrip(b"\0"))
-        if units[0] or len(units) < 2:
+        head, *units = START_CODE.split(row.rstrip(b"\0"))
+        if head or not units:
             raise Odd("it does not begin with a start code, so it is not H.264 in Annex B")
-        self._sps = self._sps or next((unit for unit in units[1:] if unit[:1] and unit[0] & 31 == SPS and len(unit) > 3), b"")
-        if not self.rows and (not self._sps or not any(unit[:1] and unit[0] & 31 == IDR for unit in units[1:])):
+        kinds = {unit[0] & 31: unit for unit in units if len(unit) > 3}
+        self._sps = self._sps or kinds.get(SPS, b"")
+        if not self.rows and not (self._sps and IDR in kinds):
             raise Odd("it is before the first key frame with its parameter sets")
-        super().add(log, publish, stamp, b"".join(struct.pack(">I", len(unit)) + unit for unit in units[1:] if unit))
+        super().add(log, publish, stamp, b"".join(struct.pack(">I", len(unit)) + unit for unit in units if unit))
 
     def finish(self) -> None:
         """Writes the boxes behind the frames."""
@@ -135,9 +139,10 @@ class Video(Spool):
         self.data.seek(self._begin - 8)
         self.data.write(struct.pack(">Q", int(sizes.sum()) + 16))
         self.data.flush()
-        self._video = describe_regular(pathlib.Path(f"/proc/self/fd/{self.data.fileno()}"), f"topic {self.stream.topic}")
+        topic = f"topic {self.stream.topic}"
+        self._video = describe_regular(pathlib.Path(f"/proc/self/fd/{self.data.fileno()}"), topic)
         if not np.array_equal(self._video.rows, np.arange(self.rows)):
-            raise LeftOut(f"topic {self.stream.topic}: its {self.rows} frames are not in the order in which they are shown")
+            raise LeftOut(f"{topic}: its {self.rows} frames are not in the order in which they are shown")
 
     def write(self, group: h5py.Group, rows: np.ndarray) -> None:
         Clip(self._video, int(rows[0]), len(rows), None).write(group, "image")
@@ -152,18 +157,20 @@ def _movie(sps: bytes, sizes: np.ndarray, begin: int) -> bytes:
     """Returns the box moov of a track with one chunk of samples. The parameter sets are in them (avc3)."""
     matrix = struct.pack(">9I", 1 << 16, 0, 0, 0, 1 << 16, 0, 0, 0, 1 << 30)
     count = len(sizes)
-    entry = _box(b"avc3", bytes(6), struct.pack(">H", 1), bytes(16), bytes(4), struct.pack(">II", 72 << 16, 72 << 16), bytes(4),
-                 struct.pack(">H", 1), bytes(32), struct.pack(">Hh", 24, -1), _box(b"avcC", b"\1", sps[1:4], b"\xff\xe0\0"))
+    entry = _box(b"avc3", bytes(6), struct.pack(">H", 1), bytes(20), struct.pack(">II", 72 << 16, 72 << 16), bytes(4),
+                 struct.pack(">H", 1), bytes(32), struct.pack(">Hh", 24, -1),
+                 _box(b"avcC", b"\1", sps[1:4], b"\xff\xe0\0"))
     table = _box(b"stbl", _box(b"stsd", bytes(4), struct.pack(">I", 1), entry),
-                 _box(b"stts", struct.pack(">4I", 0, 1, count, 1)), _box(b"stsc", struct.pack(">5I", 0, 1, 1, count, 1)),
+                 _box(b"stts", struct.pack(">4I", 0, 1, count, 1)),
+                 _box(b"stsc", struct.pack(">5I", 0, 1, 1, count, 1)),
                  _box(b"stsz", struct.pack(">3I", 0, 0, count), sizes.astype(">u4").tobytes()),
                  _box(b"co64", struct.pack(">2IQ", 0, 1, begin)))
-    media = _box(b"minf", _box(b"vmhd", struct.pack(">IQ", 1, 0)),
-                 _box(b"dinf", _box(b"dref", struct.pack(">2I", 0, 1), _box(b"url ", struct.pack(">I", 1)))), table)
+    place = _box(b"dinf", _box(b"dref", struct.pack(">2I", 0, 1), _box(b"url ", struct.pack(">I", 1))))
     head = struct.pack(">5I", 0, 0, 0, 30, count)
     track = _box(b"trak", _box(b"tkhd", struct.pack(">6I", 7, 0, 0, 1, 0, count), bytes(16), matrix, bytes(8)),
-                 _box(b"mdia", _box(b"mdhd", head, bytes(4)), _box(b"hdlr", bytes(8), b"vide", bytes(13)), media))
-    return _box(b"moov", _box(b"mvhd", head, struct.pack(">IH", 1 << 16, 256), bytes(10), matrix, bytes(24), struct.pack(">I", 2)), track)
+                 _box(b"mdia", _box(b"mdhd", head, bytes(4)), _box(b"hdlr", bytes(8), b"vide", bytes(13)),
+                      _box(b"minf", place, table)))
+    return _box(b"moov", _box(b"mvhd", head, bytes(80)), track)
 
 
 def make_spool(stream: Stream, folder: pathlib.Path) -> Spool:
@@ -172,35 +179,36 @@ def make_spool(stream: Stream, folder: pathlib.Path) -> Spool:
 
 
 def choose_clock(spool: Spool) -> Tuple[int, List[str]]:
-    """Returns which column is the clock of a stream's rows: the sensor's stamps if they can be one, and otherwise the log
-    time. The notes say what is odd about the stamps."""
+    """Returns which column is the clock of a stream's rows: the sensor's stamps if they can be one, and otherwise the
+    log time. The notes say what is odd about the stamps."""
     log, stamp, topic = spool.column(LOG), spool.column(STAMP), f"topic {spool.stream.topic}"
     if (stamp == NO_STAMP).all():
         return LOG, []
     count, zeros = len(stamp), int((stamp == 0).sum())
     others = int(((np.abs(stamp / 1e9 - log / 1e9) > DAY_S) & (stamp != 0)).sum())
     if zeros or others:
-        what = " and ".join([f"{zeros} are 0"] * bool(zeros) + [f"{others} are more than a day from the log time"] * bool(others))
-        return LOG, [f"{topic}: of {count} header stamps, {what}: the log time was taken for all"]
+        return LOG, [f"{topic}: of {count} header stamps, {zeros} are 0 and {others} others are more than a day from the "
+                     "log time: the log time was taken for all"]
     notes, apart = [], float(np.median(stamp - log)) / 1e9
     if abs(apart) > 1 and not spool.stream.is_event:
-        notes.append(f"{topic}: header stamps are {abs(apart):.3f} s {'after' if apart > 0 else 'before'} the log time: they were taken")
+        side = "after" if apart > 0 else "before"
+        notes.append(f"{topic}: header stamps are {abs(apart):.3f} s {side} the log time: they were taken")
     if not (np.diff(log) >= 0).all():
         stamp = stamp[np.argsort(log, kind="stable")]
     steps = np.diff(stamp)
     backward, furthest, equal = int((steps < 0).sum()), -int(steps.min(initial=0)), int((steps == 0).sum())
     if furthest > SECOND or 2 * equal > count:
-        what = f"{backward} go back, by up to {furthest / 1e9:.3f} s" if furthest > SECOND else f"{equal} are that of the row before"
-        return LOG, [f"{topic}: of {count} header stamps, {what}: the log time was taken for all"]
+        return LOG, [f"{topic}: of {count} header stamps, {backward} go back, by up to {furthest / 1e9:.3f} s, and "
+                     f"{equal} equal the one before: the log time was taken for all"]
     if backward:
-        notes.append(f"{topic}: of {count} header stamps, {backward} go back, by up to {furthest / 1e6:.3f} ms: the rows were put in "
-                     "the order of the stamps")
+        notes.append(f"{topic}: of {count} header stamps, {backward} go back, by up to {furthest / 1e6:.3f} ms: the "
+                     "rows were put in the order of the stamps")
     return STAMP, notes
 
 
 class Rows:
-    """The rows of a stream in an episode, an object of output.Episode: those of a piece of the recording, in log times. What
-    is wrong with them is added to `notes`."""
+    """The rows of a stream in an episode, an object of output.Episode: those of a piece of the recording, in log times.
+    What is wrong with them is added to `notes`."""
 
     def __init__(self, spool: Spool, clock: int, begin: int, end: int, notes: List[str]):
         self._spool, self._clock, self._notes = spool, clock, notes
@@ -224,13 +232,14 @@ class Rows:
         equal = int((np.diff(time) == 0).sum())
         if equal:
             stream.has_equal_times = True
-            self._notes.append(f"topic {stream.topic}: {equal} of {len(time)} rows have the time of the one before: of those, the layout "
-                               "keeps the last")
+            self._notes.append(f"topic {stream.topic}: {equal} of {len(time)} rows have the time of the one before: of "
+                               "those, the layout keeps the last")
         stream.episodes += 1
         target = group.create_group(path)
         target["time"] = time
-        for name, column in (("log_time", LOG), ("publish_time", PUBLISH), ("header_stamp", STAMP)):
-            values = spool.column(column)[rows]
-            if column == LOG or (values.any() if column == PUBLISH else self._clock == LOG and (values != NO_STAMP).any()):
-                target[name] = values
+        target["log_time"], publish, stamp = (spool.column(column)[rows] for column in (LOG, PUBLISH, STAMP))
+        if publish.any():
+            target["publish_time"] = publish
+        if self._clock == LOG and (stamp != NO_STAMP).any():
+            target["header_stamp"] = stamp
         spool.write(target, rows)

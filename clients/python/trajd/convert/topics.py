@@ -13,7 +13,8 @@ from .bags import Channel, natural
 from .messages import Odd
 from .objects import SIGNATURES
 
-PACKAGES = {"sensor_msgs", "geometry_msgs", "std_msgs", "tf2_msgs", "nav_msgs", "trajectory_msgs", "foxglove", "foxglove_msgs"}
+PACKAGES = {"sensor_msgs", "geometry_msgs", "std_msgs", "tf2_msgs", "nav_msgs", "trajectory_msgs", "foxglove",
+            "foxglove_msgs"}
 NO_STAMP = -1 << 63
 RAW = {"rgb8": ("|u1", 3, "rgb"), "8UC3": ("|u1", 3, "rgb"), "bgr8": ("|u1", 3, "bgr"), "mono8": ("|u1", 1, "gray"),
        "8UC1": ("|u1", 1, "gray"), "16UC1": ("<u2", 1, "mm"), "mono16": ("<u2", 1, "mm"), "32FC1": ("<f4", 1, "m")}
@@ -37,7 +38,7 @@ class Part(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What a message adds to a stream. Rows of a topic whose suffix, parts, types or image differ are different streams."""
+    """What a message adds to a stream. Rows of a topic that differ in suffix, parts, types or image are two streams."""
 
     stamp: int                             # the sensor's time in ns
     parts: Tuple[Part, ...]
@@ -49,23 +50,25 @@ class Row(NamedTuple):
 
 Reader = Callable[[Any], Iterable[Row]]
 
-NUMBERS = {"Bool": "|b1", "Byte": "|u1", "Char": "|u1", "Int8": "|i1", "Int16": "<i2", "Int32": "<i4", "Int64": "<i8", "UInt8": "|u1",
-           "UInt16": "<u2", "UInt32": "<u4", "UInt64": "<u8", "Float32": "<f4", "Float64": "<f8"}
-VECTORS = {"position": "m", "translation": "m", "point": "m", "vector": "", "linear": "m/s", "angular": "rad/s", "force": "N",
-           "torque": "N m", "angular_velocity": "rad/s", "linear_acceleration": "m/s^2"}
+NUMBERS = {"Bool": "|b1", "Byte": "|u1", "Char": "|u1", "Int8": "|i1", "Int16": "<i2", "Int32": "<i4", "Int64": "<i8",
+           "UInt8": "|u1", "UInt16": "<u2", "UInt32": "<u4", "UInt64": "<u8", "Float32": "<f4", "Float64": "<f8"}
+VECTORS = {"position": "m", "translation": "m", "point": "m", "vector": "", "linear": "m/s", "angular": "rad/s",
+           "force": "N", "torque": "N m", "angular_velocity": "rad/s", "linear_acceleration": "m/s^2"}
 ROTATIONS = ("orientation", "rotation", "quaternion")
 TYPES = {name: paths.split() for name, paths in {
     "Imu": "orientation angular_velocity linear_acceleration orientation_covariance angular_velocity_covariance "
            "linear_acceleration_covariance",
-    "Pose": "position orientation", "PoseStamped": "pose.position pose.orientation", "PoseInFrame": "pose.position pose.orientation",
+    "Pose": "position orientation", "PoseStamped": "pose.position pose.orientation",
+    "PoseInFrame": "pose.position pose.orientation",
     "PoseWithCovarianceStamped": "pose.pose.position pose.pose.orientation pose.covariance",
     "Odometry": "pose.pose.position pose.pose.orientation twist.twist.linear twist.twist.angular",
     "Twist": "linear angular", "TwistStamped": "twist.linear twist.angular",
     "Accel": "linear angular", "AccelStamped": "accel.linear accel.angular",
     "Wrench": "force torque", "WrenchStamped": "wrench.force wrench.torque",
     "Transform": "translation rotation", "TransformStamped": "transform.translation transform.rotation",
-    "FrameTransform": "translation rotation", "PointStamped": "point", "Vector3Stamped": "vector", "QuaternionStamped": "quaternion",
-    "Joy": "axes buttons", **{name: "data" for name in NUMBERS}, **{f"{name}MultiArray": "data" for name in NUMBERS}}.items()}
+    "FrameTransform": "translation rotation", "PointStamped": "point", "Vector3Stamped": "vector",
+    "QuaternionStamped": "quaternion", "Joy": "axes buttons",
+    **{f"{name}{suffix}": "data" for name in NUMBERS for suffix in ("", "MultiArray")}}.items()}
 EVENTS = {"Bool", "JointTrajectory"}  # what comes when something happens counts until the episode ends
 
 
@@ -78,9 +81,11 @@ def reader(channel: Channel) -> Optional[Reader]:
         return _plain_reader(name)
     if name in ("TFMessage", "FrameTransforms"):
         read_one = _plain_reader("TransformStamped" if name == "TFMessage" else "FrameTransform")
-        return lambda message: (row._replace(suffix=one.child_frame_id) for one in message.transforms for row in read_one(one))
-    return {"JointState": _read_joints, "JointStates": _read_joints, "JointTrajectory": _read_trajectory, "Image": _read_raw,
-            "RawImage": _read_raw, "CompressedImage": _read_encoded, "CompressedVideo": _read_encoded}.get(name)
+        return lambda message: (row._replace(suffix=one.child_frame_id)
+                                for one in message.transforms for row in read_one(one))
+    return {"JointState": _read_joints, "JointStates": _read_joints, "JointTrajectory": _read_trajectory,
+            "Image": _read_raw, "RawImage": _read_raw, "CompressedImage": _read_encoded,
+            "CompressedVideo": _read_encoded}.get(name)
 
 
 def is_event(channel: Channel) -> bool:
@@ -101,13 +106,15 @@ def _part(path: str, kind: str) -> Part:
         return Part(name, "", "slerp", ("x", "y", "z", "w"), "<f8")
     if name in VECTORS:
         return Part(name, VECTORS[name] + "^2" * kind.startswith("Accel"), "linear", ("x", "y", "z"), "<f8")
-    return Part(name, "", "linear" if name == "axes" else "previous", None if kind in NUMBERS else (), NUMBERS.get(kind, ""))
+    columns = None if kind in NUMBERS else ()
+    return Part(name, "", "linear" if name == "axes" else "previous", columns, NUMBERS.get(kind, ""))
 
 
 def _plain_reader(kind: str) -> Reader:
     paths = TYPES[kind]
     parts = tuple(_part(path, kind) for path in paths)
-    getters = [attrgetter(*([f"{path}.{column}" for column in part.columns or ()] or [path])) for path, part in zip(paths, parts)]
+    getters = [attrgetter(*([f"{path}.{column}" for column in part.columns or ()] or [path]))
+               for path, part in zip(paths, parts)]
 
     def read(message: Any) -> Iterator[Row]:
         values = [np.asarray(get(message), part.dtype or None) for get, part in zip(getters, parts)]
@@ -122,7 +129,7 @@ def _plain_reader(kind: str) -> Reader:
 
 @functools.lru_cache(maxsize=1024)
 def _order(names: Tuple[str, ...]) -> Tuple[Tuple[str, ...], List[int]]:
-    """Returns names in the order that columns have, whatever it is in a message, and the number of each in the message."""
+    """Returns names in the order of columns, which is the same for all messages, and the number of each in this one."""
     if len(set(names)) < len(names):
         raise Odd("a name is in it twice")
     order = sorted(names, key=natural)
@@ -143,7 +150,8 @@ def _read_joints(message: Any) -> Iterator[Row]:
     names, numbers = _order(tuple(message.name) if joints is None else tuple(joint.name for joint in joints))
     parts, found = [], []
     for name, unit in (("position", "rad"), ("velocity", "rad/s"), ("effort", "N m")):
-        values = getattr(message, name) if joints is None else [getattr(joint, name) for joint in joints if _is_set(joint, name)]
+        values = getattr(message, name) if joints is None else [
+            getattr(joint, name) for joint in joints if _is_set(joint, name)]
         if len(values):
             parts.append(_joint_part(name, unit, "linear", names))
             found.append(_sorted(values, numbers, name))
@@ -168,7 +176,8 @@ def _is_set(message: Any, name: str) -> bool:
 
 
 def _of_points(names: Sequence[str], points: int) -> Tuple[str, ...]:
-    return tuple(names) if points == 1 else tuple(f"{point}.{name}".rstrip(".") for point in range(points) for name in names)
+    return tuple(names) if points == 1 else tuple(
+        f"{point}.{name}".rstrip(".") for point in range(points) for name in names)
 
 
 # ---- images ----
@@ -221,5 +230,5 @@ def _color_of(data: bytes, encoding: str) -> str:
 
 
 def stream_name(topic: str, suffix: str) -> str:
-    """Returns a name that an HDF5 file and a layout can have. It is one level: no stream lies in another one's group."""
+    """Returns a name that an HDF5 file and a layout can have. It has no "/": no stream is in another one's group."""
     return re.sub(r"[^A-Za-z0-9_.-]", "_", f"{topic}/{suffix}".strip("/")).strip(".") or "_"
