@@ -181,7 +181,7 @@ def test_forms_of_definitions(schema, encoding, definition, tmp_path):
 def test_a_definition_that_cannot_be_read_costs_its_topic(tmp_path):
     write_numbers(tmp_path / "a.mcap", {"/width": [(0, 1.5)]}, definition=b"float64 data\n---\nint")
     lines = run([tmp_path / "a.mcap", GOLDEN / "bag"], tmp_path / "out.hdf5")[1]
-    assert "topic /width: 1 messages: its definition cannot be read: " in "\n".join(lines) and "1 of 2 episodes" in lines[0]
+    assert "topic /width: 1 messages: their definition cannot be read: " in "\n".join(lines) and "1 of 2 episodes" in lines[0]
 
 
 def test_files_of_a_folder_are_one_episode(tmp_path):
@@ -291,6 +291,14 @@ def test_video_that_is_cut_has_the_packets_that_it_needs(frames, tmp_path):
     with h5py.File(tmp_path / "out.hdf5") as file:
         group = file["data/episode_000000_001/top/image"]
         assert group["rows"][()].tolist() == list(range(3, 18)) and group["units"][()].tolist() == [[0, 0, 0], [6, 3, 0], [12, 9, 0]]
+
+
+def test_video_that_is_out_of_order_is_left_out(frames, tmp_path):
+    write_frames(tmp_path / "a.mcap", frames, [0, 2, 1, *range(3, 24)])
+    assert "left out: episode 0: topic /top: its frames are not in the order of their times" in "\n".join(
+        converted([tmp_path / "a.mcap"], tmp_path / "out.hdf5"))
+    with h5py.File(tmp_path / "out.hdf5") as file:
+        assert not list(file["data/episode_000000"])
 
 
 @pytest.mark.parametrize("change, sentence", [

@@ -64,9 +64,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
     try:
         from .output import convert, shown
         if options.source == "mcap":
-            from .mcap import Mcap, Options as McapOptions
-            chosen = McapOptions(options.topics, options.cut_topic, options.cut_gap)
-            recordings = Mcap(options.files, options.output, chosen)
+            from .mcap import Mcap
+            recordings = Mcap(options.files, options.output, options)
             convert(recordings, options.output, options.force, recordings.write_layout)
             return 0
         media = (options.media or options.output.parent).resolve()

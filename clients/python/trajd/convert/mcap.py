@@ -4,28 +4,23 @@ Each topic becomes streams on their own times. A recording is read once, into sp
 where it is cut. The streams of a conversion keep their columns from file to file: one layout fits all its episodes."""
 from __future__ import annotations
 
+import collections
 import fnmatch
 import itertools
 import json
 import pathlib
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ..errors import ArgumentError
 from .bags import Channel, files_of, read_messages
-from .messages import Odd, decoder
+from .messages import FAULTS, Odd, decoder, first_line
 from .objects import Object, text_of
 from .output import Episode, LeftOut
-from .spool import Rows, Spool, Stream, choose_clock, make_spool
+from .spool import SPOOLS, Rows, Spool, Stream, choose_clock
 from .topics import Row, is_event, reader, stream_name
 
 STREAMS_MAX = 400  # of a conversion, each with two open files
 FIRST, END = -1 << 63, (1 << 63) - 1
-
-
-class Options(NamedTuple):
-    topics: Optional[Sequence[str]] = None  # patterns
-    cut_topic: Optional[str] = None         # a new episode begins where its value changes
-    cut_gap: Optional[float] = None         # seconds without a message
 
 
 class Streams:
@@ -61,14 +56,15 @@ class _Topic:
     def __init__(self, channel: Channel, streams: Streams, spool_of: Callable[[Stream], Spool], is_cut: bool):
         self.count, self.value, self.is_cut = 0, None, is_cut
         self._channel, self._streams, self._spool_of = channel, streams, spool_of
-        self._odd: Dict[str, int] = {}
+        self._odd: Dict[str, int] = collections.Counter()
         self._read = reader(channel)
         self._decode, self._why = None, f"their type {channel.type or '(none)'} is not known"
         if self._read or is_cut:
             try:
                 self._decode = decoder(channel)
-            except Odd as error:
-                self._why = str(error)
+                self._why = f"their encoding \"{channel.encoding}\" is not read"
+            except FAULTS as error:
+                self._why = f"their definition cannot be read: {first_line(error)}"
 
     def add(self, log: int, publish: int, data: bytes) -> None:
         self.count += 1
@@ -81,9 +77,10 @@ class _Topic:
             for row in self._read(message) if self._read else ():
                 spool = self._spool_of(self._streams.find(self._channel, row))
                 spool.add(log, publish, row.stamp, row.payload or b"".join([value.tobytes() for value in row.values]))
-        except (Odd, AttributeError, TypeError, ValueError) as error:
-            why = str(error) if isinstance(error, Odd) else f"it has not the fields of its type: {error}"
-            self._odd[why] = self._odd.get(why, 0) + 1
+        except Odd as error:
+            self._odd[str(error)] += 1
+        except FAULTS as error:
+            self._odd[f"it does not fit to its type: {first_line(error)}"] += 1
 
     def notes(self) -> Iterator[str]:
         name = f"left out: topic {self._channel.topic}"
@@ -94,9 +91,12 @@ class _Topic:
 
 
 class Mcap:
-    """A source of output.convert. `layout` is the file that is written beside the output."""
+    """A source of output.convert. `layout` is the file that is written beside the output.
 
-    def __init__(self, paths: Sequence[pathlib.Path], output: pathlib.Path, options: Options = Options()):
+    The options are those of the command line: `topics` are patterns, and `cut_topic` or `cut_gap` say where a recording
+    is cut into episodes."""
+
+    def __init__(self, paths: Sequence[pathlib.Path], output: pathlib.Path, options: Any):
         self._paths, self._options, self._folder = paths, options, output.parent
         self.layout = output.with_suffix(".layout.yaml")
         self.attributes = {"source": "MCAP or rosbag2"}
@@ -128,7 +128,7 @@ class Mcap:
 class _Recording:
     """One recording while it is read: the rows of its streams, and where it is cut."""
 
-    def __init__(self, streams: Streams, options: Options, folder: pathlib.Path):
+    def __init__(self, streams: Streams, options: Any, folder: pathlib.Path):
         self._streams, self._options, self._folder = streams, options, folder
         self._spools: Dict[str, Spool] = {}
         self._topics: Dict[Channel, Optional[_Topic]] = {}  # None: it is not asked for
@@ -166,7 +166,7 @@ class _Recording:
 
     def _spool_of(self, stream: Stream) -> Spool:
         if stream.name not in self._spools:
-            self._spools[stream.name] = make_spool(stream, self._folder)
+            self._spools[stream.name] = SPOOLS[stream.image and stream.image.kind](stream, self._folder)
         return self._spools[stream.name]
 
     def episodes(self, path: pathlib.Path) -> Iterator[Episode]:

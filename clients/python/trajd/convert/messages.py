@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import json
 from types import SimpleNamespace
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Optional
 
 from google.protobuf.message import DecodeError
 from mcap.exceptions import McapError
@@ -21,32 +21,23 @@ class Odd(Exception):
     """A message cannot be converted. The text is why."""
 
 
-def decoder(channel: Channel) -> Callable[[bytes], Any]:
-    """Returns a function that decodes a message of a channel. Both raise Odd."""
-    try:
-        if channel.encoding == "cdr":
-            decode = _ros_decoder(channel)
-        elif channel.encoding == "protobuf":
-            schema = Schema(id=1, name=channel.type, encoding=channel.schema, data=channel.definition)
-            decode = DecoderFactory().decoder_for(channel.encoding, schema)
-        elif channel.encoding == "json":
-            decode = _decode_json
-        else:
-            raise Odd(f"its messages are encoded as \"{channel.encoding}\", and cdr, protobuf and json are read")
-    except (TypesysError, McapError, DecodeError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise Odd(f"its definition cannot be read: {_first_line(error)}") from None
-
-    def checked(data: bytes) -> Any:
-        try:
-            return decode(data)
-        except (SerdeError, DecodeError, ValueError, IndexError, RecursionError) as error:
-            raise Odd(f"it does not fit to its definition: {_first_line(error)}") from None
-
-    return checked
+# of a definition, and of messages that do not fit to theirs
+FAULTS = (SerdeError, TypesysError, McapError, DecodeError, AttributeError, IndexError, KeyError, RecursionError,
+          TypeError, ValueError)
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def decoder(channel: Channel) -> Optional[Callable[[bytes], Any]]:
+    """Returns a function that decodes a message, or None where the encoding is not read. Both raise FAULTS."""
+    if channel.encoding == "protobuf":
+        schema = Schema(id=1, name=channel.type, encoding=channel.schema, data=channel.definition)
+        return DecoderFactory().decoder_for(channel.encoding, schema)
+    if channel.encoding == "json":
+        return lambda data: json.loads(data, object_hook=lambda fields: SimpleNamespace(**fields))
+    return _ros_decoder(channel) if channel.encoding == "cdr" else None
 
 
 def _ros_decoder(channel: Channel) -> Callable[[bytes], Any]:
@@ -61,13 +52,5 @@ def _ros_decoder(channel: Channel) -> Callable[[bytes], Any]:
             types.update(get_types_from_idl(part.partition("\n")[2] if part.startswith("IDL: ") else part))
     store = get_typestore(Stores.EMPTY if types else Stores.LATEST)
     store.register(types)
-    if name not in store.fielddefs:
-        raise Odd(f"there is no definition of {channel.type}")
+    store.fielddefs[name]  # KeyError where there is none
     return lambda data: store.deserialize_cdr(data, name)
-
-
-def _decode_json(data: bytes) -> Any:
-    message = json.loads(data, object_hook=lambda fields: SimpleNamespace(**fields))
-    if not isinstance(message, SimpleNamespace):
-        raise Odd("it is not a mapping")
-    return message

@@ -113,7 +113,7 @@ IDR, SPS = 5, 7
 
 
 class Video(Spool):
-    """H.264 in Annex B, one frame a message. It becomes an MP4, in which `trajd-decoder describe` finds the decode units:
+    """H.264 in Annex B, one frame a message. It becomes an MP4, in which `trajd-decoder describe` finds decode units:
     start codes are replaced by lengths, and nothing else changes."""
 
     def __init__(self, stream: Stream, folder: pathlib.Path):
@@ -173,9 +173,7 @@ def _movie(sps: bytes, sizes: np.ndarray, begin: int) -> bytes:
     return _box(b"moov", _box(b"mvhd", head, bytes(80)), track)
 
 
-def make_spool(stream: Stream, folder: pathlib.Path) -> Spool:
-    kind = stream.image.kind if stream.image else "numbers"
-    return {"numbers": Spool, "encoded": Images, "raw": Images, "video": Video}[kind](stream, folder)
+SPOOLS = {None: Spool, "encoded": Images, "raw": Images, "video": Video}  # by the kind of image
 
 
 def choose_clock(spool: Spool) -> Tuple[int, List[str]]:
@@ -187,8 +185,8 @@ def choose_clock(spool: Spool) -> Tuple[int, List[str]]:
     count, zeros = len(stamp), int((stamp == 0).sum())
     others = int(((np.abs(stamp / 1e9 - log / 1e9) > DAY_S) & (stamp != 0)).sum())
     if zeros or others:
-        return LOG, [f"{topic}: of {count} header stamps, {zeros} are 0 and {others} others are more than a day from the "
-                     "log time: the log time was taken for all"]
+        return LOG, [f"{topic}: of {count} header stamps, {zeros} are 0 and {others} others are more than a day from "
+                     "the log time: the log time was taken for all"]
     notes, apart = [], float(np.median(stamp - log)) / 1e9
     if abs(apart) > 1 and not spool.stream.is_event:
         side = "after" if apart > 0 else "before"
@@ -223,10 +221,11 @@ class Rows:
         spool, stream = self._spool, self._spool.stream
         rows = np.arange(spool.rows) if self._chosen is None else self._chosen
         time = spool.column(self._clock)[rows]
-        if not (np.diff(time) >= 0).all():
-            if isinstance(spool, Video):
-                self._notes.append(f"left out: topic {stream.topic}: its frames are not in the order of their times")
-                return
+        is_sorted = bool((np.diff(time) >= 0).all())
+        if isinstance(spool, Video) and not (is_sorted and rows[-1] - rows[0] < len(rows)):
+            self._notes.append(f"left out: topic {stream.topic}: its frames are not in the order of their times")
+            return
+        if not is_sorted:
             order = np.argsort(time, kind="stable")
             rows, time = rows[order], time[order]
         equal = int((np.diff(time) == 0).sum())
