@@ -13,9 +13,9 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 
 from ..errors import ArgumentError
 from .bags import Channel, files_of, read_messages
-from .messages import FAULTS, Odd, decoder, first_line
+from .messages import FAULTS, Odd, decoder
 from .objects import Object, text_of
-from .output import Episode, LeftOut
+from .output import Episode, LeftOut, first_line
 from .spool import SPOOLS, Rows, Spool, Stream, choose_clock
 from .topics import Row, is_event, reader, stream_name
 

@@ -26,10 +26,6 @@ FAULTS = (SerdeError, TypesysError, McapError, DecodeError, AttributeError, Inde
           TypeError, ValueError)
 
 
-def first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
-
-
 def decoder(channel: Channel) -> Optional[Callable[[bytes], Any]]:
     """Returns a function that decodes a message, or None where the encoding is not read. Both raise FAULTS."""
     if channel.encoding == "protobuf":

@@ -76,6 +76,10 @@ def shown(text: str) -> str:
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
+def first_line(error: Exception) -> str:
+    return getattr(error, "strerror", None) or (str(error).splitlines() or [type(error).__name__])[0]
+
+
 def episode_name(number: int) -> str:
     return f"episode_{number:06d}"
 
