@@ -139,8 +139,8 @@ def convert(source: Source, path: pathlib.Path, force: bool = False, finish: Cal
             source.show = lambda share, done=done: progress.show((done + share) / len(episodes))
             try:
                 found = read()
-                for several, episode in enumerate([found] if isinstance(found, Episode) else found):
-                    summary.total += several > 0
+                for piece, episode in enumerate([found] if isinstance(found, Episode) else found):
+                    summary.total += piece > 0
                     _write(data.create_group(episode_name(number) + episode.suffix), episode)
                     summary.episodes += 1
                     summary.rows += episode.rows
