@@ -28,6 +28,13 @@ static bool is_video(const struct trajd_decode_setup *setup)
             trajd_picture_channels(setup->image.color) == 3);
 }
 
+/* Returns whether frames are wanted as they are stored. */
+static bool is_upright(const struct trajd_decode_setup *setup)
+{
+    return !setup->upright ||
+           (setup->image.color != TRAJD_COLOR_BGR && setup->image.flip == TRAJD_FLIP_NONE);
+}
+
 bool trajd_decode_state_make(const struct trajd_decode_setup *setup,
                              struct trajd_decode_state *state)
 {
@@ -41,6 +48,7 @@ bool trajd_decode_state_make(const struct trajd_decode_setup *setup,
         return setup->frame_bytes == source_bytes(setup);
     if (trajd_image_plan_create(&setup->preparation, &state->plan, NULL))
         return false;
+    state->takes_video = trajd_image_takes_video(&setup->preparation) && is_upright(setup);
     state->pixels = malloc(source_bytes(setup));
     if (state->pixels && trajd_image_source_bytes(&setup->preparation) == source_bytes(setup) &&
         trajd_image_bytes(&setup->preparation) == setup->frame_bytes)

@@ -158,12 +158,25 @@ void trajd_image_plan_destroy(struct trajd_image_plan **plan)
 
 /* Rows of bytes that are summed along y. Each is widened once, when the first output row needs it. */
 struct source_rows {
+    struct trajd_yuv_rows *video; /* NULL: rows are pixels, in `bytes`; else planes, made of it */
     const uint8_t *bytes;
     uint64_t step;
     uint32_t count; /* bytes of a row */
     uint32_t room;  /* of a row in the ring */
     uint32_t next;  /* the first row that was not widened */
 };
+
+/* Widens the levels of a row of video: a plane for each colour. */
+static void widen_video(const struct trajd_image_plan *plan, struct trajd_yuv_rows *video,
+                        uint32_t y, int16_t *row)
+{
+    const struct trajd_image_box *crop = &plan->preparation.crop;
+    const uint8_t *planes[] = {video->levels.red, video->levels.green, video->levels.blue};
+
+    trajd_yuv_rows_read(video, crop->top + y);
+    for (uint32_t d = 0; d < 3; d++)
+        trajd_image_widen(row + d * crop->width, planes[d] + crop->left, crop->width, plan->shift);
+}
 
 static void sum_along_y(struct trajd_image_plan *plan, struct source_rows *source, uint32_t output,
                         int16_t *out)
@@ -175,8 +188,11 @@ static void sum_along_y(struct trajd_image_plan *plan, struct source_rows *sourc
     for (uint32_t k = 0; k < length; k++) {
         int16_t *row = plan->ring + (size_t)((start + k) % plan->ring_rows) * source->room;
         if (start + k >= source->next) {
-            trajd_image_widen(row, source->bytes + (start + k) * source->step, source->count,
-                              plan->shift);
+            if (source->video)
+                widen_video(plan, source->video, start + k, row);
+            else
+                trajd_image_widen(row, source->bytes + (start + k) * source->step, source->count,
+                                  plan->shift);
             source->next = start + k + 1;
         }
         rows[k] = row;
@@ -200,7 +216,8 @@ static void prepare_y_first(struct trajd_image_plan *plan, struct source_rows *s
         for (uint32_t r = 0; r < rows; r++)
             sum_along_y(plan, source, row + r, plan->sums + (size_t)r * plan->elements);
         trajd_image_turn(plan->turned, plan->sums, plan->elements);
-        trajd_image_sum_columns(plan->result, plan->turned, &plan->x, plan->preparation.channels);
+        trajd_image_sum_columns(plan->result, plan->turned, &plan->x, plan->preparation.channels,
+                                source->video ? plan->preparation.crop.width : 0);
         trajd_image_store(out + row * step, step, plan->result, rows, count,
                           plan->shift - 2 * plan->lost_bits);
     }
@@ -233,6 +250,15 @@ static void prepare_x_first(struct trajd_image_plan *plan, const struct source_r
     }
 }
 
+/* Returns where the resized pixels begin in a prepared frame. */
+static uint8_t *inner(const struct trajd_image_plan *plan, void *output)
+{
+    const struct trajd_image_preparation *p = &plan->preparation;
+
+    return (uint8_t *)output +
+           ((uint64_t)plan->rows.place * p->width + plan->columns.place) * p->channels;
+}
+
 void trajd_image_prepare(struct trajd_image_plan *plan, const void *source, void *output)
 {
     const struct trajd_image_preparation *p = &plan->preparation;
@@ -243,7 +269,6 @@ void trajd_image_prepare(struct trajd_image_plan *plan, const void *source, void
                                .step = source_step,
                                .count = p->crop.width * p->channels,
                                .room = plan->elements};
-    uint8_t *out = (uint8_t *)output + plan->rows.place * step + plan->columns.place * p->channels;
 
     trajd_image_pad(p, output);
     if (trajd_image_is_unscaled(p))
@@ -251,7 +276,27 @@ void trajd_image_prepare(struct trajd_image_plan *plan, const void *source, void
     else if (p->filter == TRAJD_IMAGE_NEAREST)
         trajd_image_pick(p, &plan->y.taps, &plan->x.taps, source, output);
     else if (trajd_image_rounds_between(p->filter))
-        prepare_x_first(plan, &rows, out, step);
+        prepare_x_first(plan, &rows, inner(plan, output), step);
     else
-        prepare_y_first(plan, &rows, out, step);
+        prepare_y_first(plan, &rows, inner(plan, output), step);
+}
+
+bool trajd_image_takes_video(const struct trajd_image_preparation *preparation)
+{
+    return preparation->channels == 3 && !trajd_image_is_unscaled(preparation) &&
+           preparation->filter != TRAJD_IMAGE_NEAREST &&
+           !trajd_image_rounds_between(preparation->filter);
+}
+
+void trajd_image_prepare_video(struct trajd_image_plan *plan, const struct trajd_yuv *frame,
+                               const struct trajd_yuv_colors *colors, void *output)
+{
+    const struct trajd_image_preparation *p = &plan->preparation;
+    struct trajd_yuv_rows video;
+    struct source_rows rows = {
+        .video = &video, .count = p->crop.width * p->channels, .room = plan->elements};
+
+    trajd_yuv_rows_begin(&video, frame, colors);
+    trajd_image_pad(p, output);
+    prepare_y_first(plan, &rows, inner(plan, output), (uint64_t)p->width * p->channels);
 }

@@ -79,20 +79,21 @@ AVX2 static uint32_t sum_rows_avx2(int16_t *restrict out, const int16_t *const *
 }
 
 AVX2 static void sum_columns_avx2(int16_t *restrict out, const int16_t *restrict in,
-                                  const struct trajd_image_axis *x, uint32_t channels)
+                                  const struct trajd_image_axis *x, uint32_t channels, size_t step,
+                                  size_t channel_step)
 {
-    const size_t step = (size_t)channels * TRAJD_IMAGE_ROWS;
     const struct trajd_image_taps taps = x->taps; /* a copy: the stores do not change it */
     const int16_t *weights = x->weights;
 
     for (uint32_t c = 0; c < taps.count; c++, weights += taps.stride) {
         const uint32_t length = taps.lengths[c];
         for (uint32_t d = 0; d < channels; d++) {
-            const int16_t *from = in + taps.starts[c] * step + d * TRAJD_IMAGE_ROWS;
+            const int16_t *from = in + taps.starts[c] * step + d * channel_step;
             __m256i sum = _mm256_setzero_si256();
             for (uint32_t k = 0; k < length; k++)
                 sum = add_product(sum, from + k * step, weights[k]);
-            store_16(out + c * step + d * TRAJD_IMAGE_ROWS, sum);
+            store_16(out, sum);
+            out += TRAJD_IMAGE_ROWS;
         }
     }
 }
@@ -116,9 +117,10 @@ static uint32_t sum_rows_avx2(int16_t *restrict out, const int16_t *const *rows,
 }
 
 static void sum_columns_avx2(int16_t *restrict out, const int16_t *restrict in,
-                             const struct trajd_image_axis *x, uint32_t channels)
+                             const struct trajd_image_axis *x, uint32_t channels, size_t step,
+                             size_t channel_step)
 {
-    (void)out, (void)in, (void)x, (void)channels;
+    (void)out, (void)in, (void)x, (void)channels, (void)step, (void)channel_step;
 }
 #endif
 
@@ -167,7 +169,7 @@ void trajd_image_sum_rows(int16_t *restrict out, const int16_t *const *rows, con
 
 /* One column of a picture that is transposed: 16 rows. */
 TRAJD_INLINE void sum_column(int16_t *restrict out, const int16_t *restrict in,
-                             const int16_t *weights, uint32_t taps, uint32_t step)
+                             const int16_t *weights, uint32_t taps, size_t step)
 {
     int16_t sum[TRAJD_IMAGE_ROWS] = {0};
 
@@ -178,20 +180,21 @@ TRAJD_INLINE void sum_column(int16_t *restrict out, const int16_t *restrict in,
         out[i] = sum[i];
 }
 
-/* All columns: out[(c * channels + d) * TRAJD_IMAGE_ROWS], in[(x * channels + d) * TRAJD_IMAGE_ROWS]. */
 void trajd_image_sum_columns(int16_t *restrict out, const int16_t *restrict in,
-                             const struct trajd_image_axis *x, uint32_t channels)
+                             const struct trajd_image_axis *x, uint32_t channels, uint32_t plane)
 {
+    const size_t step = (size_t)(plane ? 1 : channels) * TRAJD_IMAGE_ROWS;
+    const size_t channel_step = (size_t)(plane ? plane : 1) * TRAJD_IMAGE_ROWS;
+
     if (has_avx2()) {
-        sum_columns_avx2(out, in, x, channels);
+        sum_columns_avx2(out, in, x, channels, step, channel_step);
         return;
     }
     for (uint32_t c = 0; c < x->taps.count; c++)
         for (uint32_t d = 0; d < channels; d++)
             sum_column(out + (c * channels + d) * TRAJD_IMAGE_ROWS,
-                       in + (x->taps.starts[c] * channels + d) * TRAJD_IMAGE_ROWS,
-                       x->weights + (size_t)c * x->taps.stride, x->taps.lengths[c],
-                       channels * TRAJD_IMAGE_ROWS);
+                       in + x->taps.starts[c] * step + d * channel_step,
+                       x->weights + (size_t)c * x->taps.stride, x->taps.lengths[c], step);
 }
 
 TRAJD_INLINE int32_t round_exact(int32_t sum)
