@@ -166,30 +166,20 @@ struct source_rows {
     uint32_t next;  /* the first row that was not widened */
 };
 
-/* Widens the levels of a row of video: a plane for each colour. */
-static void widen_video(const struct trajd_image_plan *plan, struct trajd_yuv_rows *video,
-                        uint32_t y, int16_t *row)
-{
-    const struct trajd_image_box *crop = &plan->preparation.crop;
-    const uint8_t *planes[] = {video->levels.red, video->levels.green, video->levels.blue};
-
-    trajd_yuv_rows_read(video, crop->top + y);
-    for (uint32_t d = 0; d < 3; d++)
-        trajd_image_widen(row + d * crop->width, planes[d] + crop->left, crop->width, plan->shift);
-}
-
 static void sum_along_y(struct trajd_image_plan *plan, struct source_rows *source, uint32_t output,
                         int16_t *out)
 {
     const struct trajd_image_taps *taps = &plan->y.taps;
     const uint32_t start = taps->starts[output], length = taps->lengths[output];
+    const struct trajd_image_box *crop = &plan->preparation.crop;
     const int16_t **rows = plan->ring_pointers;
 
     for (uint32_t k = 0; k < length; k++) {
         int16_t *row = plan->ring + (size_t)((start + k) % plan->ring_rows) * source->room;
         if (start + k >= source->next) {
             if (source->video)
-                widen_video(plan, source->video, start + k, row);
+                trajd_yuv_rows_read(source->video, crop->top + start + k, crop->left, crop->width,
+                                    plan->shift, row);
             else
                 trajd_image_widen(row, source->bytes + (start + k) * source->step, source->count,
                                   plan->shift);

@@ -289,11 +289,15 @@ TRAJD_CLONES void trajd_image_turn(int16_t *out, const int16_t *in, uint32_t cou
 TRAJD_INLINE void finish_8(uint8_t *out, lanes values, int shift)
 {
     const lanes rounded = (values + (int16_t)(1 << shift >> 1)) >> shift;
+#ifdef __SSE2__
+    const __m128i result = _mm_packus_epi16((__m128i)rounded, (__m128i)rounded);
+#else
     const lanes positive = rounded & ~(rounded >> 15), above = positive > 255;
     const lanes clipped = (positive & ~above) | (above & 255);
     const bytes result = __builtin_convertvector(clipped, bytes);
+#endif
 
-    memcpy(out, &result, sizeof result);
+    memcpy(out, &result, sizeof(bytes));
 }
 
 /* Transposes the result back: `rows` rows of `count` elements, `step` bytes apart. */

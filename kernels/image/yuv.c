@@ -85,38 +85,57 @@ TRAJD_INLINE void scale_chroma(struct trajd_yuv_chroma *restrict row, const void
     }
 }
 
-TRAJD_INLINE uint8_t to_level(int16_t value, uint32_t fraction_bits)
+TRAJD_INLINE int16_t to_level(int16_t value, uint32_t fraction_bits, int16_t scale)
 {
     const int16_t least = 0, most = 255;
     int16_t level = (int16_t)(value >> fraction_bits);
 
     level = level > least ? level : least;
     level = level < most ? level : most;
-    return (uint8_t)level;
+    return (int16_t)(level * scale);
 }
 
-TRAJD_INLINE void add_luma(struct trajd_yuv_levels *restrict out,
-                           const struct trajd_yuv_chroma *restrict row, const void *codes,
-                           uint32_t width, const struct trajd_yuv_factors f, uint32_t fraction_bits,
-                           bool is_wide)
-{
-    const uint8_t *restrict narrow = codes;
-    const uint16_t *restrict wide = codes;
-    const int16_t luma = (int16_t)f.luma, half = (int16_t)f.half, zero = (int16_t)f.zero;
+/* A row, or a part of it. */
+struct part {
+    const void *codes; /* of luma */
+    const int16_t *chroma[3];
+    uint32_t width;
+    int16_t scale; /* of levels */
+};
 
-    for (uint32_t x = 0; x < width; x++) {
-        const int16_t code =
-            (int16_t)((int16_t)((is_wide ? wide[x] : narrow[x]) << f.code_shift) - zero);
+TRAJD_INLINE void add_luma(int16_t *restrict red, int16_t *restrict green, int16_t *restrict blue,
+                           const struct part part, const struct trajd_yuv_factors f,
+                           uint32_t fraction_bits, bool is_wide)
+{
+    const uint8_t *restrict narrow = part.codes;
+    const uint16_t *restrict wide = part.codes;
+    const int16_t luma = (int16_t)f.luma, half = (int16_t)f.half, zero = (int16_t)f.zero;
+    const uint16_t scale = (uint16_t)(1 << f.code_shift); /* see trajd_image_widen() */
+
+    for (uint32_t x = 0; x < part.width; x++) {
+        const uint16_t sample = is_wide ? wide[x] : narrow[x];
+        const int16_t code = (int16_t)((int16_t)(uint16_t)(sample * scale) - zero);
         const int16_t y = (int16_t)((int16_t)((code * luma) >> LUMA_SHIFT) + half);
-        out->red[x] = to_level((int16_t)(y + row->red[x]), fraction_bits);
-        out->green[x] = to_level((int16_t)(y + row->green[x]), fraction_bits);
-        out->blue[x] = to_level((int16_t)(y + row->blue[x]), fraction_bits);
+        red[x] = to_level((int16_t)(y + part.chroma[0][x]), fraction_bits, part.scale);
+        green[x] = to_level((int16_t)(y + part.chroma[1][x]), fraction_bits, part.scale);
+        blue[x] = to_level((int16_t)(y + part.chroma[2][x]), fraction_bits, part.scale);
     }
 }
 
+/* The levels of a row as bytes, a plane for each colour. */
+struct levels {
+    uint8_t red[TRAJD_YUV_WIDTH_MAX], green[TRAJD_YUV_WIDTH_MAX], blue[TRAJD_YUV_WIDTH_MAX];
+};
+
+TRAJD_CLONES static void narrow(uint8_t *restrict out, const int16_t *restrict in, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        out[i] = (uint8_t)in[i];
+}
+
 /* Four pixels at a time: a vector of 16 bytes, of which 12 count. */
-TRAJD_CLONES static void interleave(uint8_t *restrict out,
-                                    const struct trajd_yuv_levels *restrict in, uint32_t width)
+TRAJD_CLONES static void interleave(uint8_t *restrict out, const struct levels *restrict in,
+                                    uint32_t width)
 {
     typedef uint32_t words __attribute__((vector_size(16), may_alias));
     typedef uint8_t bytes __attribute__((vector_size(16), may_alias));
@@ -139,12 +158,29 @@ TRAJD_CLONES static void interleave(uint8_t *restrict out,
     }
 }
 
-/* The cases that exist, with constants for the compiler. */
-TRAJD_CLONES static void chroma_narrow_half(struct trajd_yuv_chroma *row, const void *us,
-                                            const void *vs, uint32_t count,
-                                            const struct trajd_yuv_factors *f)
+/* A level of chroma for two pixels. */
+typedef uint32_t pair __attribute__((aligned(2), may_alias));
+
+TRAJD_INLINE pair twice(int16_t level)
 {
-    scale_chroma(row, us, vs, count, *f, 1, false);
+    return (uint16_t)level | (uint32_t)(uint16_t)level << 16;
+}
+
+/* The cases that exist, with constants for the compiler. The first has swscale's products of 16
+ * bits, which are the same numbers. */
+TRAJD_CLONES static void chroma_swscale(pair *restrict red, pair *restrict green,
+                                        pair *restrict blue, const uint8_t *us, const uint8_t *vs,
+                                        uint32_t count, const struct trajd_yuv_factors *f)
+{
+    const int16_t red_v = (int16_t)f->red_v, green_u = (int16_t)f->green_u,
+                  green_v = (int16_t)f->green_v, blue_u = (int16_t)f->blue_u;
+
+    for (uint32_t i = 0; i < count; i++) {
+        const int16_t u = (int16_t)((us[i] - 128) << 3), v = (int16_t)((vs[i] - 128) << 3);
+        red[i] = twice((int16_t)(v * red_v >> 16));
+        green[i] = twice((int16_t)((int16_t)(u * green_u >> 16) + (int16_t)(v * green_v >> 16)));
+        blue[i] = twice((int16_t)(u * blue_u >> 16));
+    }
 }
 TRAJD_CLONES static void chroma_narrow(struct trajd_yuv_chroma *row, const void *us, const void *vs,
                                        uint32_t count, const struct trajd_yuv_factors *f)
@@ -157,20 +193,18 @@ TRAJD_CLONES static void chroma_wide(struct trajd_yuv_chroma *row, const void *u
 {
     scale_chroma(row, us, vs, count, *f, shift_x, true);
 }
-TRAJD_CLONES static void luma_swscale(struct trajd_yuv_levels *out,
-                                      const struct trajd_yuv_chroma *row, const void *codes,
-                                      uint32_t width, const struct trajd_yuv_factors *f)
+TRAJD_CLONES static void luma_swscale(int16_t *out, const struct part *part,
+                                      const struct trajd_yuv_factors *f)
 {
-    add_luma(out, row, codes, width, *f, 0, false);
+    add_luma(out, out + part->width, out + 2 * part->width, *part, *f, 0, false);
 }
-TRAJD_CLONES static void luma_exact(struct trajd_yuv_levels *out,
-                                    const struct trajd_yuv_chroma *row, const void *codes,
-                                    uint32_t width, const struct trajd_yuv_factors *f, bool is_wide)
+TRAJD_CLONES static void luma_exact(int16_t *out, const struct part *part,
+                                    const struct trajd_yuv_factors *f, bool is_wide)
 {
     if (is_wide)
-        add_luma(out, row, codes, width, *f, FRACTION_BITS, true);
+        add_luma(out, out + part->width, out + 2 * part->width, *part, *f, FRACTION_BITS, true);
     else
-        add_luma(out, row, codes, width, *f, FRACTION_BITS, false);
+        add_luma(out, out + part->width, out + 2 * part->width, *part, *f, FRACTION_BITS, false);
 }
 
 static void make_chroma(struct trajd_yuv_rows *rows, uint32_t row)
@@ -183,7 +217,8 @@ static void make_chroma(struct trajd_yuv_rows *rows, uint32_t row)
     if (frame->bits > 8)
         chroma_wide(&rows->chroma, u, v, count, &rows->factors, frame->shift_x);
     else if (frame->shift_x)
-        chroma_narrow_half(&rows->chroma, u, v, count, &rows->factors);
+        chroma_swscale((pair *)rows->chroma.red, (pair *)rows->chroma.green,
+                       (pair *)rows->chroma.blue, u, v, count, &rows->factors);
     else
         chroma_narrow(&rows->chroma, u, v, count, &rows->factors);
 }
@@ -205,29 +240,41 @@ void trajd_yuv_rows_begin(struct trajd_yuv_rows *rows, const struct trajd_yuv *f
         memset(&rows->chroma, 0, sizeof rows->chroma);
 }
 
-void trajd_yuv_rows_read(struct trajd_yuv_rows *rows, uint32_t y)
+void trajd_yuv_rows_read(struct trajd_yuv_rows *rows, uint32_t y, uint32_t left, uint32_t width,
+                         int shift, int16_t *levels)
 {
     const struct trajd_yuv *frame = rows->frame;
-    const uint8_t *codes = (const uint8_t *)frame->planes[0] + y * frame->steps[0];
     const uint32_t chroma_row = y >> frame->shift_y;
+    const bool is_wide = frame->bits > 8;
+    const struct part part = {
+        .codes = (const uint8_t *)frame->planes[0] + y * frame->steps[0] +
+                 (is_wide ? sizeof(uint16_t) : 1) * left,
+        .chroma = {rows->chroma.red + left, rows->chroma.green + left, rows->chroma.blue + left},
+        .width = width,
+        .scale = (int16_t)(1 << shift)};
 
     if (!frame->is_gray && chroma_row != rows->chroma_row)
         make_chroma(rows, rows->chroma_row = chroma_row);
     if (is_exact(frame))
-        luma_exact(&rows->levels, &rows->chroma, codes, frame->width, &rows->factors,
-                   frame->bits > 8);
+        luma_exact(levels, &part, &rows->factors, is_wide);
     else
-        luma_swscale(&rows->levels, &rows->chroma, codes, frame->width, &rows->factors);
+        luma_swscale(levels, &part, &rows->factors);
 }
 
 void trajd_yuv_to_rgb(const struct trajd_yuv *frame, const struct trajd_yuv_colors *colors,
                       uint8_t *pixels)
 {
+    const uint32_t width = frame->width;
+    int16_t wide[3 * TRAJD_YUV_WIDTH_MAX];
     struct trajd_yuv_rows rows;
+    struct levels levels;
 
     trajd_yuv_rows_begin(&rows, frame, colors);
-    for (uint32_t y = 0; y < frame->height; y++, pixels += (size_t)3 * frame->width) {
-        trajd_yuv_rows_read(&rows, y);
-        interleave(pixels, &rows.levels, frame->width);
+    for (uint32_t y = 0; y < frame->height; y++, pixels += (size_t)3 * width) {
+        trajd_yuv_rows_read(&rows, y, 0, width, 0, wide);
+        narrow(levels.red, wide, width);
+        narrow(levels.green, wide + width, width);
+        narrow(levels.blue, wide + 2 * width, width);
+        interleave(pixels, &levels, width);
     }
 }

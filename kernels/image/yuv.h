@@ -49,15 +49,15 @@ struct trajd_yuv_rows {
         int16_t red[TRAJD_YUV_WIDTH_MAX + 1], green[TRAJD_YUV_WIDTH_MAX + 1],
             blue[TRAJD_YUV_WIDTH_MAX + 1];
     } chroma; /* what it adds to each pixel of a row */
-    struct trajd_yuv_levels {
-        uint8_t red[TRAJD_YUV_WIDTH_MAX], green[TRAJD_YUV_WIDTH_MAX], blue[TRAJD_YUV_WIDTH_MAX];
-    } levels; /* of the row that was read last */
 };
 
 /* `frame` is borrowed. */
 void trajd_yuv_rows_begin(struct trajd_yuv_rows *rows, const struct trajd_yuv *frame,
                           const struct trajd_yuv_colors *colors);
-void trajd_yuv_rows_read(struct trajd_yuv_rows *rows, uint32_t y);
+/* Writes levels * 2^shift of `width` pixels of row y, from pixel `left` on: red, then green, then
+ * blue. */
+void trajd_yuv_rows_read(struct trajd_yuv_rows *rows, uint32_t y, uint32_t left, uint32_t width,
+                         int shift, int16_t *levels);
 
 /* Writes height x width x 3 values, red first. */
 void trajd_yuv_to_rgb(const struct trajd_yuv *frame, const struct trajd_yuv_colors *colors,
