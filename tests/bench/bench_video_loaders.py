@@ -39,7 +39,7 @@ JOINTS, JPEG_QUALITY = 14, 95
 def photograph(random, height, width):
     """Noise whose amplitude falls with its frequency, in colours that are mostly grey."""
     frequency = np.hypot(np.fft.fftfreq(height)[:, None], np.fft.rfftfreq(width)[None])
-    waves = np.fft.rfft2(random.standard_normal((4, height, width))) / np.maximum(frequency, 1 / width) ** 1.2
+    waves = np.fft.rfft2(random.standard_normal((4, height, width))) / np.maximum(frequency, 1 / width) ** 1.54
     planes = np.fft.irfft2(waves, (height, width))
     planes /= planes.std(axis=(1, 2), keepdims=True)
     return np.stack([128 + 45 * planes[0] + 15 * planes[channel] for channel in (1, 2, 3)], 2)
