@@ -23,10 +23,10 @@ enum { MOST = 64, TIMEOUT_MS = 20000, LARGEST = 1 << 20 };
 #define FAULTY TRAJD_BINARY_DIR "/tests/unit/decode/faulty_decoder"
 
 static const char *const names[] = {
-    "av1_g10",       "av1_odd",          "av1_forward_key", "av1_yuv420p10le",
+    "av1_g10",          "av1_odd",      "av1_forward_key",  "av1_yuv420p10le",
 #ifdef TEST_AVCODEC
-    "h264_bframes",  "h264_cropped",     "h264_odd444",     "h264_yuv422p",
-    "h264_yuvj420p", "h264_yuv420p10le", "hevc_bframes",    "hevc_yuv420p10le",
+    "h264_bframes",     "h264_cropped", "h264_odd444",      "h264_yuv422p",    "h264_yuvj420p",
+    "h264_yuv420p10le", "hevc_bframes", "hevc_yuv420p10le", "h264_slices",
 #endif
 };
 
