@@ -79,21 +79,21 @@ AVX2 static uint32_t sum_rows_avx2(int16_t *restrict out, const int16_t *const *
 }
 
 AVX2 static void sum_columns_avx2(int16_t *restrict out, const int16_t *restrict in,
-                                  const struct trajd_image_axis *x, uint32_t channels, size_t step,
-                                  size_t channel_step)
+                                  const struct trajd_image_axis *x, uint32_t channels,
+                                  uint32_t out_step)
 {
+    const size_t step = (size_t)channels * TRAJD_IMAGE_ROWS;
     const struct trajd_image_taps taps = x->taps; /* a copy: the stores do not change it */
     const int16_t *weights = x->weights;
 
-    for (uint32_t c = 0; c < taps.count; c++, weights += taps.stride) {
+    for (uint32_t c = 0; c < taps.count; c++, weights += taps.stride, out += out_step) {
         const uint32_t length = taps.lengths[c];
         for (uint32_t d = 0; d < channels; d++) {
-            const int16_t *from = in + taps.starts[c] * step + d * channel_step;
+            const int16_t *from = in + taps.starts[c] * step + d * TRAJD_IMAGE_ROWS;
             __m256i sum = _mm256_setzero_si256();
             for (uint32_t k = 0; k < length; k++)
                 sum = add_product(sum, from + k * step, weights[k]);
-            store_16(out, sum);
-            out += TRAJD_IMAGE_ROWS;
+            store_16(out + d * TRAJD_IMAGE_ROWS, sum);
         }
     }
 }
@@ -117,10 +117,9 @@ static uint32_t sum_rows_avx2(int16_t *restrict out, const int16_t *const *rows,
 }
 
 static void sum_columns_avx2(int16_t *restrict out, const int16_t *restrict in,
-                             const struct trajd_image_axis *x, uint32_t channels, size_t step,
-                             size_t channel_step)
+                             const struct trajd_image_axis *x, uint32_t channels, uint32_t out_step)
 {
-    (void)out, (void)in, (void)x, (void)channels, (void)step, (void)channel_step;
+    (void)out, (void)in, (void)x, (void)channels, (void)out_step;
 }
 #endif
 
@@ -169,7 +168,7 @@ void trajd_image_sum_rows(int16_t *restrict out, const int16_t *const *rows, con
 
 /* One column of a picture that is transposed: 16 rows. */
 TRAJD_INLINE void sum_column(int16_t *restrict out, const int16_t *restrict in,
-                             const int16_t *weights, uint32_t taps, size_t step)
+                             const int16_t *weights, uint32_t taps, uint32_t step)
 {
     int16_t sum[TRAJD_IMAGE_ROWS] = {0};
 
@@ -181,20 +180,18 @@ TRAJD_INLINE void sum_column(int16_t *restrict out, const int16_t *restrict in,
 }
 
 void trajd_image_sum_columns(int16_t *restrict out, const int16_t *restrict in,
-                             const struct trajd_image_axis *x, uint32_t channels, uint32_t plane)
+                             const struct trajd_image_axis *x, uint32_t channels, uint32_t step)
 {
-    const size_t step = (size_t)(plane ? 1 : channels) * TRAJD_IMAGE_ROWS;
-    const size_t channel_step = (size_t)(plane ? plane : 1) * TRAJD_IMAGE_ROWS;
-
     if (has_avx2()) {
-        sum_columns_avx2(out, in, x, channels, step, channel_step);
+        sum_columns_avx2(out, in, x, channels, step);
         return;
     }
     for (uint32_t c = 0; c < x->taps.count; c++)
         for (uint32_t d = 0; d < channels; d++)
-            sum_column(out + (c * channels + d) * TRAJD_IMAGE_ROWS,
-                       in + x->taps.starts[c] * step + d * channel_step,
-                       x->weights + (size_t)c * x->taps.stride, x->taps.lengths[c], step);
+            sum_column(out + (size_t)c * step + d * TRAJD_IMAGE_ROWS,
+                       in + (x->taps.starts[c] * channels + d) * TRAJD_IMAGE_ROWS,
+                       x->weights + (size_t)c * x->taps.stride, x->taps.lengths[c],
+                       channels * TRAJD_IMAGE_ROWS);
 }
 
 TRAJD_INLINE int32_t round_exact(int32_t sum)
@@ -277,12 +274,12 @@ TRAJD_INLINE void turn_block(int16_t *out, uint32_t out_step, const int16_t *in,
 }
 
 /* Transposes TRAJD_IMAGE_ROWS rows of `count` elements, a multiple of 8. */
-TRAJD_CLONES void trajd_image_turn(int16_t *out, const int16_t *in, uint32_t count)
+TRAJD_CLONES void trajd_image_turn(int16_t *out, const int16_t *in, uint32_t count, uint32_t step)
 {
     for (uint32_t x = 0; x < count; x += 8)
         for (uint32_t r = 0; r < TRAJD_IMAGE_ROWS; r += 8)
             turn_block(out + (size_t)x * TRAJD_IMAGE_ROWS + r, TRAJD_IMAGE_ROWS,
-                       in + (size_t)r * count + x, count);
+                       in + (size_t)r * step + x, step);
 }
 
 /* Rounds the eight values of a vector, and clips them to 0..255. */
