@@ -62,16 +62,21 @@ AVX2 static uint32_t sum_rows_avx2(int16_t *restrict out, const int16_t *const *
 
     if (count < VECTOR)
         return 0;
-    for (; count - i >= 2 * VECTOR; i += 2 * VECTOR) {
-        __m256i low = _mm256_setzero_si256(), high = low;
+    for (; count - i >= 4 * VECTOR; i += 4 * VECTOR) {
+        __m256i a = _mm256_setzero_si256(), b = a, c = a, d = a;
         for (uint32_t k = 0; k < taps; k++) {
-            low = add_product(low, rows[k] + i, weights[k]);
-            high = add_product(high, rows[k] + i + VECTOR, weights[k]);
+            const int16_t *row = rows[k] + i;
+            a = add_product(a, row, weights[k]);
+            b = add_product(b, row + VECTOR, weights[k]);
+            c = add_product(c, row + 2 * VECTOR, weights[k]);
+            d = add_product(d, row + 3 * VECTOR, weights[k]);
         }
-        store_16(out + i, low);
-        store_16(out + i + VECTOR, high);
+        store_16(out + i, a);
+        store_16(out + i + VECTOR, b);
+        store_16(out + i + 2 * VECTOR, c);
+        store_16(out + i + 3 * VECTOR, d);
     }
-    if (count - i >= VECTOR)
+    for (; count - i >= VECTOR; i += VECTOR)
         sum_16(out, rows, weights, taps, i);
     if (count % VECTOR)
         sum_16(out, rows, weights, taps, count - VECTOR);

@@ -16,7 +16,7 @@ from bench_daemon import Daemon, ROOT, figure, middle
 from part_picture_feeds import worker
 
 LOADERS = ROOT / "tests/bench/bench_video_loaders.py"
-SIDE, BATCH, CREDIT = 224, 64, 2
+SIDE, BATCH, CREDIT = 224, 48, 2  # a batch that divides the windows: no frame is decoded for windows that are dropped
 FRAME_BYTES = SIDE * SIDE * 3
 CAMERAS = {"av1": ("top", "wrist"), "h264": ("top",)}
 KEY_FRAMES = {"av1": 2, "h264": 30}  # the distance from one to the next
