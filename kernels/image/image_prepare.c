@@ -96,8 +96,7 @@ static bool make_buffers(struct trajd_image_plan *plan)
 
     plan->ring_rows = plan->y.taps.stride;
     plan->ring = calloc((size_t)plan->ring_rows * widest, sizeof *plan->ring);
-    plan->sums =
-        calloc((size_t)ROWS * widest + 8, sizeof *plan->sums); /* the last plane rounded up */
+    plan->sums = calloc((size_t)ROWS * widest, sizeof *plan->sums);
     plan->turned = calloc((size_t)ROWS * plan->elements, sizeof *plan->turned);
     plan->result = calloc((size_t)ROWS * plan->results, sizeof *plan->result);
     plan->ring_pointers = calloc(plan->ring_rows, sizeof *plan->ring_pointers);
@@ -197,20 +196,6 @@ static uint32_t rows_in_block(uint32_t begin, uint32_t count)
     return count - begin < ROWS ? count - begin : ROWS;
 }
 
-/* Rows have `planes` planes, of one channel each; 1: pixels of all channels. */
-static void sum_along_x(struct trajd_image_plan *plan, uint32_t planes)
-{
-    const uint32_t channels = plan->preparation.channels;
-    const uint32_t plane = plan->preparation.crop.width * channels / planes;
-
-    for (uint32_t d = 0; d < planes; d++) {
-        trajd_image_turn(plan->turned, plan->sums + (size_t)d * plane, round_up(plane),
-                         plan->elements);
-        trajd_image_sum_columns(plan->result + (size_t)d * ROWS, plan->turned, &plan->x,
-                                channels / planes, channels * ROWS);
-    }
-}
-
 static void prepare_y_first(struct trajd_image_plan *plan, struct source_rows *source, uint8_t *out,
                             uint64_t step)
 {
@@ -220,7 +205,9 @@ static void prepare_y_first(struct trajd_image_plan *plan, struct source_rows *s
         const uint32_t rows = rows_in_block(row, plan->rows.count);
         for (uint32_t r = 0; r < rows; r++)
             sum_along_y(plan, source, row + r, plan->sums + (size_t)r * plan->elements);
-        sum_along_x(plan, source->video ? plan->preparation.channels : 1);
+        trajd_image_turn(plan->turned, plan->sums, plan->elements);
+        trajd_image_sum_columns(plan->result, plan->turned, &plan->x, plan->preparation.channels,
+                                source->video ? plan->preparation.crop.width : 0);
         trajd_image_store(out + row * step, step, plan->result, rows, count,
                           plan->shift - 2 * plan->lost_bits);
     }
@@ -238,7 +225,7 @@ static void prepare_x_first(struct trajd_image_plan *plan, const struct source_r
         for (uint32_t r = 0; r < rows; r++)
             trajd_image_widen(plan->sums + (size_t)r * plan->elements,
                               source->bytes + (row + r) * source->step, source->count, 0);
-        trajd_image_turn(plan->turned, plan->sums, plan->elements, plan->elements);
+        trajd_image_turn(plan->turned, plan->sums, plan->elements);
         trajd_image_sum_columns_exact(plan->result, plan->turned, &plan->x,
                                       plan->preparation.channels);
         trajd_image_store(plan->between + (size_t)row * plan->results, plan->results, plan->result,

@@ -83,23 +83,31 @@ AVX2 static uint32_t sum_rows_avx2(int16_t *restrict out, const int16_t *const *
     return count;
 }
 
+/* Pixels are `step` elements apart, channels `channel_step`. Three channels share each weight. */
 AVX2 static void sum_columns_avx2(int16_t *restrict out, const int16_t *restrict in,
-                                  const struct trajd_image_axis *x, uint32_t channels,
-                                  uint32_t out_step)
+                                  const struct trajd_image_axis *x, uint32_t channels, size_t step,
+                                  size_t channel_step)
 {
-    const size_t step = (size_t)channels * TRAJD_IMAGE_ROWS;
     const struct trajd_image_taps taps = x->taps; /* a copy: the stores do not change it */
     const int16_t *weights = x->weights;
 
-    for (uint32_t c = 0; c < taps.count; c++, weights += taps.stride, out += out_step) {
+    for (uint32_t c = 0; c < taps.count; c++, weights += taps.stride) {
+        const int16_t *from = in + taps.starts[c] * step;
         const uint32_t length = taps.lengths[c];
-        for (uint32_t d = 0; d < channels; d++) {
-            const int16_t *from = in + taps.starts[c] * step + d * TRAJD_IMAGE_ROWS;
-            __m256i sum = _mm256_setzero_si256();
-            for (uint32_t k = 0; k < length; k++)
-                sum = add_product(sum, from + k * step, weights[k]);
-            store_16(out + d * TRAJD_IMAGE_ROWS, sum);
+        __m256i a = _mm256_setzero_si256(), b = a, d = a;
+        for (uint32_t k = 0; k < length && channels == 3; k++) {
+            a = add_product(a, from + k * step, weights[k]);
+            b = add_product(b, from + k * step + channel_step, weights[k]);
+            d = add_product(d, from + k * step + 2 * channel_step, weights[k]);
         }
+        for (uint32_t k = 0; k < length && channels == 1; k++)
+            a = add_product(a, from + k * step, weights[k]);
+        store_16(out, a);
+        if (channels == 3) {
+            store_16(out + TRAJD_IMAGE_ROWS, b);
+            store_16(out + 2 * TRAJD_IMAGE_ROWS, d);
+        }
+        out += channels * TRAJD_IMAGE_ROWS;
     }
 }
 
@@ -122,9 +130,10 @@ static uint32_t sum_rows_avx2(int16_t *restrict out, const int16_t *const *rows,
 }
 
 static void sum_columns_avx2(int16_t *restrict out, const int16_t *restrict in,
-                             const struct trajd_image_axis *x, uint32_t channels, uint32_t out_step)
+                             const struct trajd_image_axis *x, uint32_t channels, size_t step,
+                             size_t channel_step)
 {
-    (void)out, (void)in, (void)x, (void)channels, (void)out_step;
+    (void)out, (void)in, (void)x, (void)channels, (void)step, (void)channel_step;
 }
 #endif
 
@@ -173,7 +182,7 @@ void trajd_image_sum_rows(int16_t *restrict out, const int16_t *const *rows, con
 
 /* One column of a picture that is transposed: 16 rows. */
 TRAJD_INLINE void sum_column(int16_t *restrict out, const int16_t *restrict in,
-                             const int16_t *weights, uint32_t taps, uint32_t step)
+                             const int16_t *weights, uint32_t taps, size_t step)
 {
     int16_t sum[TRAJD_IMAGE_ROWS] = {0};
 
@@ -185,18 +194,20 @@ TRAJD_INLINE void sum_column(int16_t *restrict out, const int16_t *restrict in,
 }
 
 void trajd_image_sum_columns(int16_t *restrict out, const int16_t *restrict in,
-                             const struct trajd_image_axis *x, uint32_t channels, uint32_t step)
+                             const struct trajd_image_axis *x, uint32_t channels, uint32_t plane)
 {
+    const size_t step = (size_t)(plane ? 1 : channels) * TRAJD_IMAGE_ROWS;
+    const size_t channel_step = (size_t)(plane ? plane : 1) * TRAJD_IMAGE_ROWS;
+
     if (has_avx2()) {
-        sum_columns_avx2(out, in, x, channels, step);
+        sum_columns_avx2(out, in, x, channels, step, channel_step);
         return;
     }
     for (uint32_t c = 0; c < x->taps.count; c++)
         for (uint32_t d = 0; d < channels; d++)
-            sum_column(out + (size_t)c * step + d * TRAJD_IMAGE_ROWS,
-                       in + (x->taps.starts[c] * channels + d) * TRAJD_IMAGE_ROWS,
-                       x->weights + (size_t)c * x->taps.stride, x->taps.lengths[c],
-                       channels * TRAJD_IMAGE_ROWS);
+            sum_column(out + (c * channels + d) * TRAJD_IMAGE_ROWS,
+                       in + x->taps.starts[c] * step + d * channel_step,
+                       x->weights + (size_t)c * x->taps.stride, x->taps.lengths[c], step);
 }
 
 TRAJD_INLINE int32_t round_exact(int32_t sum)
@@ -279,12 +290,12 @@ TRAJD_INLINE void turn_block(int16_t *out, uint32_t out_step, const int16_t *in,
 }
 
 /* Transposes TRAJD_IMAGE_ROWS rows of `count` elements, a multiple of 8. */
-TRAJD_CLONES void trajd_image_turn(int16_t *out, const int16_t *in, uint32_t count, uint32_t step)
+TRAJD_CLONES void trajd_image_turn(int16_t *out, const int16_t *in, uint32_t count)
 {
     for (uint32_t x = 0; x < count; x += 8)
         for (uint32_t r = 0; r < TRAJD_IMAGE_ROWS; r += 8)
             turn_block(out + (size_t)x * TRAJD_IMAGE_ROWS + r, TRAJD_IMAGE_ROWS,
-                       in + (size_t)r * step + x, step);
+                       in + (size_t)r * count + x, count);
 }
 
 /* Rounds the eight values of a vector, and clips them to 0..255. */

@@ -26,10 +26,10 @@ void trajd_image_widen(int16_t *restrict out, const uint8_t *restrict in, uint32
 void trajd_image_sum_rows(int16_t *restrict out, const int16_t *const *rows, const int16_t *weights,
                           uint32_t taps, uint32_t count);
 
-/* The weighted sums along x of 16 transposed rows: in[pixel][channel][16], and out[pixel], whose
- * pixels are `step` elements apart. */
+/* The weighted sums along x of 16 transposed rows: out[pixel][channel][16], and in the same, or
+ * in[channel][plane pixels][16] where `plane` is not 0. `channels` is 1 or 3. */
 void trajd_image_sum_columns(int16_t *restrict out, const int16_t *restrict in,
-                             const struct trajd_image_axis *x, uint32_t channels, uint32_t step);
+                             const struct trajd_image_axis *x, uint32_t channels, uint32_t plane);
 
 /* The same two with exact weights, 32-bit sums, and values of 0..255 that are rounded and clipped. */
 void trajd_image_sum_rows_exact(uint8_t *restrict out, const uint8_t *const *rows,
@@ -37,9 +37,8 @@ void trajd_image_sum_rows_exact(uint8_t *restrict out, const uint8_t *const *row
 void trajd_image_sum_columns_exact(int16_t *restrict out, const int16_t *restrict in,
                                    const struct trajd_image_axis *x, uint32_t channels);
 
-/* Transposes 16 rows of `count` elements, a multiple of 8, which are `step` elements apart:
- * out[count][16]. */
-void trajd_image_turn(int16_t *out, const int16_t *in, uint32_t count, uint32_t step);
+/* Transposes 16 rows of `count` elements, a multiple of 8: out[count][16]. */
+void trajd_image_turn(int16_t *out, const int16_t *in, uint32_t count);
 
 /* Transposes result[count][16] back, and rounds: `rows` rows of `count` bytes, `step` bytes apart.
  * `result` has room for `count` rounded up to a multiple of 8. */
