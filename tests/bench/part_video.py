@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench_daemon import Daemon, ROOT, figure, middle
-from part_picture_feeds import worker
+from part_picture_feeds import warm_memory, worker
 
 LOADERS = ROOT / "tests/bench/bench_video_loaders.py"
 SIDE, BATCH, CREDIT = 224, 48, 2  # a batch that divides the windows: no frame is decoded for windows that are dropped
@@ -101,15 +101,18 @@ def frames_of(daemon):
     return {key: sum(one[key] for one in frames) for key in frames[0]}
 
 
+def first_epoch_of(options, path, cameras, order="global"):
+    """Reads the first epoch of a daemon that has just started. Memory was touched once before: a virtual machine takes long to get it."""
+    warm_memory()
+    with Daemon(options.build, options.work / "video_feeds", config("1GiB", {"d": path}, feed("f", "d", cameras, order))) as daemon:
+        return worker(daemon, "f", "first")
+
+
 # H.264, in order.
 
 
 def h264(options, folder):
-    turns = []
-    for _ in range(options.rounds):
-        with Daemon(options.build, options.work / "video_feeds", config("1GiB", {"d": folder / "h264.hdf5"},
-                                                                        feed("f", "d", CAMERAS["h264"], "sequential"))) as daemon:
-            turns.append(worker(daemon, "f", "first"))
+    turns = [first_epoch_of(options, folder / "h264.hdf5", CAMERAS["h264"], "sequential") for _ in range(options.rounds)]
     us = middle([turn["cpu_us"] for turn in turns])
     one = figure(f"H.264, a key frame every {KEY_FRAMES['h264']}th, in order, daemon + worker", us, "CPU us/frame",
                  wall_us=middle([1e6 / turn["windows_per_s"] for turn in turns]))
@@ -269,8 +272,7 @@ def first_epoch(options, folder):
         chosen[backend] = max(read_by_lerobot(options, folder, backend, "--seconds", PEER_SECONDS), key=lambda one: one["windows_per_s"])
     for _ in range(options.rounds):
         turns["dav1d"].append(bare_dav1d(options, paths))
-        with Daemon(options.build, options.work / "video_feeds", config("1GiB", {"d": folder / "av1.hdf5"}, feed("f", "d", CAMERAS["av1"]))) as daemon:
-            turns["trajd"].append(worker(daemon, "f", "first"))
+        turns["trajd"].append(first_epoch_of(options, folder / "av1.hdf5", CAMERAS["av1"]))
         for backend, one in chosen.items():
             turns[backend] += read_by_lerobot(options, folder, backend, "--seconds", PEER_SECONDS, "--forms", one["form"], "--workers", one["workers"])
     ours = [cameras * turn["windows_per_s"] for turn in turns["trajd"]]
