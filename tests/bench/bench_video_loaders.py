@@ -125,13 +125,17 @@ def measure(options, form, workers):
                                          persistent_workers=workers > 0)
     wanted = ("observation.images.top", "observation.images.wrist", "observation.state", "action")
     stream, batches = endless(loader), 0
-    for _ in range(2 * max(workers, 1)):  # what the workers had made before the clock starts is not counted
+
+    def read_next():
         batch = next(stream)
         size = read_all([batch[key].numpy() for key in wanted])
+        return batch, size
+    for _ in range(2 * max(workers, 1)):  # as many as the workers make ahead
+        batch, size = read_next()
     assert all(batch[key].dtype == torch.uint8 and batch[key].shape[1:] == (3, SIDE, SIDE) for key in wanted[:2])
     cpu, begin = cpu_seconds(), time.perf_counter()
     while (elapsed := time.perf_counter() - begin) < options.seconds or batches < 2 * workers:
-        read_all([next(stream)[key].numpy() for key in wanted])
+        read_next()
         batches += 1
     windows = batches * options.batch
     return {"form": form, "workers": workers, "windows_per_s": round(windows / elapsed, 2),
@@ -155,7 +159,8 @@ def main():
         for name in SETS:
             write_set(pathlib.Path(options.folder), name)
         return
-    print(json.dumps([measure(options, form, workers) for form in options.forms for workers in options.workers]))
+    # the most workers first: a decoder that this process has opened shares its place in the file with workers
+    print(json.dumps([measure(options, form, workers) for workers in sorted(options.workers, reverse=True) for form in options.forms]))
 
 
 if __name__ == "__main__":
