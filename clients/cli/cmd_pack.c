@@ -18,6 +18,7 @@
 struct packer {
     const char *layout, *output; /* layout NULL: guess */
     const char *prepare;         /* NULL: no frames are prepared */
+    uint32_t jpeg_quality;       /* 0: prepared frames are raw pixels */
     struct pack_config config;
     char decoder[CLI_PATH_SIZE];
     bool force, resume;
@@ -76,6 +77,7 @@ static int pack_one(struct packer *packer, const char *input)
                                    .decoder_path = packer->decoder,
                                    .preparations = packer->config.preparations,
                                    .preparation_count = packer->config.count,
+                                   .jpeg_quality = packer->jpeg_quality,
                                    .force = packer->force,
                                    .cancel = &is_interrupted,
                                    .on_note = print_note};
@@ -155,6 +157,8 @@ const struct cli_option cli_pack_options[] = {
     {"--prepare", "CONFIG[:FEED[:DATASET]]|PRESET|HEIGHTxWIDTH",
      "decode and resize the frames as a feed or a preset asks for, or to a size", CLI_TEXT,
      offsetof(struct packer, prepare)},
+    {"--jpeg", "QUALITY", "store prepared frames as JPEG 4:4:4, such as 95; raw pixels without it",
+     CLI_U32, offsetof(struct packer, jpeg_quality), 1, 100},
     {"--layout", "NAME",
      "how the files map to episodes, streams and clocks (tries the installed ones)", CLI_TEXT,
      offsetof(struct packer, layout)},
@@ -172,6 +176,8 @@ int cli_pack(int argc, char **argv)
 
     if (!packer.output)
         cli_refuse("name one or more files, and the output with -o");
+    if (packer.jpeg_quality && !packer.prepare)
+        cli_refuse("--jpeg stores prepared frames: it needs --prepare");
     packer.is_folder = !stat(packer.output, &status) && S_ISDIR(status.st_mode);
     if (cli_files_find(&packer.files, &error))
         return cli_fail("%s", error.message);
@@ -181,6 +187,7 @@ int cli_pack(int argc, char **argv)
     }
     signal(SIGINT, on_signal);
     signal(SIGTERM, on_signal);
+    signal(SIGXFSZ, SIG_IGN); /* exceeding the file size limit becomes an error of the write */
     for (int i = 1; i <= count && !is_interrupted; i++)
         if (pack_one(&packer, argv[i]))
             result = CLI_FAILED;

@@ -67,8 +67,9 @@ void trajd_frames_destroy(struct trajd_frames **frames);
 
 /* Opens the view of a stream, or shares an open one. The caller closes it. The first view starts
  * the workers. keeps_units: windows come in order or in blocks, so the frames of a video's decode
- * unit are needed at about the same time, and take the place of frames used longer ago. TRAJD_ERR_ARGUMENT: the preparation is wrong. TRAJD_ERR_MEMORY: the budget has no
- * room for least_frames frames. */
+ * unit are needed at about the same time, and take the place of frames used longer ago.
+ * TRAJD_ERR_ARGUMENT: the preparation is wrong. TRAJD_ERR_MEMORY: the budget has no room for
+ * least_frames frames. */
 enum trajd_status trajd_frames_open_view(struct trajd_frames *frames, uint32_t stream_index,
                                          const struct trajd_image_preparation *preparation,
                                          uint32_t least_frames, bool keeps_units,

@@ -238,20 +238,15 @@ static bool take(struct frames_worker *worker, struct frame_list *list)
 
 /* ---- decoding; without the lock ---- */
 
-/* Writes why a row is no frame. */
-static void explain_length(const struct trajd_frame_view *view, struct trajd_decoder_frame *frame)
+/* Takes the reason that the row of a prepared frame may have in place of the frame. */
+static void quote_reason(const struct trajd_frame_view *view, struct trajd_decoder_frame *frame)
 {
     const bool is_prepared = view->frames->index->streams[view->stream_index].preparation != NULL;
     const size_t room = sizeof frame->reason - 1;
 
-    if (is_prepared && trajd_picture_is_reason(frame->bytes, frame->size))
+    if (*frame->reason && is_prepared && trajd_picture_is_reason(frame->bytes, frame->size))
         snprintf(frame->reason, sizeof frame->reason, "%.*s",
                  (int)(frame->size < room ? frame->size : room), (const char *)frame->bytes);
-    else
-        snprintf(frame->reason, sizeof frame->reason,
-                 "%" PRIu64 " bytes, and a frame of %ux%u has %" PRIu64, frame->size,
-                 view->preparation.height, view->preparation.width,
-                 trajd_image_bytes(&view->preparation));
 }
 
 /* Copies frames that are in the file as they are delivered. */
@@ -263,7 +258,10 @@ static void copy_frames(struct frames_worker *worker, const struct trajd_frame_v
         if (frame->size == trajd_image_bytes(&view->preparation))
             memcpy(frame->pixels, frame->bytes, frame->size);
         else
-            explain_length(view, frame);
+            snprintf(frame->reason, sizeof frame->reason,
+                     "%" PRIu64 " bytes, and a frame of %ux%u has %" PRIu64, frame->size,
+                     view->preparation.height, view->preparation.width,
+                     trajd_image_bytes(&view->preparation));
     }
 }
 
@@ -390,8 +388,10 @@ static void decode(struct frames_worker *worker)
         copy_frames(worker, view, count);
     else if (count)
         status = run_decoder(worker, view, count, &error);
-    for (uint32_t k = 0; k < count; k++)
+    for (uint32_t k = 0; k < count; k++) {
+        quote_reason(view, &worker->requests[k]);
         conclude(worker, order[k], worker->requests[k].reason, status ? &error : NULL);
+    }
 }
 
 static void free_bytes(struct frames_worker *worker)

@@ -258,6 +258,8 @@ enum trajd_mask trajd_explain_frame(const struct trajd_window_plan *plan, uint32
         trajd_frames_unpin(view, &use, 1);
     }
     trajd_frames_close_view(&view);
-    return status == TRAJD_ERR_DATA || status == TRAJD_ERR_NOT_FOUND ? TRAJD_MASK_BAD_FRAME
-                                                                     : TRAJD_MASK_VALID;
+    return status == TRAJD_ERR_DATA || status == TRAJD_ERR_NOT_FOUND ||
+                   (status == TRAJD_ERR_IO && plan->spec->keep_bad_rows)
+               ? TRAJD_MASK_BAD_FRAME
+               : TRAJD_MASK_VALID;
 }

@@ -35,6 +35,8 @@ struct trajd_decode_state {
     struct trajd_image_plan *plan; /* NULL: frames are not prepared */
     bool takes_video;              /* the plan takes frames of video as the codec gives them */
     uint8_t *pixels;               /* of one whole frame, if they are prepared */
+    uint8_t *prepared;             /* of one prepared frame, if it becomes a JPEG */
+    uint32_t jpeg_bytes;           /* of the frame that was made last; 0: there is no room for it */
     struct trajd_decode_video video;
 };
 
@@ -49,9 +51,11 @@ void trajd_decode_state_free(struct trajd_decode_state *state);
 bool trajd_decode_frame(struct trajd_decode_state *state, const uint8_t *bytes, uint64_t size,
                         uint64_t room, uint8_t *output, char *reason, size_t reason_size);
 
-/* Turns the whole frame upright and prepares it, as the setup says. `pixels`: state->pixels, or
- * `output` where nothing is prepared. */
-void trajd_decode_finish(struct trajd_decode_state *state, uint8_t *pixels, uint8_t *output);
+/* Turns the whole frame upright, prepares and encodes it, as the setup says. `pixels`:
+ * state->pixels, or `output` where nothing is prepared. False with the reason where the encoder
+ * fails. */
+bool trajd_decode_finish(struct trajd_decode_state *state, uint8_t *pixels, uint8_t *output,
+                         char *reason, size_t reason_size);
 
 /* ---- decode_video.c: decode units, whatever the codec ---- */
 
@@ -81,6 +85,11 @@ void trajd_decode_unit_end(struct trajd_decode_video *video);
  * makes a frame bad, too. A JPEG may have up to 100 scans, and no orientation but the first. */
 bool trajd_decode_jpeg(const uint8_t *bytes, size_t size, const struct trajd_picture *picture,
                        uint8_t *pixels, char *reason, size_t reason_size);
+/* Writes pixels as a baseline JPEG without subsampling. *size becomes its bytes, 0 where it needs
+ * more than `room`. False with the library's words in `reason`. */
+bool trajd_encode_jpeg(const struct trajd_image_preparation *frame, uint8_t quality,
+                       const uint8_t *pixels, uint8_t *bytes, uint64_t room, uint32_t *size,
+                       char *reason, size_t reason_size);
 bool trajd_decode_png(const uint8_t *bytes, size_t size, const struct trajd_picture *picture,
                       uint8_t *pixels, char *reason, size_t reason_size);
 

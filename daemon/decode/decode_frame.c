@@ -38,20 +38,29 @@ static bool is_upright(const struct trajd_decode_setup *setup)
 bool trajd_decode_state_make(const struct trajd_decode_setup *setup,
                              struct trajd_decode_state *state)
 {
+    uint64_t made_bytes;
+
     memset(state, 0, sizeof *state);
     state->setup = *setup;
     if (!is_side(setup->image.height) || !is_side(setup->image.width) ||
         setup->image.height * setup->image.width > TRAJD_PICTURE_PIXELS_MAX ||
-        (setup->bits != 8 && setup->bits != 16 && setup->bits != 32) || !is_video(setup))
+        (setup->bits != 8 && setup->bits != 16 && setup->bits != 32) || !is_video(setup) ||
+        (setup->jpeg_quality && (setup->jpeg_quality > 100 || setup->bits != 8)))
         return false;
     if (!setup->is_prepared || trajd_image_is_source(&setup->preparation))
-        return setup->frame_bytes == source_bytes(setup);
+        return setup->frame_bytes == source_bytes(setup) && !setup->jpeg_quality;
     if (trajd_image_plan_create(&setup->preparation, &state->plan, NULL))
         return false;
-    state->takes_video = trajd_image_takes_video(&setup->preparation) && is_upright(setup);
+    state->takes_video = trajd_image_takes_video(&setup->preparation) && is_upright(setup) &&
+                         !setup->jpeg_quality;
+    made_bytes = trajd_image_bytes(&setup->preparation);
     state->pixels = malloc(source_bytes(setup));
-    if (state->pixels && trajd_image_source_bytes(&setup->preparation) == source_bytes(setup) &&
-        trajd_image_bytes(&setup->preparation) == setup->frame_bytes)
+    state->prepared = setup->jpeg_quality ? malloc(made_bytes) : NULL;
+    if (setup->jpeg_quality)
+        made_bytes += TRAJD_DECODER_HEADER_BYTES;
+    if (state->pixels && (state->prepared || !setup->jpeg_quality) &&
+        trajd_image_source_bytes(&setup->preparation) == source_bytes(setup) &&
+        made_bytes == setup->frame_bytes)
         return true;
     trajd_decode_state_free(state);
     return false;
@@ -62,7 +71,8 @@ void trajd_decode_state_free(struct trajd_decode_state *state)
     trajd_decode_unit_end(&state->video);
     trajd_image_plan_destroy(&state->plan);
     free(state->pixels);
-    state->pixels = NULL;
+    free(state->prepared);
+    state->pixels = state->prepared = NULL;
 }
 
 /* Copies raw pixels. A padded row may have lost zeros at its end. */
@@ -87,12 +97,18 @@ static bool decode(const struct trajd_picture *picture, const uint8_t *bytes, ui
     return copy_raw(picture, bytes, size, pixels);
 }
 
-void trajd_decode_finish(struct trajd_decode_state *state, uint8_t *pixels, uint8_t *output)
+bool trajd_decode_finish(struct trajd_decode_state *state, uint8_t *pixels, uint8_t *output,
+                         char *reason, size_t reason_size)
 {
-    if (state->setup.upright)
-        trajd_decode_upright(&state->setup.image, state->setup.bits, pixels);
+    const struct trajd_decode_setup *setup = &state->setup;
+
+    if (setup->upright)
+        trajd_decode_upright(&setup->image, setup->bits, pixels);
     if (state->plan)
-        trajd_image_prepare(state->plan, pixels, output);
+        trajd_image_prepare(state->plan, pixels, state->prepared ? state->prepared : output);
+    return !state->prepared ||
+           trajd_encode_jpeg(&setup->preparation, setup->jpeg_quality, state->prepared, output,
+                             setup->frame_bytes, &state->jpeg_bytes, reason, reason_size);
 }
 
 bool trajd_decode_frame(struct trajd_decode_state *state, const uint8_t *bytes, uint64_t size,
@@ -114,8 +130,6 @@ bool trajd_decode_frame(struct trajd_decode_state *state, const uint8_t *bytes, 
                  picture.height, picture.width, picture.channels, picture.bits);
         return false;
     }
-    if (!decode(&picture, bytes, size, pixels, reason, reason_size))
-        return false;
-    trajd_decode_finish(state, pixels, output);
-    return true;
+    return decode(&picture, bytes, size, pixels, reason, reason_size) &&
+           trajd_decode_finish(state, pixels, output, reason, reason_size);
 }

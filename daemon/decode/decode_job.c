@@ -41,17 +41,21 @@ bool trajd_decode_link_open(const struct trajd_decode_link *link, bool has_memor
            receive(link, &ready);
 }
 
-/* Takes frame `i` of a reply: its pixels, or the reason why it is bad. */
+/* Takes frame `i` of a reply: its pixels or JPEG, or the reason why it is bad. */
 static void take(const struct trajd_decode_link *link, struct trajd_decode_reply *reply, uint32_t i,
                  struct trajd_decoder_frame *frame)
 {
+    const uint64_t room = link->setup.frame_bytes,
+                   size = link->setup.jpeg_quality ? reply->sizes[i] : room;
+
     reply->reasons[i][sizeof reply->reasons[i] - 1] = '\0';
     snprintf(frame->reason, sizeof frame->reason, "%s", reply->reasons[i]);
     for (char *c = frame->reason; *c; c++)
         *c = *c < ' ' || *c > '~' ? ' ' : *c;
-    if (!frame->reason[0])
-        trajd_image_copy(frame->pixels, link->output.bytes + i * link->setup.frame_bytes,
-                         link->setup.frame_bytes);
+    if (frame->reason[0])
+        return;
+    frame->made_bytes = size < room ? size : room;
+    trajd_image_copy(frame->pixels, link->output.bytes + i * room, frame->made_bytes);
 }
 
 bool trajd_decode_job_run(const struct trajd_decode_link *link, struct trajd_decoder_frame *frames,

@@ -1,4 +1,4 @@
-/* The protocol with trajd-decoder, the helper program that decodes pictures.
+/* The protocol with trajd-decoder, the helper program that decodes and encodes pictures.
  *
  * Parent and child share one socket of packets, descriptor TRAJD_SANDBOX_SOCKET in the child. Each
  * packet is one of the structs below; both ends are of one build.
@@ -8,8 +8,9 @@
  *             its OUTPUT takes the place of the first; without descriptors, the memory stays
  *     child:  one REPLY for OUTPUT, without frames: it is ready. One for each JOB and UNIT
  *
- * The parent writes encoded frames into the input memory. The child writes the pixels of frame i of
- * a reply to i * frame_bytes of the output memory. It exits at the end of the socket.
+ * The parent writes encoded frames into the input memory. The child writes the pixels, or the
+ * JPEG, of frame i of a reply to i * frame_bytes of the output memory. It exits at the end of the
+ * socket.
  *
  * Of a video the input memory has one trajd_decode_packet for each packet of a decode unit, then the
  * extradata, then the packets. A UNIT makes frames that are wanted, in any order, until the output
@@ -53,11 +54,12 @@ struct trajd_decode_setup {
     struct trajd_layout_image image; /* of the layout, with the size of the stream's frames */
     struct trajd_video_format video; /* codec TRAJD_VIDEO_NONE: frames are pictures */
     uint8_t bits;                    /* of a value of a frame: 8, or 16 or 32 for depth */
-    uint8_t upright;     /* 1: turned upright, red first, as policies get it; 0: as stored */
-    uint8_t is_prepared; /* 1: crop, resize and pad */
+    uint8_t upright;      /* 1: turned upright, red first, as policies get it; 0: as stored */
+    uint8_t is_prepared;  /* 1: crop, resize and pad */
+    uint8_t jpeg_quality; /* 1 to 100: frames that are prepared become JPEGs; 0: pixels */
     struct trajd_image_preparation preparation;
     uint64_t input_bytes, output_bytes; /* of the memory */
-    uint64_t frame_bytes;               /* of one frame of pixels */
+    uint64_t frame_bytes;               /* of one frame of pixels, or room for its JPEG */
 };
 
 struct trajd_decode_job {
@@ -86,6 +88,7 @@ struct trajd_decode_reply {
     struct trajd_decode_header header;
     uint32_t count;
     uint32_t packets[TRAJD_DECODE_FRAMES_MAX]; /* of a unit: whose frames these are */
+    uint32_t sizes[TRAJD_DECODE_FRAMES_MAX];   /* of JPEGs; 0: it needs more than frame_bytes */
     char reasons[TRAJD_DECODE_FRAMES_MAX][TRAJD_DECODE_REASON_SIZE]; /* "": the frame is good */
 };
 

@@ -96,6 +96,7 @@ static bool serve_job(struct child *child, const struct trajd_decode_job *job)
                                 reply.reasons[i], sizeof reply.reasons[i]) &&
             !reply.reasons[i][0])
             strcpy(reply.reasons[i], "it cannot be decoded");
+        reply.sizes[i] = child->state.jpeg_bytes;
         if (!strcmp(reply.reasons[i], TRAJD_DECODE_NO_MEMORY))
             return false; /* the parent has the frames decoded again */
     }

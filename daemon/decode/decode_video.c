@@ -22,7 +22,9 @@ void trajd_decode_load_avcodec(void)
     void *module;
 
     if (!trajd_paths_avcodec(path, sizeof path)) {
-        snprintf(avcodec_reason, sizeof avcodec_reason, "trajd-decoder-avcodec.so is missing");
+        snprintf(avcodec_reason, sizeof avcodec_reason,
+                 "they need the package " TRAJD_AVCODEC_PACKAGE
+                 " and trajd-decoder-avcodec.so, which is missing");
         return;
     }
     module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -120,13 +122,15 @@ static void mark_damaged(struct trajd_decode_video *video, uint32_t packet, cons
 static void send_next(struct trajd_decode_video *video)
 {
     char reason[TRAJD_VIDEO_REASON_SIZE] = "it is empty";
-    const uint32_t packet = video->sent_count, size = video->packets[packet].size;
+    const uint32_t packet = video->sent_count;
+    uint32_t size;
 
     if (packet == video->packet_count || video->damaged_from < video->packet_count) {
         video->is_drained = true;
         video->library->send(video->codec, NULL, 0, packet, reason);
         return;
     }
+    size = video->packets[packet].size;
     if (!size || !video->library->send(video->codec, video->next, size, packet, reason))
         mark_damaged(video, packet, reason);
     video->next += size;
@@ -174,7 +178,7 @@ static void make(struct trajd_decode_state *state, const struct trajd_yuv *frame
         return;
     }
     trajd_yuv_to_rgb(frame, &colors, pixels);
-    trajd_decode_finish(state, pixels, output);
+    trajd_decode_finish(state, pixels, output, reason, reason_size);
 }
 
 /* Takes a frame that the codec gave. A second one for a packet is a fault. */
@@ -192,6 +196,9 @@ static void take(struct trajd_decode_state *state, const struct trajd_yuv *frame
     if (!video->packets[packet].is_wanted)
         return;
     make(state, frame, output + reply->count * state->setup.frame_bytes, reason, sizeof reason);
+    reply->sizes[reply->count] = state->jpeg_bytes;
+    if (!strcmp(reason, TRAJD_DECODE_NO_MEMORY))
+        mark_damaged(video, packet, reason);
     add(video, reply, packet, reason);
 }
 

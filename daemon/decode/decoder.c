@@ -107,8 +107,9 @@ static enum trajd_status start_child(struct trajd_decoder *decoder, struct trajd
 static uint64_t frame_bytes(const struct trajd_decoder_options *options)
 {
     const struct trajd_layout_image *image = &options->image;
+    const uint64_t jpeg_header = options->jpeg_quality ? TRAJD_DECODER_HEADER_BYTES : 0;
 
-    return options->preparation ? trajd_image_bytes(options->preparation)
+    return options->preparation ? trajd_image_bytes(options->preparation) + jpeg_header
                                 : (uint64_t)image->height * image->width *
                                       trajd_picture_channels(image->color) * options->bits / 8;
 }
@@ -144,6 +145,13 @@ static enum trajd_status check(const struct trajd_decoder_options *options,
             error, TRAJD_ERR_ARGUMENT, 0,
             "a decoder needs the size and bits of frames, the largest number of bytes of "
             "one, or of a decode unit, and a timeout");
+    if (options->jpeg_quality &&
+        (options->jpeg_quality > 100 || options->bits != 8 || !options->preparation ||
+         trajd_image_is_source(options->preparation)))
+        return trajd_error_set(
+            error, TRAJD_ERR_ARGUMENT, 0,
+            "a decoder makes JPEGs of a quality of 1 to 100, of frames of 8 bits "
+            "that a preparation changes");
     return options->preparation ? trajd_image_check(options->preparation, error) : TRAJD_OK;
 }
 
@@ -175,6 +183,7 @@ static struct trajd_decode_setup make_setup(const struct trajd_decoder_options *
     setup.bits = (uint8_t)options->bits;
     setup.upright = options->upright;
     setup.is_prepared = options->preparation != NULL;
+    setup.jpeg_quality = (uint8_t)options->jpeg_quality;
     setup.input_bytes = frames * largest;
     if (is_video)
         setup.input_bytes = unit_table_bytes + unit_room(options);

@@ -22,6 +22,9 @@ struct trajd_decoder_options {
     /* true: frames are turned upright, and red comes first. false: as they are stored */
     bool upright;
     const struct trajd_image_preparation *preparation; /* NULL: none */
+    /* 1 to 100: frames of 8 bits, with a preparation that changes them, become JPEGs without
+     * subsampling; 0: pixels */
+    uint32_t jpeg_quality;
     /* codec TRAJD_VIDEO_NONE: frames are pictures. Else red comes first, and bits is 8 */
     struct trajd_video_format video;
     /* of pictures, encoded; larger frames are bad. 512 MiB at most */
@@ -39,6 +42,8 @@ struct trajd_decoder_frame {
     void *pixels;     /* room for trajd_decoder_frame_bytes */
     char reason[160]; /* "": the frame is good; else why it is bad, and `pixels` is unchanged */
     uint32_t packet;  /* of a video: the packet of the unit whose frame this is */
+    /* set for a good frame: what `pixels` has; 0: its JPEG needs more than there is room for */
+    uint64_t made_bytes;
 };
 
 /* A decode unit of a video, from its first packet on. All of it is borrowed. */
@@ -68,7 +73,8 @@ enum trajd_status trajd_decoder_change(struct trajd_decoder *decoder,
                                        const struct trajd_decoder_options *options,
                                        struct trajd_error *error);
 
-/* Returns the bytes of a decoded, or prepared, frame. */
+/* Returns the bytes of a decoded, or prepared, frame; of a JPEG the most, which are those of its
+ * pixels and TRAJD_DECODER_HEADER_BYTES. */
 uint64_t trajd_decoder_frame_bytes(const struct trajd_decoder *decoder);
 
 /* Decodes the frames. Blocks. If the child dies or hangs, its frames are decoded again one by one

@@ -67,7 +67,7 @@ static void find_frame_shape(const struct trajd_array *extent, struct trajd_inde
     stream->form = extent->form;
     stream->preparation = extent->preparation;
     if (extent->preparation)
-        stream->image = trajd_layout_image_prepared(&stream->image);
+        stream->image = trajd_layout_image_prepared(&stream->image, picture->encoding);
     stream->encoding = picture->encoding;
     stream->dtype = picture->bits == 8 ? TRAJD_U8 : picture->bits == 16 ? TRAJD_U16 : TRAJD_F32;
     stream->rank = 3;
@@ -168,7 +168,8 @@ static void find_stream(struct trajd_candidate *c, const struct trajd_stream_pla
     if (source->image.is_present)
         find_color(c->validation->color,
                    !trajd_array_is_encoded(extent) || extent->form == TRAJD_ROWS_VIDEO ||
-                       (extent->form == TRAJD_ROWS_PACKED && stream->encoding == TRAJD_PICTURE_RAW),
+                       (extent->form == TRAJD_ROWS_PACKED &&
+                        (stream->preparation || stream->encoding == TRAJD_PICTURE_RAW)),
                    stream);
     if (trajd_array_is_encoded(extent))
         return;

@@ -199,12 +199,12 @@ static enum trajd_status find_picture(struct evaluation *e, const struct trajd_l
     return status;
 }
 
-/* Returns the layout's words with the size that packed raw frames have in the file. */
+/* Returns the layout's words with the size that packed raw or prepared frames have in the file. */
 static struct trajd_layout_image image_of(const struct trajd_layout_image *image,
                                           const struct trajd_array *extent)
 {
     struct trajd_layout_image sized =
-        extent->preparation ? trajd_layout_image_prepared(image) : *image;
+        extent->preparation ? trajd_layout_image_prepared(image, extent->picture.encoding) : *image;
 
     if (extent->picture.encoding && !sized.height) {
         sized.height = extent->picture.height;

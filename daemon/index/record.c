@@ -285,8 +285,9 @@ static const char *check_array(void *value, void *context)
         (extent->form == TRAJD_ROWS_VIDEO &&
          (extent->picture.bits != 8 || extent->picture.channels != 3)))
         return "its picture does not fit video";
-    if (extent->preparation && extent->picture.encoding != TRAJD_PICTURE_RAW)
-        return "prepared frames are not raw pixels";
+    if (extent->preparation && extent->picture.encoding != TRAJD_PICTURE_RAW &&
+        (extent->picture.encoding != TRAJD_PICTURE_JPEG || extent->picture.bits != 8))
+        return "prepared frames are neither raw pixels nor JPEGs of 8 bits";
     if (!size_of(extent->shape, extent->rank, trajd_dtype_size(extent->dtype),
                  &extent->size_bytes) ||
         extent->shape[0] > row_count_max || array->check_rows > extent->shape[0])

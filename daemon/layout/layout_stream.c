@@ -45,11 +45,12 @@ const char *trajd_depth_unit_name(enum trajd_depth_unit unit)
     return unit <= TRAJD_DEPTH_M ? depth_words[unit - 1] : "?";
 }
 
-struct trajd_layout_image trajd_layout_image_prepared(const struct trajd_layout_image *image)
+struct trajd_layout_image trajd_layout_image_prepared(const struct trajd_layout_image *image,
+                                                      enum trajd_picture_encoding encoding)
 {
     struct trajd_layout_image words = *image;
 
-    words.encoding = TRAJD_PICTURE_RAW;
+    words.encoding = encoding;
     if (trajd_picture_channels(image->color) == 3)
         words.color = TRAJD_COLOR_RGB;
     words.flip = TRAJD_FLIP_NONE;

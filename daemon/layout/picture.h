@@ -51,8 +51,9 @@ struct trajd_layout_image {
 };
 
 /* Returns what the layout's words become for frames that `trajctl pack --prepare` wrote: raw
- * pixels, upright, red first, of a size that the file has. */
-struct trajd_layout_image trajd_layout_image_prepared(const struct trajd_layout_image *image);
+ * pixels or JPEGs, upright, red first, of a size that the file has. */
+struct trajd_layout_image trajd_layout_image_prepared(const struct trajd_layout_image *image,
+                                                      enum trajd_picture_encoding encoding);
 
 /* Returns the values of a pixel: 3 in colour, 1 in grey and of depth. */
 static inline uint32_t trajd_picture_channels(enum trajd_picture_color color)

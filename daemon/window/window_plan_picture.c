@@ -1,5 +1,6 @@
 /* The pictures of a plan: how the frames of each stream are prepared, how they become the tensor,
  * and the digest of that, which is no part of the fingerprint. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,6 +81,10 @@ static enum trajd_status use_prepared(const struct trajd_picture_spec *spec,
         status = trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                  "it makes frames of %ux%u, and these have %ux%u", made->height,
                                  made->width, source->height, source->width);
+    if (!status && !stored.jpeg_quality != (stream->encoding == TRAJD_PICTURE_RAW))
+        status = trajd_error_set(
+            error, TRAJD_ERR_ARGUMENT, 0, "it makes %s frames, and these are %s",
+            stored.jpeg_quality ? "jpeg" : "raw", trajd_picture_encoding_name(stream->encoding));
     if (status) {
         trajd_error_prefix(error,
                            "image: %s: the attribute preparation of its packed frames is wrong",
@@ -257,7 +262,11 @@ const char *trajd_window_describe_prepared(const struct trajd_window_plan *plan,
     if (!stream->preparation ||
         trajd_picture_prepared_read(stream->preparation, channels, stream->dtype, &prepared, NULL))
         return NULL;
-    return trajd_picture_describe(&prepared.preparation, text);
+    trajd_picture_describe(&prepared.preparation, text);
+    if (prepared.jpeg_quality)
+        snprintf(text + strlen(text), TRAJD_PREPARATION_WORDS_SIZE - strlen(text),
+                 ", as JPEG of quality %u", prepared.jpeg_quality);
+    return text;
 }
 
 /* Cameras of one step have the same `at`. */

@@ -196,12 +196,10 @@ static void decode_by_helper(struct ways *ways, enum way way, const struct file 
     const uint64_t bytes = trajd_decoder_frame_bytes(ways->decoders[way]);
 
     for (int i = 0; i < FRAMES; i++)
-        frames[i] = (struct trajd_decoder_frame){files[i % count].bytes,
-                                                 files[i % count].size,
-                                                 files[i % count].size,
-                                                 ways->pixels + i * bytes,
-                                                 "",
-                                                 0};
+        frames[i] = (struct trajd_decoder_frame){.bytes = files[i % count].bytes,
+                                                 .size = files[i % count].size,
+                                                 .room = files[i % count].size,
+                                                 .pixels = ways->pixels + i * bytes};
     for (int i = 0; i < FRAMES; i += JOB_FRAMES) /* as the daemon's threads ask for them */
         if (trajd_decoder_run(ways->decoders[way], frames + i, JOB_FRAMES, &error) ||
             *frames[i].reason)

@@ -1,11 +1,12 @@
 // libs: trajd_decode_child
 /* An encoded frame of a hostile file, through the picture libraries, as the helper program decodes
- * it. Input: colour, preparation and flip; the size of the stream's frames; then the frame. A good
- * frame has all its pixels, a bad one a reason. */
+ * it. Input: colour, preparation and flip; the size of the stream's frames, and whether they become
+ * JPEGs; then the frame. A good frame has all its pixels, a bad one a reason. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/decode/decode_child.h"
+#include "daemon/decode/decoder.h"
 
 enum { HEAD_BYTES = 2, SIDE = 16, MOST_PIXELS = 48 * 48 * 3 };
 
@@ -39,6 +40,10 @@ static struct trajd_decode_setup setup_for(const uint8_t *head)
     setup.frame_bytes = setup.is_prepared
                             ? trajd_image_bytes(&setup.preparation)
                             : setup.image.height * setup.image.width * channels * setup.bits / 8u;
+    if (setup.is_prepared && setup.bits == 8 && head[1] >> 2 & 1) {
+        setup.jpeg_quality = 95;
+        setup.frame_bytes += TRAJD_DECODER_HEADER_BYTES;
+    }
     return setup;
 }
 
@@ -54,7 +59,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     setup = setup_for(data);
     output = malloc(setup.frame_bytes); /* the allocation ends with it: overruns are found */
-    if (!output || setup.frame_bytes > MOST_PIXELS || !trajd_decode_state_make(&setup, &state))
+    if (!output || setup.frame_bytes > MOST_PIXELS + TRAJD_DECODER_HEADER_BYTES ||
+        !trajd_decode_state_make(&setup, &state))
         abort();
     is_good = trajd_decode_frame(&state, data + HEAD_BYTES, size - HEAD_BYTES, size - HEAD_BYTES,
                                  output, reason, sizeof reason);

@@ -1,6 +1,7 @@
 // libs: trajd_decode
 /* Replies of a helper program that a picture has taken over, to the parent's side. Input: the
- * number of frames of the job, the replies' count and what is wrong with them, then the reasons. */
+ * number of frames of the job, the replies' count and what is wrong with them or whether they are of
+ * JPEGs, then the reasons, whose first bytes are the JPEGs' sizes, too. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -23,6 +24,8 @@ static void reply_with(int socket, uint8_t count, uint8_t damage, const uint8_t 
     if (size > sizeof packet.reply.reasons)
         size = sizeof packet.reply.reasons;
     memcpy(packet.reply.reasons, data, size);
+    memcpy(packet.reply.sizes, data,
+           size < sizeof packet.reply.sizes ? size : sizeof packet.reply.sizes);
     packet.reply.header.magic ^= damage & 1;
     packet.reply.header.kind ^= damage >> 1 & 1;
     packet.reply.count ^= (damage >> 2 & 1) ? 0x80000000 : 0;
@@ -39,7 +42,8 @@ static void check(const struct trajd_decoder_frame *frame, bool was_run, const u
     for (const char *c = frame->reason; *c; c++)
         if (*c < ' ' || *c > '~')
             abort();
-    if (was_run && !*frame->reason && memcmp(frame->pixels, expected, FRAME_BYTES))
+    if (was_run && !*frame->reason &&
+        (frame->made_bytes > FRAME_BYTES || memcmp(frame->pixels, expected, frame->made_bytes)))
         abort();
 }
 
@@ -65,8 +69,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (uint32_t i = 0; i < sizeof output; i++)
         output[i] = (uint8_t)i;
     for (uint32_t i = 0; i < count; i++)
-        frames[i] = (struct trajd_decoder_frame){
-            (const uint8_t *)"abcd", ENCODED_BYTES, ENCODED_BYTES, pixels + i * FRAME_BYTES, "", 0};
+        frames[i] = (struct trajd_decoder_frame){.bytes = (const uint8_t *)"abcd",
+                                                 .size = ENCODED_BYTES,
+                                                 .room = ENCODED_BYTES,
+                                                 .pixels = pixels + i * FRAME_BYTES};
+    link.setup.jpeg_quality = data[2] >> 6 & 1;
     reply_with(sockets[1], data[1], data[2], data + HEAD_BYTES, size - HEAD_BYTES);
     was_run = trajd_decode_job_run(&link, frames, count);
     if (was_run && data[1] != count)

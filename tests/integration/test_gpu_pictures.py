@@ -6,6 +6,7 @@ import subprocess
 import textwrap
 import threading
 
+import h5py
 import numpy as np
 import pytest
 
@@ -14,6 +15,7 @@ from daemons import FAKE_PROGRAM, GpuDaemon
 from fake_gpu import UUID, collect
 from paths import BUILD
 from picture_files import random_frames, write_encoded
+from video_groups import VIDEO, of_mp4
 from waiting import wait_for
 
 FEED = """
@@ -67,7 +69,7 @@ def make(tmp_path, started):
     return start
 
 
-def both(daemon, epochs=2, **options):
+def both(daemon, epochs=2, windows=18, **options):
     """Reads epochs in host memory and on the GPU, and compares all tensors. Returns the batches of the last epoch, and the
     status."""
     here, there = daemon.client(), daemon.client()
@@ -76,7 +78,7 @@ def both(daemon, epochs=2, **options):
         info = there.open("train", job="there", epoch=epoch, gpu=UUID, **options)
         assert info.gpu_refusal is None and info.gpu == UUID.encode()
         host, device = dict(here.epoch()), collect(there)
-        assert host.keys() == device.keys() and sum(len(arrays["window_id"]) for arrays in host.values()) == 18
+        assert host.keys() == device.keys() and sum(len(arrays["window_id"]) for arrays in host.values()) == windows
         for position, arrays in host.items():
             assert arrays.keys() == device[position].keys() and set(PICTURES) < arrays.keys()
             for name, array in arrays.items():
@@ -115,6 +117,24 @@ def test_frames_that_do_not_fit_travel_with_the_batch(make, arm):
     found = pictures_of(status)
     assert 4 < found["top"]["resident_frames"] < 12 and found["wrist"]["resident_frames"] < 12
     assert status["gpus"][0]["rows_bytes"] <= 65536
+
+
+@pytest.mark.parametrize("rows", ["64MiB", "64KiB"])
+def test_frames_of_videos(make, tmp_path, rows):
+    """The store has room for some of the frames only, so that units are decoded again in each epoch."""
+    for e in range(2):
+        path = tmp_path / f"episode_{e}.hdf5"
+        write_encoded(path, {name: random_frames(24, 48, 64, e) for name in ("top", "wrist")})
+        with h5py.File(path, "r+") as file:
+            for name, video in (("top", of_mp4(VIDEO / "mp4/h264.mp4", 6)), ("wrist", of_mp4(VIDEO / "mp4/av1.mp4", 2, "av1", b"av1C"))):
+                for old in [key for key in file["observations/images"] if key.startswith(name)]:
+                    del file["observations/images"][old]
+                video.write(file.create_group(f"observations/images/{name}"))
+    batches, status = both(make(tmp_path, rows=rows, store="256KiB"), windows=48)
+    assert not any(arrays[f"{name}.mask"].any() for arrays in batches.values() for name in ("obs/half", "obs/again"))
+    assert len({arrays["obs/half"][0].tobytes() for arrays in batches.values()}) > 1
+    frames = status["datasets"][0]["frames"]
+    assert frames["bad"] == 0 and frames["decoded"] > (2 * 48 if rows == "64KiB" else 0)
 
 
 def test_rows_of_one_rank(make, arm):

@@ -276,7 +276,9 @@ def read(client, feed):
     """Returns {(episode, row): (mask, picture, window)} of an epoch."""
     client.open(feed)
     found = {}
-    for _, arrays in client.epoch():
+    while (batch := client.next(1000 * SECONDS)) is not None:
+        arrays = batch.copy()
+        batch.release()
         for w, window in enumerate(arrays["window_id"]):
             key = int(arrays["episode_index"][w]), int(arrays["state"][w, 0, 0])
             found[key] = int(arrays["cam.mask"][w, 0]), arrays["cam"][w, 0].copy(), int(window)

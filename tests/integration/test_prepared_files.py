@@ -1,6 +1,7 @@
 """`trajctl pack --prepare`: frames that were decoded, cropped, resized and padded once, as a feed gets them from the original file."""
 import json
 import os
+import re
 import shutil
 import subprocess
 
@@ -10,7 +11,7 @@ import pytest
 
 import libtrajd as trajd
 from paths import ROOT, TRAJCTL
-from picture_files import nearest, png, random_frames, write_encoded
+from picture_files import assert_near, nearest, random_frames, smooth_frames, write_encoded
 
 FEED = """
 datasets: {{arm: {{path: {path}, layout: {layout}}}}}
@@ -196,7 +197,9 @@ LIES = {
     "a long text": ({"preparation": lambda t: t.replace(" ", " " * 40)}, "its attribute preparation is no text of one line"),
     "a missing key": ({"preparation": lambda t: t.replace('"at": [0, 0], ', "")}, "at is missing"),
     "two lines": ({"preparation": lambda t: t.replace(", ", ",\n")}, "its attribute preparation is no text of one line"),
-    "another encoding": ({"encoding": lambda t: "jpeg"}, "its attribute encoding is jpeg, the layout says raw"),
+    "another encoding": ({"encoding": lambda t: "png"}, "its attribute encoding is png, the layout says raw"),
+    "the other encoding": ({"encoding": lambda t: "jpeg"}, "attribute preparation of its packed frames is wrong: it makes raw frames, and these are jpeg"),
+    "a quality": ({"preparation": lambda t: t.replace("}", ', "jpeg": 95}')}, "attribute preparation of its packed frames is wrong: it makes jpeg frames, and these are raw"),
     "another flip": ({"flip": lambda t: "v"}, "its attribute flip is v, the layout says none"),
     "a size that does not fit": ({"size": lambda t: [20, 32]}, "packed frames: bytes does not hold raw pixels of the attribute size"),
 }
@@ -303,6 +306,217 @@ def test_a_preset_prepares_all_cameras(daemon, tmp_path):
     same, frames = deliver(daemon, out, outputs=outputs)
     assert frames["decoded"] == 0
     assert_same(same, deliver(daemon, tmp_path / "recorded", outputs=outputs)[0])
+
+
+JPEG_CROP = "crop: {top: 3, left: 5, height: 20, width: 30}, resize: [16, 24]"
+JPEG_OUTPUTS = f"""top: {{from: observations/images/top, at: -1..0, image: {{{JPEG_CROP}}}}}
+      wrist: {{from: observations/images/wrist, at: 0, image: {{resize: [30, 60], fit: pad, augment: [{{crop: [24, 24]}}]}}}}
+      blue: {{from: observations/images/top, at: 0, image: {{{JPEG_CROP}, channels: cv2}}}}
+      depth: {{from: depth, at: 0, image: {{resize: [7, 9]}}}}"""
+JPEG_LAYOUT = """
+layout: lab
+episodes: {files: "**/episode_*.hdf5", groups: /}
+clocks: {steps: {rate: 50, rows: action}}
+streams:
+  action: {path: action, kind: previous}
+  observations/qpos: {path: observations/qpos, kind: linear}
+  observations/images/*: {path: observations/images/*, kind: previous, image: {color: rgb}}
+  depth: {path: depth, kind: previous, image: {unit: mm}}
+"""
+JPEG_FILES = "420", "422", "444", "progressive", "restart"
+
+
+@pytest.fixture
+def jpegs(tmp_path):
+    """An episode with JPEG rows, one of which is cut off, with raw pixels in compressed chunks, and with depth."""
+    (tmp_path / "recorded").mkdir()
+    path, layout = tmp_path / "recorded/episode_0.hdf5", tmp_path / "lab.yaml"
+    layout.write_text(JPEG_LAYOUT)
+    rows = [(ROOT / f"tests/golden/pictures/{name}.jpg").read_bytes() for name in JPEG_FILES]
+    write_encoded(path, {"top": rows + rows[:ROWS - 5]}, bad=[("top", 6)], encode=lambda row: row)
+    with h5py.File(path, "r+") as file:
+        wrist = smooth_frames(ROWS, 40, 44, 4)
+        file["observations/images"].create_dataset("wrist", data=wrist, chunks=(4, 40, 44, 3), compression="gzip")
+        file["depth"] = np.random.default_rng(5).integers(0, 65536, (ROWS, 20, 24), dtype=np.uint16)
+    return path, {"outputs": JPEG_OUTPUTS, "layout": layout}
+
+
+def pack_twice(tmp_path, path, config, quality=95):
+    """Packs a file with raw frames and with JPEGs. Returns the folders, and what was printed for the second."""
+    value, raw, jpeg = write_config(tmp_path, **config), tmp_path / "raw", tmp_path / "jpeg"
+    raw.mkdir(), jpeg.mkdir()
+    pack(path, "-o", raw, "--prepare", value)
+    return raw, jpeg, pack(path, "-o", jpeg, "--prepare", value, "--jpeg", quality)
+
+
+def test_rows_of_a_jpeg_copy(tmp_path, jpegs):
+    """A frame that cannot be decoded stays a row with the reason, and depth stays raw."""
+    path, config = jpegs
+    raw, out, done = pack_twice(tmp_path, path, config)
+    assert "3 datasets, 27 frames" in done.stdout
+    assert "prepared: 3 datasets; 1 of the frames cannot be decoded" in done.stdout
+    with h5py.File(out / path.name) as file, h5py.File(raw / path.name) as other:
+        top, same = (f["observations/images/top"] for f in (file, other))
+        assert top.attrs["encoding"] == "jpeg" and top.attrs["size"].tolist() == [16, 24]
+        assert json.loads(top.attrs["preparation"]) == json.loads(same.attrs["preparation"]) | {"jpeg": 95}
+        frames = [top["bytes"][a:b].tobytes() for a, b in zip(top["offsets"][:-1], top["offsets"][1:])]
+        assert [frame[:2] == b"\xff\xd8" for frame in frames] == [row != 6 for row in range(ROWS)]
+        assert top["bytes"].size == top["offsets"][-1]
+        assert file["depth"].attrs["encoding"] == "raw" and "jpeg" not in file["depth"].attrs["preparation"]
+
+
+def test_jpegs_are_near_the_raw_copy(daemon, tmp_path, jpegs):
+    """The same frames are bad, for the same reasons. Measured: a mean of 1.67 and a maximum of 13 levels."""
+    path, config = jpegs
+    raw, out, _ = pack_twice(tmp_path, path, config)
+    packed, counts = deliver(daemon, out, bad_rows="keep", **config)
+    # decoded: the top camera in two orders of colours, and the wrist; as they are: depth
+    assert counts["decoded"] == 3 * ROWS and counts["prepared"] == ROWS
+    expected, _ = deliver(daemon, raw, bad_rows="keep", **config)
+    assert expected["top.mask"][6:8, 1].tolist() == [8, 0]
+    assert_near(packed, expected, ["top", "wrist", "blue"], mean=2, most=20)
+    np.testing.assert_array_equal(packed["top"][:, 1, :, :, ::-1], packed["blue"][:, 0])
+    errors = []
+    for folder in (path.parent, raw, out):
+        client = daemon(config_of(folder, **config), folder=f"strict_{folder.name}").client()
+        client.open("train")
+        with pytest.raises(trajd.TrajdError) as error:
+            list(client.epoch())
+        errors.append(str(error.value).rsplit("top: row ", 1)[1])
+        client.close()
+    assert errors[0] == errors[1] == errors[2] and errors[0].startswith("6: "), errors
+
+
+def test_all_commands_know_jpegs(daemon, tmp_path, jpegs):
+    path, config = jpegs
+    _, out, _ = pack_twice(tmp_path, path, config, quality=80)
+    told = "29x42, crop 20x30 at (3, 5), resized to 16x24 by pillow-bilinear, as JPEG of quality 80"
+    assert f"frames of top are prepared in the files: {told}" in check(out, **config).stdout
+    other = "top: {from: observations/images/top, at: 0, image: {resize: [16, 24]}}"
+    refused = check(out, **(config | {"outputs": other}))
+    assert refused.returncode and "this output asks for 29x42, resized to 16x24 by pillow-bilinear" in refused.stderr
+    client = daemon(config_of(out, bad_rows="keep", **config), folder="explaining").client()
+    client.open("train")
+    assert client.ask("explain", window=0, name="top")["outputs"][0]["picture"]["prepared"] == told
+    client.close()
+
+    def trajctl(*arguments):
+        command = [TRAJCTL, *arguments, "--layout", config["layout"], out / path.name]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
+
+    line, = [line for line in trajctl("inspect").splitlines() if "images/top" in line]
+    assert "jpeg 16x24 rgb (file), packed, contiguous, prepared: " in line and line.endswith('"jpeg": 80}')
+    with h5py.File(out / path.name, "r+") as file:
+        wrist = file["observations/images/wrist"]
+        end = wrist["offsets"][3]
+        wrist["bytes"][end - 30:end] = 0  # the end of row 2
+    decoded = trajctl("validate", "--decode")
+    assert f"{ROWS} frames prepared by trajctl pack --prepare: only sizes were checked" in decoded  # those of depth
+    assert "images/top: 1 frame cannot be decoded, the first is row 6: " in decoded
+    assert "images/wrist: 1 frame cannot be decoded, the first is row 2: " in decoded
+    assert "not decoded" not in decoded and f"{2 * ROWS} frames not decoded" in trajctl("validate")
+
+
+def test_a_jpeg_that_would_be_larger_than_its_pixels_is_refused(tmp_path):
+    path = tmp_path / "recorded/episode_0.hdf5"
+    path.parent.mkdir()
+    write_encoded(path, {"top": random_frames(2, 512, 513, 1) // 128 * 255})
+    config = write_config(tmp_path, outputs="top: {from: observations/images/top, at: 0, image: {crop: [512, 512]}}")
+    done = pack(path, "-o", tmp_path / "out.hdf5", "--prepare", config, "--jpeg", 100, check=False)
+    assert done.returncode == 1
+    assert "images/top: row 0: as a JPEG of quality 100 the frame is larger than its pixels: leave --jpeg" in done.stderr
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["recorded", "train.yaml"]
+
+
+@pytest.mark.parametrize("options, message", [
+    (["--jpeg", "95"], "--jpeg stores prepared frames: it needs --prepare"),
+    (["--prepare", "8x8", "--jpeg", "0"], "--jpeg 0: choose 1 to 100"),
+    (["--prepare", "8x8", "--jpeg", "101"], "--jpeg 101: choose 1 to 100"),
+])
+def test_qualities_that_cannot_be(tmp_path, recorded, options, message):
+    done = pack(recorded, "-o", tmp_path / "out.hdf5", *options, check=False)
+    assert done.returncode == 2 and message in done.stderr and not (tmp_path / "out.hdf5").exists()
+
+
+def read_note(done):
+    """Returns the size of the frames, how many were sampled, the size of the file and the room, as they were noted."""
+    words = (r"the frames will have ([0-9.]+) MB(?:, estimated from (\d+) of them)?; "
+             r"writing the file needs about ([0-9.]+) MB, and ([0-9.]+) MB are free")
+    frames, sampled, needed, free = re.search(words, done.stderr).groups()
+    return float(frames), int(sampled or 0), float(needed), float(free)
+
+
+def sizes(path):
+    """Returns the MB of the top camera's frames, and of the file."""
+    with h5py.File(path) as file:
+        top = file["observations/images/top"]
+        return (top["bytes"].size + 8 * top["offsets"].size) / 1e6, path.stat().st_size / 1e6
+
+
+@pytest.mark.parametrize("rows", ["padded", "variable length"])
+def test_the_size_is_told_before(tmp_path, rows):
+    """That of raw frames is exact, that of JPEGs comes from a sample."""
+    path = tmp_path / "recorded/episode_0.hdf5"
+    path.parent.mkdir()
+    frames = smooth_frames(120, 120, 160, 3)
+    frames[::2] = 90  # half of them are small
+    write_encoded(path, {"top": frames})
+    if rows == "variable length":
+        with h5py.File(path, "r+") as file:
+            top = [np.trim_zeros(row, "b") for row in file["observations/images/top"][:]]
+            del file["observations/images/top"]
+            file.create_dataset("observations/images/top", data=top, dtype=h5py.vlen_dtype(np.uint8))
+    config = {"outputs": "top: {from: observations/images/top, at: 0, image: {resize: [100, 132]}}"}
+    raw, out, done = pack_twice(tmp_path, path, config)
+    told, sampled, needed, free = read_note(done)
+    frames, file = sizes(out / path.name)
+    assert sampled == 32 and told == pytest.approx(frames, rel=0.1)
+    assert file <= needed <= 2.2 * file and needed < free  # the JPEGs lie beside it for a while
+    done = pack(path, "-o", raw, "--force", "--prepare", tmp_path / "train.yaml")
+    told, _, needed, _ = read_note(done)
+    frames, file = sizes(raw / path.name)
+    assert told == round(frames, 1) and needed == pytest.approx(file, rel=0.1)
+
+
+def test_a_copy_without_room_is_refused_before_it_is_written(tmp_path):
+    """A frame of one pixel is prepared to 96 MB, and the rows are as many as it takes."""
+    path, out = tmp_path / "recorded/episode_0.hdf5", tmp_path / "out"
+    path.parent.mkdir(), out.mkdir()
+    about = os.statvfs(tmp_path)
+    free, frame = about.f_bavail * about.f_frsize, 4000 * 8000 * 3
+    rows = 2 * free // frame + 8
+    with h5py.File(path, "w") as file:
+        file.attrs["sim"] = False
+        file["action"] = file["observations/qpos"] = np.zeros((rows, 14), np.float32)
+        pixels = np.zeros((rows, 1, 1, 3), np.uint8)
+        file.create_dataset("observations/images/top", data=pixels, compression="gzip")
+    done = pack(path, "-o", out / "copy.hdf5", "--prepare", "4000x8000", "--layout", "aloha", check=False)
+    assert done.returncode == 1
+    words = r"copy.hdf5: the file needs about ([0-9.]+) MB, and (.*) has ([0-9.]+) MB free: make room, or name another"
+    needed, folder, room = re.search(words, done.stderr).groups()
+    assert float(needed) * 1e6 >= rows * frame and folder == f"{out}/"
+    assert float(room) * 1e6 == pytest.approx(free, rel=0.5)
+    assert not list(out.iterdir())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a small disk is mounted by root alone")
+def test_jpegs_without_room_are_refused_by_their_sample(tmp_path):
+    """The disk has 2 MB. Raw frames need 5.7 MB, JPEGs of quality 50 have room once, and no others beside them."""
+    path, disk = tmp_path / "recorded/episode_0.hdf5", tmp_path / "disk"
+    path.parent.mkdir(), disk.mkdir()
+    write_encoded(path, {"top": smooth_frames(100, 120, 170, 3)})
+    outputs = "top: {from: observations/images/top, at: 0, image: {resize: [118, 160]}}"
+    options = "--prepare", write_config(tmp_path, outputs=outputs)
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", disk]).returncode:
+        pytest.skip("nothing can be mounted here")
+    try:
+        assert "needs about 5.7 MB" in pack(path, "-o", disk / "raw.hdf5", *options, check=False).stderr
+        pack(path, "-o", disk / "jpeg.hdf5", *options, "--jpeg", 50)
+        refused = pack(path, "-o", disk / "second.hdf5", *options, "--jpeg", 99, check=False)
+        assert refused.returncode == 1 and "make room, or name another folder" in refused.stderr
+        assert [file.name for file in disk.iterdir()] == ["jpeg.hdf5"]
+    finally:
+        subprocess.run(["umount", disk], check=True)
 
 
 MIXED = """\

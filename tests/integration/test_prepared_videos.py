@@ -9,6 +9,7 @@ import h5py
 import numpy as np
 import pytest
 from paths import TRAJCTL, clean_environment, package_environment
+from picture_files import assert_near
 from video_groups import VIDEO
 
 FEED = """
@@ -90,6 +91,18 @@ def test_prepared_frames_are_those_of_the_videos(daemon, tmp_path, converted, na
     assert counts["decoded"] == 0
     original, _ = deliver(daemon, path, outputs_of(*cameras), source)
     assert_same(prepared, original)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_jpegs_of_videos_are_near_the_raw_copy(daemon, tmp_path, converted, name):
+    """Frames that were not recorded stay masked. Measured: means of 1.51 to 1.75 and maxima of 15 to 19 levels."""
+    source, folder, cameras = SETS[name]
+    path, raw, out = converted(source, folder), tmp_path / "raw.hdf5", tmp_path / "jpeg.hdf5"
+    trajctl("pack", path, "-o", raw, "--prepare", "24x30")
+    trajctl("pack", path, "-o", out, "--prepare", "24x30", "--jpeg", "95")
+    jpegs, counts = deliver(daemon, out, outputs_of(*cameras), source)
+    assert counts["decoded"] > 0 and counts["prepared"] == 0
+    assert_near(jpegs, deliver(daemon, raw, outputs_of(*cameras), source)[0], cameras, mean=2, most=24)
 
 
 def test_a_damaged_packet_costs_its_frames(tmp_path, converted):

@@ -1,13 +1,14 @@
 """Training by ACT's recipe on a LeRobot set with video: its trainer, its daemon and the decoders are killed, and the losses are those
 of a run that was not, bit for bit. The store is too small for all frames, so that units are decoded to the end of the run."""
 import shutil
+import subprocess
 import sys
 
 import pytest
 
 from daemons import kill_decoders, private_daemons
 from drafted import init
-from paths import ROOT
+from paths import ROOT, clean_environment, package_environment
 from training_runs import EVERY, PACKAGE, Training, check_resumed, folder  # noqa: F401
 
 SETS = ROOT / "tests/golden/video/lerobot"
@@ -26,11 +27,11 @@ pytestmark = [
 @pytest.fixture(scope="module", params=["v30_h264_g10", "v30_av1", "v30_h264_g10 by reference"])
 def made(request, tmp_path_factory):
     """The configuration that `trajctl init` writes for ACT, with a small store."""
-    from trajd.convert.__main__ import main
     path = tmp_path_factory.mktemp("set")
     name, *reference = request.param.split(" by ")
     shutil.copytree(SETS / name, path / "set")  # by reference, its MP4 files must lie below the folder of the output
-    assert main(["lerobot", str(path / "set"), "-o", str(path / "set.hdf5"), *(f"--{word}" for word in reference)]) == 0
+    subprocess.run([sys.executable, "-m", "trajd.convert", "lerobot", path / "set", "-o", path / "set.hdf5", *(f"--{word}" for word in reference)],
+                   check=True, env=clean_environment(**package_environment()))
     config = init("act", path / "set.hdf5", path / "act.yaml")
     for before, after in CHANGES:
         assert before in config

@@ -36,6 +36,26 @@ def random_frames(rows, height, width, seed):
     return np.random.default_rng(seed).integers(0, 256, (rows, height, width, 3), dtype=np.uint8)
 
 
+def smooth_frames(rows, height, width, seed):
+    """Returns frames that compress as photographs do: waves, and a little noise."""
+    random = np.random.default_rng(seed)
+    y, x = np.mgrid[:height, :width]
+    waves = [[np.sin(y / 7 + row / 3 + a) + np.sin(x / 9 + b) for a, b in random.uniform(0, 6, (3, 2))]
+             for row in range(rows)]
+    noise = random.normal(0, 3, (rows, height, width, 3))
+    return (127 + 55 * np.moveaxis(np.array(waves), 1, -1) + noise).clip(0, 255).astype(np.uint8)
+
+
+def assert_near(one, other, cameras, mean, most):
+    """Compares the batches of two feeds: values of cameras within these differences, all others equal."""
+    assert one.keys() == other.keys()
+    for name in one:
+        if name not in cameras:
+            np.testing.assert_array_equal(one[name], other[name], err_msg=name)
+    difference = np.concatenate([np.abs(one[name].astype(int) - other[name]).ravel() for name in cameras])
+    assert 0 < difference.mean() <= mean and difference.max() <= most, (difference.mean(), difference.max())
+
+
 def write_encoded(path, cameras, bad=(), encode=png):
     """Writes an episode in the layout aloha, its frames as padded rows of PNG, or of what `encode` returns.
 

@@ -242,6 +242,7 @@ def resample_messages():
 # ---- pictures: frames, and the packets of both sides of decode_protocol.h ----
 
 DEPTH, RGB, BGR, GRAY, PREPARED = 0, 1, 2, 3, 4
+JPEG = 4
 
 
 def picture(name):
@@ -254,13 +255,16 @@ def decode_frame():
     made = {name: bytes([colour, 0]) + picture(name) for name, colour in colours.items()}
     return made | {"one.jpg": bytes([RGB, 1]) + jpeg(1, 1, components=3), "one.png": bytes([RGB, 1]) + png(1, 1),
                    "scans": bytes([RGB, 2]) + jpeg_of_many_scans(8, 8, 9), "passes": bytes([RGB, 3]) + png(48, 17, interlace=1),
-                   "bands": bytes([RGB, 2]) + progressive(8, 8, 9), "raw": bytes([GRAY, 2]) + bytes(64)}
+                   "bands": bytes([RGB, 2]) + progressive(8, 8, 9), "raw": bytes([GRAY, 2]) + bytes(64),
+                   "written.jpg": bytes([RGB | PREPARED, JPEG]) + picture("420.jpg"),
+                   "written_gray.jpg": bytes([GRAY | PREPARED, JPEG]) + picture("gray.png")}
 
 
 def decode_reply():
     good = {str(count): bytes([count - 1, count, 0]) for count in (1, 2, 32)}
     return good | {"reasons": bytes([1, 2, 0]) + b"Not a JPEG file\n".ljust(160, b"\0") + b"\xff" * 160,
-                   **{f"damage_{bit}": bytes([1, 2, 1 << bit]) for bit in range(6)}}
+                   **{f"damage_{bit}": bytes([1, 2, 1 << bit]) for bit in range(6)},
+                   "jpegs": bytes([1, 2, 1 << 6]) + struct.pack("<2I", 11, 1 << 30)}
 
 
 def decode_job():

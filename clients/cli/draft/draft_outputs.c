@@ -77,10 +77,12 @@ static bool is_command(const struct trajd_index *index, const struct trajd_index
 /* Returns whether a policy would read the stream. Other streams are printed as comments. */
 static bool is_observation(const struct trajd_index_stream *stream)
 {
-    return !draft_matches(stream->name,
-                          "^(next_obs/|next\\.|rewards|dones|states|action|terminals|timeouts|"
-                          "base_action|observation/(timestamp|camera_[a-z]*)/)",
-                          0);
+    return !draft_matches(
+        stream->name,
+        "^(next_obs/|next\\.|reward|discount|dones|states|action|terminals|timeouts|"
+        "is_(first|last|terminal)$|base_action|timestamp$|robot[0-9]+_demo_|"
+        "observation/(timestamp|camera_[a-z]*)/)",
+        0);
 }
 
 /* Returns whether an episode lacks the stream. */

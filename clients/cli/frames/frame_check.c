@@ -44,9 +44,15 @@ static uint64_t count_frames(const struct trajd_episode *episode,
     return has_frames ? trajd_array_row_count(array_of(episode, stream)) : 0;
 }
 
+/* Returns whether the frames were prepared, and are pixels, which no decoder reads. */
+static bool is_prepared_raw(const struct trajd_index_stream *stream)
+{
+    return stream->preparation && stream->encoding == TRAJD_PICTURE_RAW;
+}
+
 static bool is_decoded(const struct trajd_episode *episode, const struct trajd_index_stream *stream)
 {
-    return !stream->preparation && count_frames(episode, stream);
+    return !is_prepared_raw(stream) && count_frames(episode, stream);
 }
 
 struct frame_check_counts frame_check_count(const struct trajd_index *index)
@@ -55,7 +61,7 @@ struct frame_check_counts frame_check_count(const struct trajd_index *index)
 
     for (uint32_t s = 0; s < index->stream_count; s++)
         for (uint32_t e = 0; e < index->episode_count; e++)
-            *(index->streams[s].preparation ? &counts.prepared : &counts.encoded) +=
+            *(is_prepared_raw(&index->streams[s]) ? &counts.prepared : &counts.encoded) +=
                 count_frames(&index->episodes[e], &index->streams[s]);
     return counts;
 }
@@ -116,9 +122,10 @@ static enum trajd_status decode(struct check *check, const struct trajd_row_byte
                                   &ignored))
             continue;
         frames[used] = (struct trajd_decoder_frame){
-            rows[i].data, rows[i].size,
-            room,         check->pixels + used * trajd_decoder_frame_bytes(check->decoder),
-            "",           0};
+            .bytes = rows[i].data,
+            .size = rows[i].size,
+            .room = room,
+            .pixels = check->pixels + used * trajd_decoder_frame_bytes(check->decoder)};
         numbers[used++] = row + i;
     }
     status = trajd_decoder_run(check->decoder, frames, used, error);

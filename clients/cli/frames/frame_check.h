@@ -12,7 +12,7 @@ struct frame_check_bad {
     char reason[160];      /* of the first */
 };
 
-/* The frames of all kept episodes. prepared: by `trajctl pack --prepare`; they are pixels, which no
+/* The frames of all kept episodes. prepared: by `trajctl pack --prepare`, as pixels, which no
  * decoder reads. */
 struct frame_check_counts {
     uint64_t encoded, prepared;

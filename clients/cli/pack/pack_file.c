@@ -56,7 +56,8 @@ static void set_size(struct pack_dataset *dataset)
     const bool is_encoded = trajd_array_is_encoded(array);
 
     if (dataset->is_prepared) {
-        dataset->image = trajd_layout_image_prepared(&dataset->image);
+        dataset->image = trajd_layout_image_prepared(
+            &dataset->image, dataset->jpeg_quality ? TRAJD_PICTURE_JPEG : TRAJD_PICTURE_RAW);
         dataset->image.height = dataset->preparation.height;
         dataset->image.width = dataset->preparation.width;
         return;
@@ -166,7 +167,8 @@ static void write_preparation(const struct pack_dataset *dataset,
     const struct trajd_picture_prepared prepared = {
         .preparation = dataset->preparation,
         .rank = stream->rank,
-        .is_bgr_for_cv2 = trajd_picture_is_bgr_for_cv2(stream->encoding, stream->image.color)};
+        .is_bgr_for_cv2 = trajd_picture_is_bgr_for_cv2(stream->encoding, stream->image.color),
+        .jpeg_quality = dataset->jpeg_quality};
 
     trajd_picture_prepared_write(&prepared, text);
 }
@@ -212,17 +214,31 @@ static enum trajd_status copy_file(struct pack *p)
     return status ? status : convert_writer_wait(&p->writer);
 }
 
+/* Writes a dataset. A group is made with the length of its frames, which of JPEGs is known when all
+ * of them are made. */
+static enum trajd_status write_dataset(struct pack *p, struct pack_dataset *dataset)
+{
+    const bool is_spooled = dataset->jpeg_quality != 0;
+    enum trajd_status status = is_spooled ? pack_prepare(p, dataset, NULL) : TRAJD_OK;
+
+    if (!status)
+        status = make_group(p, dataset);
+    if (status)
+        return status;
+    if (is_spooled)
+        status = pack_write_spooled(p, dataset);
+    else
+        status = dataset->is_prepared ? pack_prepare(p, dataset, NULL) : pack_write(p, dataset);
+    return status ? status : pack_write_offsets(p, dataset);
+}
+
 /* Writes the whole output. */
 static enum trajd_status write_output(struct pack *p)
 {
     enum trajd_status status = copy_file(p);
 
-    for (uint32_t i = 0; i < p->count && !status; i++) {
-        status = make_group(p, &p->datasets[i]);
-        if (!status)
-            status = p->datasets[i].is_prepared ? pack_write_prepared(p, &p->datasets[i])
-                                                : pack_write(p, &p->datasets[i]);
-    }
+    for (uint32_t i = 0; i < p->count && !status; i++)
+        status = write_dataset(p, &p->datasets[i]);
     convert_writer_begin(&p->writer);
     if (!status)
         status = convert_writer_send(&p->writer, TRAJD_WRITER_CLOSE, -1);
@@ -317,14 +333,6 @@ static enum trajd_status publish(struct pack *p)
     return output_file_publish(&p->output, &is_sure, p->error);
 }
 
-static enum trajd_status open_files(struct pack *p)
-{
-    const struct trajd_index_file *file = &p->options->index->files[0];
-    const enum trajd_status status = trajd_open_regular(file->path, &p->input, p->error);
-
-    return status ? status : output_file_open(&p->output, p->error);
-}
-
 static void clear(struct pack *p)
 {
     convert_writer_end(&p->writer);
@@ -339,6 +347,8 @@ static void clear(struct pack *p)
     free(p->datasets);
     if (p->input >= 0)
         close(p->input);
+    if (p->spool >= 0)
+        close(p->spool);
 }
 
 static enum trajd_status run(struct pack *p)
@@ -357,11 +367,15 @@ static enum trajd_status run(struct pack *p)
     if (!status)
         status = find_datasets(p);
     if (!status)
-        status = open_files(p);
+        status = trajd_open_regular(options->index->files[0].path, &p->input, p->error);
     for (uint32_t i = 0; i < p->count; i++)
         p->row_total += pack_count_rows(&p->datasets[i]);
     for (uint32_t i = 0; i < p->count && !status; i++)
         status = pack_measure(p, &p->datasets[i]);
+    if (!status)
+        status = pack_check_room(p);
+    if (!status)
+        status = output_file_open(&p->output, p->error);
     if (!status)
         status = write_output(p);
     if (!status)
@@ -377,6 +391,7 @@ enum trajd_status pack_file(const struct pack_options *options, struct pack_resu
     struct pack p = {.options = options,
                      .error = error,
                      .input = -1,
+                     .spool = -1,
                      .output = {.fd = -1},
                      .writer = {.helper_path = options->helper_path,
                                 .output = options->output,

@@ -20,8 +20,9 @@ struct pack_options {
     const char *decoder_path; /* of trajd-decoder; NULL: no preparations */
     const struct pack_preparation *preparations;
     uint32_t preparation_count;
-    bool force;                                       /* an existing output is replaced */
-    const bool *cancel;                               /* set by a signal handler */
+    uint32_t jpeg_quality; /* of prepared frames of 8 bits: they become JPEGs; 0: raw pixels */
+    bool force;            /* an existing output is replaced */
+    const bool *cancel;    /* set by a signal handler */
     void (*on_note)(void *context, const char *text); /* the copy leaves something out */
     void *context;
 };
@@ -38,9 +39,12 @@ struct pack_result {
 
 /* Frames of a stream with a preparation are decoded, cropped, resized and padded; all others are
  * copied as they are. Writes the output beside its place as OUTPUT.partial, reads it again with the input's layout, and
- * renames it. TRAJD_ERR_NOT_FOUND: the input has no frames to pack. TRAJD_ERR_UNSUPPORTED: its
+ * renames it. Notes before how large the file will be if frames are prepared.
+ * TRAJD_ERR_NOT_FOUND: the input has no frames to pack. TRAJD_ERR_UNSUPPORTED: its
  * layout finds datasets by a '*' or cuts arrays into episodes. TRAJD_ERR_ARGUMENT: something is at the
- * output's place, or a preparation does not fit its stream, or another one of the same stream. TRAJD_ERR_DATA: a row cannot be read or looks like
+ * output's place, or a preparation does not fit its stream, or another one of the same stream.
+ * TRAJD_ERR_IO: the output's filesystem has too little room; nothing was written.
+ * TRAJD_ERR_DATA: a row cannot be read or looks like
  * another encoding, or the output is not as it should be.
  * TRAJD_ERR_CLOSED: cancelled. Other errors as those of convert_writer.h. */
 enum trajd_status pack_file(const struct pack_options *options, struct pack_result *result,

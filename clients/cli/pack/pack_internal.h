@@ -16,6 +16,7 @@ struct pack_dataset {
     const struct trajd_index_stream *stream;
     bool is_prepared;
     struct trajd_image_preparation preparation; /* if it is */
+    uint32_t jpeg_quality;                      /* of prepared frames; 0: they are raw */
     struct trajd_layout_image image;            /* of the output, with the size of its frames */
     enum trajd_picture_encoding encoding;
     int64_t *offsets; /* [rows + 1] */
@@ -32,6 +33,7 @@ struct pack {
     uint8_t *block;                    /* of such rows, see pack_reserve */
     uint64_t block_size;
     int input;
+    int spool; /* has the JPEGs of one dataset until their length is known; -1: there is none */
     struct output_file output;
     struct convert_writer writer;
     struct convert_block *rows; /* a block that is filled; NULL: none */
@@ -66,9 +68,14 @@ uint64_t pack_count_rows(const struct pack_dataset *dataset);
  * come to lie closer together. */
 enum trajd_status pack_measure(struct pack *pack, struct pack_dataset *dataset);
 
-/* Writes the frames and their offsets. TRAJD_ERR_DATA: a row changed
- * since it was measured, or raw pixels look like a JPEG or PNG. */
+/* Writes the frames. TRAJD_ERR_DATA: a row changed since it was measured, or raw pixels look like a
+ * JPEG or PNG. */
 enum trajd_status pack_write(struct pack *pack, const struct pack_dataset *dataset);
+
+/* Adds bytes to the spool, which it makes beside the output: a file without a name. */
+enum trajd_status pack_spool(struct pack *pack, const void *data, uint64_t size);
+/* Writes the frames that are in the spool, and empties it. */
+enum trajd_status pack_write_spooled(struct pack *pack, const struct pack_dataset *dataset);
 
 /* ---- pack_prepare.c ---- */
 
@@ -76,8 +83,22 @@ enum trajd_status pack_write(struct pack *pack, const struct pack_dataset *datas
  * contradict each other, or do not fit the frames. */
 enum trajd_status pack_find_preparation(struct pack *pack, struct pack_dataset *dataset);
 
-/* Prepares the frames and writes them. A frame that cannot be decoded becomes a row with the reason,
- * one that the layout masks an empty row. Sets the offsets. */
-enum trajd_status pack_write_prepared(struct pack *pack, struct pack_dataset *dataset);
+/* Of frames that were prepared: how many they are, the bytes that they would have, and those that
+ * their rows have outside of the dataset. */
+struct pack_sample {
+    uint64_t frames, made_bytes, heap_bytes;
+};
+
+/* Prepares the frames and writes them, raw ones to the output and JPEGs to the spool. A frame that
+ * cannot be decoded becomes a row with the reason, one that the layout masks an empty row. Sets the
+ * offsets. With a sample, some frames in the middle are prepared and added to it, and go nowhere. */
+enum trajd_status pack_prepare(struct pack *pack, struct pack_dataset *dataset,
+                               struct pack_sample *sample);
+
+/* ---- pack_size.c ---- */
+
+/* Finds how large the output will be, and notes it if frames are prepared. TRAJD_ERR_IO: its
+ * filesystem has less room. */
+enum trajd_status pack_check_room(struct pack *pack);
 
 #endif

@@ -56,6 +56,7 @@ enum trajd_status pack_find_preparation(struct pack *p, struct pack_dataset *dat
     const struct pack_preparation *first = NULL;
 
     dataset->is_prepared = false;
+    dataset->jpeg_quality = stream->dtype == TRAJD_U8 ? p->options->jpeg_quality : 0;
     for (uint32_t i = 0; i < p->options->preparation_count && stream->image.is_present; i++) {
         const struct pack_preparation *option = &p->options->preparations[i];
         struct trajd_image_preparation made;
@@ -78,6 +79,8 @@ enum trajd_status pack_find_preparation(struct pack *p, struct pack_dataset *dat
         first = first ? first : option;
     }
     dataset->is_prepared = first && !trajd_image_is_whole(&dataset->preparation);
+    if (!dataset->is_prepared)
+        dataset->jpeg_quality = 0;
     return dataset->is_prepared && stream->image.color == TRAJD_COLOR_UNDECIDED
                ? refuse_undecided(p, stream)
                : TRAJD_OK;
@@ -114,6 +117,7 @@ static enum trajd_status start(struct preparing *job)
                                             .bits = 8 * trajd_dtype_size(dataset->stream->dtype),
                                             .upright = true,
                                             .preparation = &dataset->preparation,
+                                            .jpeg_quality = dataset->jpeg_quality,
                                             .timeout_ms = TIMEOUT_MS};
     enum trajd_status status = TRAJD_OK;
 
@@ -196,9 +200,10 @@ static enum trajd_status prepare_rows(struct preparing *job, uint64_t row, uint6
         if (array->form == TRAJD_ROWS_HEAP)
             p->result->stored_bytes += size;
         job->is_masked[i] = job->dataset->stream->image.masks_zero_frames && is_zero(bytes, size);
-        job->frames[i] = (struct trajd_decoder_frame){
-            bytes, size, trajd_encoded_row_room(array, size), job->pixels + i * job->slot_bytes,
-            "",    0};
+        job->frames[i] = (struct trajd_decoder_frame){.bytes = bytes,
+                                                      .size = size,
+                                                      .room = trajd_encoded_row_room(array, size),
+                                                      .pixels = job->pixels + i * job->slot_bytes};
     }
     return status ? status
                   : trajd_decoder_run(job->decoder, job->frames, (uint32_t)*count, p->error);
@@ -246,29 +251,41 @@ static void report_bad(struct preparing *job, uint64_t row, const char *reason)
     options->on_note(options->context, text);
 }
 
+static enum trajd_status refuse_large(struct preparing *job, uint64_t row)
+{
+    return trajd_error_set(job->pack->error, TRAJD_ERR_UNSUPPORTED, 0,
+                           "%s: row %" PRIu64 ": as a JPEG of quality %u the frame is larger than "
+                           "its pixels: leave --jpeg out, or name a lower quality",
+                           job->dataset->path, row, job->dataset->jpeg_quality);
+}
+
 /* Writes one frame, and where the next one begins. Shorter rows stand for what is no frame. */
 static enum trajd_status write_frame(struct preparing *job, uint64_t row, uint64_t i)
 {
     struct pack_dataset *dataset = job->dataset;
     const struct trajd_decoder_frame *frame = &job->frames[i];
+    const uint64_t at = (uint64_t)dataset->offsets[row], room = job->slot_bytes;
     const uint8_t *bytes = frame->pixels;
-    uint64_t size = job->slot_bytes;
+    uint64_t size = frame->made_bytes;
 
     if (job->is_masked[i]) {
         size = 0;
     } else if (*frame->reason) {
         report_bad(job, row, frame->reason);
         bytes = (const uint8_t *)frame->reason;
-        size = strlen(frame->reason) < size ? strlen(frame->reason) : size - 1;
+        size = strlen(frame->reason) < room ? strlen(frame->reason) : room - 1;
+    } else if (!size) {
+        return refuse_large(job, row);
     }
-    dataset->offsets[row + 1] = dataset->offsets[row] + (int64_t)size;
-    return pack_put(job->pack, PACK_BYTES, (uint64_t)dataset->offsets[row], bytes, size);
+    dataset->offsets[row + 1] = (int64_t)(at + size);
+    return dataset->jpeg_quality ? pack_spool(job->pack, bytes, size)
+                                 : pack_put(job->pack, PACK_BYTES, at, bytes, size);
 }
 
-static enum trajd_status run(struct preparing *job)
+static enum trajd_status write_all(struct preparing *job)
 {
     const uint64_t rows = job->dataset->array.shape[0];
-    enum trajd_status status = start(job);
+    enum trajd_status status = TRAJD_OK;
 
     for (uint64_t row = 0, count; row < rows && !status; row += count) {
         status = prepare(job, row, &count);
@@ -277,16 +294,35 @@ static enum trajd_status run(struct preparing *job)
         if (!status)
             pack_report_rows(job->pack, count);
     }
-    return status ? status : pack_write_offsets(job->pack, job->dataset);
+    return status;
 }
 
-enum trajd_status pack_write_prepared(struct pack *p, struct pack_dataset *dataset)
+/* Prepares frames around the middle row: up to JOB_FRAMES, or those of its unit. */
+static enum trajd_status sample_middle(struct preparing *job, struct pack_sample *sample)
+{
+    struct pack_result *result = job->pack->result;
+    const uint64_t stored_bytes = result->stored_bytes, rows = job->dataset->array.shape[0];
+    uint64_t count = 0;
+    const enum trajd_status status = rows ? prepare(job, rows / 2, &count) : TRAJD_OK;
+
+    for (uint64_t i = 0; i < count && !status; i++)
+        sample->made_bytes += job->is_masked[i] ? 0 : job->frames[i].made_bytes;
+    sample->frames += count;
+    sample->heap_bytes += result->stored_bytes - stored_bytes;
+    result->stored_bytes = stored_bytes; /* the rows are read again when they are written */
+    return status;
+}
+
+enum trajd_status pack_prepare(struct pack *p, struct pack_dataset *dataset,
+                               struct pack_sample *sample)
 {
     struct preparing job = {.pack = p, .dataset = dataset, .units = {.media_fd = -1}};
     enum trajd_status status;
 
     trajd_array_reader_keep(p->pixels, true);
-    status = run(&job);
+    status = start(&job);
+    if (!status)
+        status = sample ? sample_middle(&job, sample) : write_all(&job);
     trajd_array_reader_keep(p->pixels, false);
     trajd_decoder_destroy(&job.decoder);
     frame_units_close(&job.units);

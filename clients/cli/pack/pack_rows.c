@@ -1,9 +1,13 @@
 /* Reads the frames of a dataset twice: once to find how long each is, once to write them. */
+#include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "clients/cli/pack/pack_internal.h"
+#include "daemon/base/files.h"
 #include "daemon/base/memory.h"
 #include "daemon/base/progress/progress.h"
 
@@ -96,14 +100,15 @@ static uint64_t stored_bytes(const struct trajd_array *array)
     return bytes;
 }
 
-/* All rows of raw pixels have one length, as have prepared frames. */
+/* All rows of raw pixels have one length, as have prepared frames, unless they become JPEGs: the
+ * lengths of these are found as they are made. */
 static void measure_raw(struct pack_dataset *dataset)
 {
     const int64_t width = (int64_t)(dataset->is_prepared ? trajd_image_bytes(&dataset->preparation)
                                                          : trajd_array_row_bytes(&dataset->array));
 
-    dataset->encoding = TRAJD_PICTURE_RAW;
-    for (uint64_t row = 0; row < dataset->array.shape[0]; row++)
+    dataset->encoding = dataset->jpeg_quality ? TRAJD_PICTURE_JPEG : TRAJD_PICTURE_RAW;
+    for (uint64_t row = 0; row < dataset->array.shape[0] && !dataset->jpeg_quality; row++)
         dataset->offsets[row + 1] = dataset->offsets[row] + width;
 }
 
@@ -310,8 +315,46 @@ enum trajd_status pack_write_offsets(struct pack *p, const struct pack_dataset *
 
 enum trajd_status pack_write(struct pack *p, const struct pack_dataset *dataset)
 {
-    const enum trajd_status status =
-        is_raw(dataset) ? write_raw(p, dataset) : write_encoded(p, dataset);
+    return is_raw(dataset) ? write_raw(p, dataset) : write_encoded(p, dataset);
+}
 
-    return status ? status : pack_write_offsets(p, dataset);
+/* ---- the spool ---- */
+
+static enum trajd_status spool_failed(struct pack *p)
+{
+    return trajd_error_set(p->error, TRAJD_ERR_IO, errno,
+                           "%s: a temporary file beside it, for the JPEGs of a dataset: %s",
+                           p->options->output, strerror(errno));
+}
+
+enum trajd_status pack_spool(struct pack *p, const void *data, uint64_t size)
+{
+    char name[OUTPUT_PATH_SIZE + 8];
+
+    if (p->spool < 0) {
+        snprintf(name, sizeof name, "%s.XXXXXX", p->output.partial);
+        p->spool = mkostemp(name, O_CLOEXEC);
+        if (p->spool < 0 || unlink(name))
+            return spool_failed(p);
+    }
+    return trajd_file_write_all(p->spool, data, size) ? spool_failed(p) : TRAJD_OK;
+}
+
+enum trajd_status pack_write_spooled(struct pack *p, const struct pack_dataset *dataset)
+{
+    const uint64_t bytes = (uint64_t)dataset->offsets[dataset->array.shape[0]];
+    enum trajd_status status = TRAJD_OK;
+
+    p->result->packed_bytes += bytes;
+    pack_reserve(p, BLOCK_BYTES);
+    for (uint64_t at = 0; at < bytes && !status;) {
+        const ssize_t size = pread(p->spool, p->block, BLOCK_BYTES, (off_t)at);
+        if (size <= 0)
+            return spool_failed(p);
+        status = pack_put(p, PACK_BYTES, at, p->block, (uint64_t)size);
+        at += (uint64_t)size;
+    }
+    if (!status && bytes && (ftruncate(p->spool, 0) || lseek(p->spool, 0, SEEK_SET)))
+        return spool_failed(p);
+    return status;
 }

@@ -86,27 +86,27 @@ bool trajd_scan_numbers(hid_t group, const char *name, uint64_t count, uint64_t 
     return ok;
 }
 
-/* Finds what packed frames are that are all raw pixels. Only the attribute `size` has their height
- * and width. Other frames have them in their headers. */
-static const char *read_raw(hid_t group, const struct trajd_layout_image *image, uint64_t rows,
-                            struct trajd_array *array)
+/* Finds what packed frames are whose size is that of the attribute `size`: raw pixels, and prepared
+ * frames, whose first row may have no header. Other frames have their size in their headers. */
+static const char *read_sized(hid_t group, const struct trajd_layout_image *image,
+                              enum trajd_picture_encoding encoding, uint64_t rows,
+                              struct trajd_array *array)
 {
     const uint64_t channels = trajd_picture_channels(image->color);
-    uint64_t size[2], values, bits;
-    char word[WORD_SIZE];
+    uint64_t size[2], values, bits = 8;
 
-    trajd_scan_word(group, "encoding", word, sizeof word);
-    if (strcmp(word, "raw") || !rows || !trajd_scan_numbers(group, "size", 2, size))
+    if (encoding == TRAJD_PICTURE_AUTO || !rows || !trajd_scan_numbers(group, "size", 2, size))
         return NULL;
     if (!size[0] || !size[1] || size[0] > TRAJD_PICTURE_SIDE_MAX ||
         size[1] > TRAJD_PICTURE_SIDE_MAX)
         return "its attribute size is out of range";
     if (__builtin_mul_overflow(rows, size[0] * size[1] * channels, &values))
         values = UINT64_MAX;
-    bits = array->payload_bytes / values * 8;
-    if (array->payload_bytes % values || (bits != 8 && bits != 16 && bits != 32))
+    if (encoding == TRAJD_PICTURE_RAW)
+        bits = array->payload_bytes % values ? 0 : array->payload_bytes / values * 8;
+    if (bits != 8 && bits != 16 && bits != 32)
         return "bytes does not hold raw pixels of the attribute size";
-    array->picture = (struct trajd_picture){.encoding = TRAJD_PICTURE_RAW,
+    array->picture = (struct trajd_picture){.encoding = encoding,
                                             .height = (uint32_t)size[0],
                                             .width = (uint32_t)size[1],
                                             .channels = (uint8_t)channels,
@@ -136,20 +136,28 @@ static const char *read_frames(struct trajd_scan *scan, hid_t group,
                                struct trajd_array *array)
 {
     const char *preparation, *why = read_preparation(scan, group, &preparation);
-    const struct trajd_layout_image words =
-        preparation ? trajd_layout_image_prepared(image) : *image;
+    enum trajd_picture_encoding encoding = TRAJD_PICTURE_AUTO;
+    struct trajd_layout_image words = *image;
+    char word[WORD_SIZE];
 
+    trajd_scan_word(group, "encoding", word, sizeof word);
+    if (!strcmp(word, "raw"))
+        encoding = TRAJD_PICTURE_RAW;
+    else if (preparation && !strcmp(word, "jpeg"))
+        encoding = TRAJD_PICTURE_JPEG;
+    if (preparation)
+        words = trajd_layout_image_prepared(image, encoding ? encoding : TRAJD_PICTURE_RAW);
     if (!why)
         why = trajd_scan_words(scan, group, &words);
     if (!why)
-        why = read_raw(group, &words, rows, array);
+        why = read_sized(group, &words, encoding, rows, array);
     if (why || !preparation || !rows)
         return why;
     array->preparation = preparation;
-    return array->picture.encoding == TRAJD_PICTURE_RAW
+    return array->picture.encoding
                ? NULL
-               : "it has the attribute preparation, and does not hold raw pixels of the attribute "
-                 "size";
+               : "it has the attribute preparation, and its attributes encoding and size do not "
+                 "say what its frames are";
 }
 
 bool trajd_scan_has(hid_t group, const char *path, const char *const names[3])

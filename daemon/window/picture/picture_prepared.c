@@ -144,18 +144,20 @@ void trajd_picture_prepared_write(const struct trajd_picture_prepared *prepared,
                                   char text[TRAJD_PREPARATION_TEXT_SIZE])
 {
     const struct trajd_image_preparation *p = &prepared->preparation;
-    char channels[16] = "";
+    char channels[16] = "", jpeg[24] = "";
 
     if (prepared->rank == 3)
         snprintf(channels, sizeof channels, ", %u", p->channels);
+    if (prepared->jpeg_quality)
+        snprintf(jpeg, sizeof jpeg, ", \"jpeg\": %u", prepared->jpeg_quality);
     snprintf(text, TRAJD_PREPARATION_TEXT_SIZE,
              "{\"source\": [%u, %u], \"crop\": [%u, %u, %u, %u], \"filter\": \"%s\", "
              "\"resize\": [%u, %u], \"at\": [%d, %d], \"shape\": [%u, %u%s], \"pad_value\": %.17g, "
-             "\"cv2\": \"%s\"}",
+             "\"cv2\": \"%s\"%s}",
              p->source_height, p->source_width, p->crop.top, p->crop.left, p->crop.height,
              p->crop.width, trajd_image_filter_name(p->filter), p->inner_height, p->inner_width,
              p->top, p->left, p->height, p->width, channels, p->pad_value,
-             prepared->is_bgr_for_cv2 ? "bgr" : "rgb");
+             prepared->is_bgr_for_cv2 ? "bgr" : "rgb", jpeg);
 }
 
 /* The lists of the text. `shape` has one number more where the frames have an axis of channels. */
@@ -199,8 +201,10 @@ static enum trajd_status read_values(const struct trajd_yaml *yaml,
     static const char *const orders[] = {"rgb", "bgr", NULL};
     const struct trajd_yaml_node *filter = trajd_yaml_get(root, "filter"),
                                  *pad_value = trajd_yaml_get(root, "pad_value"),
-                                 *cv2 = trajd_yaml_get(root, "cv2");
+                                 *cv2 = trajd_yaml_get(root, "cv2"),
+                                 *jpeg = trajd_yaml_get(root, "jpeg");
     int number = 0, order = 0;
+    int64_t quality = 0;
     enum trajd_status status;
 
     if (!filter || !pad_value || !cv2)
@@ -211,8 +215,11 @@ static enum trajd_status read_values(const struct trajd_yaml *yaml,
             trajd_yaml_double(yaml, pad_value, 0, 65535, &prepared->preparation.pad_value, error);
     if (!status)
         status = trajd_yaml_choice(yaml, cv2, orders, &order, error);
+    if (!status && jpeg)
+        status = trajd_yaml_int(yaml, jpeg, 1, 100, &quality, error);
     prepared->preparation.filter = (enum trajd_image_filter)number;
     prepared->is_bgr_for_cv2 = order == 1;
+    prepared->jpeg_quality = (uint32_t)quality;
     return status;
 }
 
@@ -220,8 +227,8 @@ static enum trajd_status read_root(const struct trajd_yaml *yaml,
                                    struct trajd_picture_prepared *prepared,
                                    struct trajd_error *error)
 {
-    static const char *const keys[] = {"source", "crop",      "resize", "at", "shape",
-                                       "filter", "pad_value", "cv2",    NULL};
+    static const char *const keys[] = {"source", "crop",      "resize", "at",   "shape",
+                                       "filter", "pad_value", "cv2",    "jpeg", NULL};
     const struct trajd_yaml_node *root = trajd_yaml_root(yaml);
     struct trajd_image_preparation *p = &prepared->preparation;
     int64_t n[LIST_COUNT][4] = {{0}};

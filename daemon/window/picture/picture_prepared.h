@@ -44,15 +44,17 @@ bool trajd_picture_is_same(const struct trajd_image_preparation *a,
 /* Writes the attribute's text, one line of JSON:
  *
  *     {"source": [480, 640], "crop": [0, 0, 480, 640], "filter": "pillow-bilinear",
- *      "resize": [168, 224], "at": [28, 0], "shape": [224, 224, 3], "pad_value": 0, "cv2": "bgr"}
+ *      "resize": [168, 224], "at": [28, 0], "shape": [224, 224, 3], "pad_value": 0, "cv2": "bgr",
+ *      "jpeg": 95}
  *
  * crop is [top, left, height, width]; `at` is where the resized frame lies in the output. Its shape
  * has the rank of the recorded frames: grey and depth may be [H, W]. `cv2`: how OpenCV reads the
- * recorded frames. Red comes first in the prepared ones. */
+ * recorded frames. Red comes first in the prepared ones. `jpeg`: the quality, if they are JPEGs. */
 struct trajd_picture_prepared {
     struct trajd_image_preparation preparation;
     uint32_t rank; /* of the recorded frames, 2 or 3 */
     bool is_bgr_for_cv2;
+    uint32_t jpeg_quality; /* 0: raw pixels */
 };
 
 #define TRAJD_PREPARATION_TEXT_SIZE 320

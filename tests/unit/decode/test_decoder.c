@@ -69,7 +69,8 @@ static const char *decode(struct trajd_decoder *decoder, const struct bytes *byt
     static struct trajd_decoder_frame frame;
     struct trajd_error error;
 
-    frame = (struct trajd_decoder_frame){bytes->data, bytes->size, bytes->size, pixels, "", 0};
+    frame = (struct trajd_decoder_frame){
+        .bytes = bytes->data, .size = bytes->size, .room = bytes->size, .pixels = pixels};
     if (trajd_decoder_run(decoder, &frame, 1, &error))
         fail_msg("%s", error.message);
     return frame.reason;
@@ -169,6 +170,102 @@ static void test_prepared(void **state)
     free(source.data);
 }
 
+/* Returns whether the JPEG has all its colours in full size. */
+static bool is_444(const uint8_t *jpeg, uint64_t size)
+{
+    for (uint64_t i = 0; i + 18 < size; i++)
+        if (jpeg[i] == 0xFF && jpeg[i + 1] == 0xC0)
+            return jpeg[i + 9] == 3 && jpeg[i + 11] == 0x11 && jpeg[i + 14] == 0x11 &&
+                   jpeg[i + 17] == 0x11;
+    return false;
+}
+
+/* A prepared frame becomes a JPEG, which decodes to nearly the same pixels. */
+static void test_jpegs(void **state)
+{
+    enum { SIDE = 24 };
+    struct trajd_decoder_options options = options_for(TRAJD_COLOR_RGB, 8);
+    struct trajd_image_preparation preparation = {.source_height = HEIGHT,
+                                                  .source_width = WIDTH,
+                                                  .channels = 3,
+                                                  .type = TRAJD_U8,
+                                                  .crop = {2, 5, SIDE, SIDE}};
+    struct bytes bytes = load("rgb.png"), source = load("rgb.png.pixels"), jpeg;
+    uint8_t expected[SIDE * SIDE * 3], pixels[SIDE * SIDE * 3];
+    struct trajd_decoder *decoder;
+    struct trajd_decoder_frame frame;
+    uint32_t sum = 0;
+    struct trajd_error error;
+
+    (void)state;
+    trajd_image_place(&preparation, TRAJD_IMAGE_STRETCH, SIDE, SIDE);
+    assert_int_equal(trajd_image_reference(&preparation, source.data, expected), TRAJD_OK);
+    options.preparation = &preparation;
+    options.jpeg_quality = 95;
+    decoder = start(&options);
+    jpeg = (struct bytes){malloc(trajd_decoder_frame_bytes(decoder)), 0};
+    assert_int_equal(trajd_decoder_frame_bytes(decoder),
+                     sizeof pixels + TRAJD_DECODER_HEADER_BYTES);
+    frame = (struct trajd_decoder_frame){
+        .bytes = bytes.data, .size = bytes.size, .room = bytes.size, .pixels = jpeg.data};
+    assert_int_equal(trajd_decoder_run(decoder, &frame, 1, &error), TRAJD_OK);
+    assert_string_equal(frame.reason, "");
+    trajd_decoder_destroy(&decoder);
+    jpeg.size = frame.made_bytes;
+    assert_true(is_444(jpeg.data, jpeg.size));
+
+    options = options_for(TRAJD_COLOR_RGB, 8);
+    options.image.height = options.image.width = SIDE;
+    decoder = start(&options);
+    assert_string_equal(decode(decoder, &jpeg, pixels), "");
+    for (size_t i = 0; i < sizeof pixels; i++)
+        sum += (uint32_t)abs(pixels[i] - expected[i]);
+    assert_in_range(sum, 1,
+                    4 * sizeof pixels); /* measured: a mean of 3.2, the picture is full of detail */
+    trajd_decoder_destroy(&decoder);
+    free(bytes.data);
+    free(source.data);
+    free(jpeg.data);
+}
+
+/* Black and white noise needs more bytes as a JPEG than as pixels. */
+static void test_jpegs_without_room(void **state)
+{
+    enum { SIDE = 512 };
+    struct trajd_decoder_options options = options_for(TRAJD_COLOR_RGB, 8);
+    struct trajd_image_preparation preparation = {.source_height = SIDE,
+                                                  .source_width = SIDE,
+                                                  .channels = 3,
+                                                  .type = TRAJD_U8,
+                                                  .crop = {0, 0, SIDE, SIDE - 1}};
+    const size_t size = SIDE * SIDE * 3;
+    uint8_t *noise = malloc(size), *jpeg;
+    struct trajd_decoder *decoder;
+    struct trajd_decoder_frame frame;
+    struct trajd_error error;
+
+    (void)state;
+    srand(7);
+    for (size_t i = 0; i < size; i++)
+        noise[i] = rand() & 1024 ? 255 : 0;
+    trajd_image_place(&preparation, TRAJD_IMAGE_STRETCH, SIDE, SIDE - 1);
+    options.image.height = options.image.width = SIDE;
+    options.image.encoding = TRAJD_PICTURE_RAW;
+    options.largest_frame_bytes = size;
+    options.preparation = &preparation;
+    options.jpeg_quality = 100;
+    decoder = start(&options);
+    jpeg = malloc(trajd_decoder_frame_bytes(decoder));
+    frame =
+        (struct trajd_decoder_frame){.bytes = noise, .size = size, .room = size, .pixels = jpeg};
+    assert_int_equal(trajd_decoder_run(decoder, &frame, 1, &error), TRAJD_OK);
+    assert_string_equal(frame.reason, "");
+    assert_int_equal(frame.made_bytes, 0);
+    trajd_decoder_destroy(&decoder);
+    free(noise);
+    free(jpeg);
+}
+
 static void test_bad_frames(void **state)
 {
     static const struct {
@@ -244,8 +341,10 @@ static void test_killed_children(void **state)
         skip(); /* the kernel does not list children */
     }
     for (size_t i = 0; i < ARRAY_LEN(frames); i++)
-        frames[i] = (struct trajd_decoder_frame){
-            bytes.data, bytes.size, bytes.size, pixels + i * expected.size, "", 0};
+        frames[i] = (struct trajd_decoder_frame){.bytes = bytes.data,
+                                                 .size = bytes.size,
+                                                 .room = bytes.size,
+                                                 .pixels = pixels + i * expected.size};
     frames[50].size = LARGEST + 1; /* it does not even go to the child */
     kill(process_find_child(), SIGKILL);
     assert_int_equal(trajd_decoder_run(decoder, frames, ARRAY_LEN(frames), &error), TRAJD_OK);
@@ -288,9 +387,14 @@ static void test_mistakes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pixels),     cmocka_unit_test(test_upright),
-        cmocka_unit_test(test_prepared),   cmocka_unit_test(test_bad_frames),
-        cmocka_unit_test(test_large_rows), cmocka_unit_test(test_killed_children),
+        cmocka_unit_test(test_pixels),
+        cmocka_unit_test(test_upright),
+        cmocka_unit_test(test_prepared),
+        cmocka_unit_test(test_jpegs),
+        cmocka_unit_test(test_jpegs_without_room),
+        cmocka_unit_test(test_bad_frames),
+        cmocka_unit_test(test_large_rows),
+        cmocka_unit_test(test_killed_children),
         cmocka_unit_test(test_mistakes),
     };
 

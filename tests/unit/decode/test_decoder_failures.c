@@ -69,8 +69,10 @@ static enum trajd_status try(struct fixture *f, const char *letters, struct traj
     const uint32_t count = (uint32_t)strlen(letters);
 
     for (uint32_t i = 0; i < count; i++)
-        f->frames[i] = (struct trajd_decoder_frame){(const uint8_t *)letters + i,        1,  1,
-                                                    f->pixels + (size_t)i * FRAME_BYTES, "", 0};
+        f->frames[i] = (struct trajd_decoder_frame){.bytes = (const uint8_t *)letters + i,
+                                                    .size = 1,
+                                                    .room = 1,
+                                                    .pixels = f->pixels + (size_t)i * FRAME_BYTES};
     return trajd_decoder_run(f->decoder, f->frames, count, error);
 }
 
@@ -244,8 +246,10 @@ static void disturb(int signal, int runs, uint32_t timeout_ms)
     for (int r = 0; r < runs; r++) {
         for (int i = 0; i < MOST; i++)
             f.frames[i] = (struct trajd_decoder_frame){
-                bytes, size, size, memset(f.pixels + (size_t)i * FRAME_BYTES, 0, FRAME_BYTES),
-                "",    0};
+                .bytes = bytes,
+                .size = size,
+                .room = size,
+                .pixels = memset(f.pixels + (size_t)i * FRAME_BYTES, 0, FRAME_BYTES)};
         atomic_fetch_add(&killer.wanted, 1);
         do
             assert_int_equal(trajd_decoder_run(f.decoder, f.frames, MOST, &error), TRAJD_OK);

@@ -370,6 +370,31 @@ static void test_arguments(void **state)
 }
 
 /* One pool has a child for pictures, AV1 and H.264 in turn. */
+/* As many packets as a unit may have. The last ones have no frame: each is a delimiter alone. */
+static void test_most_packets(void **state)
+{
+    static uint64_t sizes[TRAJD_UNIT_PACKETS_MAX];
+    static const uint8_t delimiter[] = {0x12, 0x00};
+    const uint32_t last = TRAJD_UNIT_PACKETS_MAX - 1;
+    struct fixture f = make("av1_g10");
+    uint8_t *bytes = malloc(file.sizes[0] + last * sizeof delimiter);
+
+    (void)state;
+    sizes[0] = file.sizes[0];
+    memcpy(bytes, file.unit.bytes, sizes[0]);
+    for (uint32_t i = 1; i <= last; i++) {
+        memcpy(bytes + sizes[0] + (i - 1) * sizeof delimiter, delimiter, sizeof delimiter);
+        sizes[i] = sizeof delimiter;
+    }
+    file.unit = (struct trajd_decoder_unit){file.unit.extradata, file.unit.extradata_size, bytes,
+                                            sizes, last + 1};
+    run(&f, (const uint32_t[]){0, last}, 2);
+    check_right(&f, 1);
+    assert_string_equal(f.frames[1].reason, is_lost);
+    free(bytes);
+    end(&f);
+}
+
 static void test_pool(void **state)
 {
     static uint8_t pixels[51 * 64 * 64 * 3], raw[12];
@@ -381,7 +406,8 @@ static void test_pool(void **state)
     for (size_t n = 0; n < ARRAY_LEN(names); n++) {
         struct trajd_decoder_options options;
         struct trajd_decoder_frame frame = {.pixels = pixels, .packet = 1},
-                                   picture = {raw, 12, 12, pixels, "", 0};
+                                   picture = {
+                                       .bytes = raw, .size = 12, .room = 12, .pixels = pixels};
         load(names[n]);
         options = options_here();
         assert_int_equal(trajd_decoder_pool_run_unit(pool, &options, &file.unit, &frame, 1, &error),
@@ -460,6 +486,7 @@ int main(void)
         cmocka_unit_test(test_extradata),
         cmocka_unit_test(test_size),
         cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_most_packets),
         cmocka_unit_test(test_pool),
         cmocka_unit_test(test_dies_in_the_middle),
         cmocka_unit_test(test_breaks_the_protocol),

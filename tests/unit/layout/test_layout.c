@@ -149,7 +149,9 @@ static void what_a_frame_means_is_read(void **state)
     assert_int_equal(image->color, TRAJD_COLOR_UNDECIDED);
     assert_int_equal(trajd_picture_channels(image->color), 3);
     assert_string_equal(trajd_picture_color_name(image->color), "undecided");
-    assert_int_equal(trajd_layout_image_prepared(image).color, TRAJD_COLOR_RGB);
+    assert_int_equal(trajd_layout_image_prepared(image, TRAJD_PICTURE_JPEG).color, TRAJD_COLOR_RGB);
+    assert_int_equal(trajd_layout_image_prepared(image, TRAJD_PICTURE_JPEG).encoding,
+                     TRAJD_PICTURE_JPEG);
     assert_true(none->order_hash == some->order_hash && none->order_hash == other->order_hash);
     assert_true(none->hash == none->order_hash);
     trajd_layout_destroy(&none);

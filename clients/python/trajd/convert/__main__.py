@@ -1,11 +1,15 @@
-"""python -m trajd.convert SOURCE DIR -o OUT.hdf5"""
+"""python -m trajd.convert SOURCE PATH -o OUT.hdf5"""
+from __future__ import annotations
+
 import argparse
 import pathlib
 import re
 import sys
-from typing import List, Optional
+from fractions import Fraction
+from typing import Any, List, Optional
 
 from ..errors import Error
+from .rate import exact_rate
 
 
 def _ranges(text: str) -> List[range]:
@@ -23,43 +27,96 @@ def _names(text: str) -> List[str]:
     return [name.strip() for name in text.split(",")]
 
 
+def _rate(text: str) -> Fraction:
+    try:
+        return exact_rate(float(text))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"\"{text}\" is not a rate in Hz, such as 10 or 29.97") from None
+
+
+def _quality(text: str) -> int:
+    if not re.fullmatch(r"[1-9]\d?|100", text):
+        raise argparse.ArgumentTypeError(f"\"{text}\" is not a quality from 1 to 100")
+    return int(text)
+
+
 def _parser() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("folder", metavar="DIR", type=pathlib.Path, help="the folder of the data set")
-    common.add_argument("-o", "--output", metavar="OUT.hdf5", type=pathlib.Path, required=True, help="the file to write")
+    common.add_argument("folder", metavar="PATH", type=pathlib.Path, help="the data set: a folder (zarr: or a .zip)")
+    common.add_argument("-o", "--output", metavar="OUT.hdf5", type=pathlib.Path, required=True,
+                        help="the file to write")
     common.add_argument("--episodes", metavar="N,N-M", type=_ranges, help="only these episodes, such as 0-9,12")
     common.add_argument("--cameras", metavar="NAME,...", type=_names, help="only the frames of these cameras")
-    common.add_argument("--media", metavar="FOLDER", type=pathlib.Path,
-                        help="the folder beneath which MP4 files are referred to (default: that of OUT.hdf5); give it to "
-                             "the data set in the configuration as `media: FOLDER`")
     common.add_argument("--force", action="store_true", help="replace OUT.hdf5 if it exists")
+    video = argparse.ArgumentParser(add_help=False)
+    video.add_argument("--media", metavar="FOLDER", type=pathlib.Path,
+                       help="the folder beneath which MP4 files are referred to (default: that of OUT.hdf5); give it "
+                            "to the data set in the configuration as `media: FOLDER`")
+    rate = argparse.ArgumentParser(add_help=False)
+    rate.add_argument("--fps", metavar="HZ", type=_rate, help="the rate of the steps, which is not in the data set")
     parser = argparse.ArgumentParser(
         prog="trajd-convert",
-        description="Converts recordings into an HDF5 file that trajd reads. Nothing is decoded: video stays as it was "
-                    "recorded. The summary names each episode that is left out, and why.",
+        description="Converts recordings into an HDF5 file that trajd reads. Video and encoded images stay as they "
+                    "were recorded, except JPEG XL and JPEG 2000. The summary names each episode that is left out, and "
+                    "why.",
         epilog="Exit status: 0 if episodes were converted, though some may be left out; 2 after an error or if none "
                "could be converted, which leaves no file.")
     sources = parser.add_subparsers(dest="source", required=True, metavar="SOURCE")
-    lerobot = sources.add_parser("lerobot", parents=[common], help="a LeRobot data set, v3.0, v2.1 or v2.0")
+    lerobot = sources.add_parser("lerobot", parents=[common, video], help="a LeRobot data set, v3.0, v2.1 or v2.0")
     lerobot.add_argument("--reference", action="store_true", help="leave the video in its MP4 files, and refer to it")
-    sources.add_parser("droid", parents=[common], help="DROID raw: folders with trajectory.h5; video stays in its MP4 files")
-    sources.add_parser("agibot", parents=[common], help="AgiBot World; video stays in its MP4 files")
+    sources.add_parser("droid", parents=[common, video],
+                       help="DROID raw: folders with trajectory.h5; video stays in its MP4 files")
+    sources.add_parser("agibot", parents=[common, video], help="AgiBot World; video stays in its MP4 files")
+    zarr = sources.add_parser("zarr", parents=[common, rate], help="a ReplayBuffer of diffusion_policy or UMI")
+    zarr.add_argument("--jpeg", metavar="QUALITY", type=_quality, help="store frames as JPEG, such as of quality 95")
+    sources.add_parser("rlds", parents=[common, rate], help="RLDS of TFDS, such as DROID and Open X-Embodiment")
+    mcap = sources.add_parser("mcap", help="MCAP files of ROS 2 or Foxglove, rosbag2 folders and .db3 files; a layout "
+                                           "is written, too")
+    mcap.add_argument("files", metavar="FILE", type=pathlib.Path, nargs="+", help="a file, or a rosbag2 folder")
+    mcap.add_argument("-o", "--output", metavar="OUT.hdf5", type=pathlib.Path, required=True,
+                      help="the file to write; OUT.layout.yaml becomes its layout")
+    mcap.add_argument("--topics", metavar="NAME,...", type=_names,
+                      help="only these topics, such as /joint_states,/camera/*")
+    cut = mcap.add_mutually_exclusive_group()
+    cut.add_argument("--cut-topic", metavar="TOPIC", help="an episode begins where the value of this topic (its field "
+                     "data) changes, and there is none while it is 0, false or empty")
+    cut.add_argument("--cut-gap", metavar="SECONDS", type=float,
+                     help="an episode begins after such a pause of all topics")
+    mcap.add_argument("--force", action="store_true", help="replace OUT.hdf5 and its layout if they exist")
     return parser
+
+
+def _source(options: argparse.Namespace) -> Any:
+    """Returns the output.Source. Its packages are imported here, because other sources do not need them."""
+    from .output import shown
+    if options.source == "mcap":
+        from .mcap import Mcap
+        return Mcap(options.files, options.output, options)
+    chosen = options.episodes, options.cameras
+    if options.source == "zarr":
+        from .replay_buffer import ReplayBuffer
+        source = ReplayBuffer(options.folder, *chosen, options.fps, options.jpeg)
+        for line in source.sizes():
+            print(shown(line), flush=True)
+        return source
+    if options.source == "rlds":
+        from .rlds import Rlds
+        return Rlds(options.folder, *chosen, options.fps)
+    media = (options.media or options.output.parent).resolve()
+    if options.source == "lerobot":
+        from .lerobot import LeRobot, Options
+        reference = media if options.reference or options.media else None
+        return LeRobot(options.folder, Options(reference, *chosen))
+    from .beside import SOURCES
+    return SOURCES[options.source](options.folder, media, *chosen)
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         from .output import convert, shown
-        media = (options.media or options.output.parent).resolve()
-        if options.source == "lerobot":
-            from .lerobot import LeRobot, Options
-            reference = media if options.reference or options.media else None
-            source = LeRobot(options.folder, Options(reference, options.episodes, options.cameras))
-        else:
-            from .beside import SOURCES
-            source = SOURCES[options.source](options.folder, media, options.episodes, options.cameras)
-        convert(source, options.output, options.force)
+        source = _source(options)
+        convert(source, options.output, options.force, getattr(source, "write_layout", lambda: None))
         return 0
     except ImportError as error:
         print(f"trajd-convert: {error.name} is not installed: pip install 'trajd[convert]'", file=sys.stderr)

@@ -12,7 +12,6 @@ import pathlib
 import re
 import stat
 import string
-from fractions import Fraction
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
@@ -21,15 +20,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..errors import ArgumentError, names_there_are
-from .objects import Images, Numbers, Object, text_of
-from .output import Episode, LeftOut
+from .objects import DTYPES, Images, Numbers, Object, is_name, is_taken, text_of
+from .output import Episode, LeftOut, first_line
+from .rate import attribute_of, exact_rate
 from .video import Clip, Video, describe
 
 VERSIONS = ("v3.0", "v2.1", "v2.0")
 STEP_COLUMNS = ("timestamp", "frame_index", "episode_index", "index", "task_index")  # of every set, and no features
 NEEDED_COLUMNS = ("timestamp", "frame_index", "episode_index")
-BROADCAST_RATES = (24, 30, 48, 60, 120, 240)  # which "29.97" and the like stand for, times 1000 / 1001
-DTYPES = r"bool|u?int(8|16|32|64)|float(16|32|64)"
 NUMBER_MAX = (1 << 31) - 1  # of episodes, files and rows
 
 
@@ -65,16 +63,6 @@ class Entry(NamedTuple):
     tasks: Any                          # texts, where the rows do not say which
     data: str                           # path of its Parquet file
     parts: Dict[str, Union[Part, str]]  # by the camera's key; a text says why there is none
-
-
-def exact_rate(fps: Any) -> Fraction:
-    """Returns a rate as an exact number: 29.97 is 30000/1001. Raises ValueError."""
-    if isinstance(fps, bool) or not isinstance(fps, (int, float)) or not math.isfinite(fps) or not 1e-3 <= fps <= 1e6:
-        raise ValueError
-    for rate in BROADCAST_RATES:
-        if fps != rate and abs(fps - rate / 1.001) < 0.005:
-            return Fraction(rate * 1000, 1001)
-    return Fraction(str(fps))
 
 
 def is_count(value: Any) -> bool:
@@ -132,8 +120,7 @@ class LeRobot:
         except ValueError:
             raise ArgumentError(f"{folder}/meta/info.json: it has no fps" if "fps" not in info else
                                 f"{folder}/meta/info.json: its fps is {json.dumps(info['fps'])}, and no rate") from None
-        self.attributes = {"fps": str(self._fps) if self._fps.denominator > 1 else int(self._fps),
-                           "source": f"LeRobot {version}"}
+        self.attributes = {"fps": attribute_of(self._fps), "source": f"LeRobot {version}"}
         self._features = list(self._read_features(info))
         self._cameras = [feature for feature in self._features if feature.kind == "video"]
         self._tasks = self._read_tasks(version)
@@ -155,7 +142,7 @@ class LeRobot:
         try:
             found = json.loads(self._regular(name).read_text())
         except (OSError, ValueError, RecursionError) as error:
-            raise ArgumentError(f"{self._folder}/{name}: {_first_line(error)}: a LeRobot data set has this file") from None
+            raise ArgumentError(f"{self._folder}/{name}: {first_line(error)}: a LeRobot data set has this file") from None
         if not isinstance(found, dict):
             raise ArgumentError(f"{self._folder}/{name}: it is not a mapping")
         return found
@@ -171,7 +158,7 @@ class LeRobot:
         try:
             lines = [json.loads(line) for line in self._regular(name).read_text().splitlines() if line.strip()]
         except (OSError, ValueError, RecursionError) as error:
-            raise ArgumentError(f"{self._folder}/{name}: {_first_line(error)}") from None
+            raise ArgumentError(f"{self._folder}/{name}: {first_line(error)}") from None
         for number, line in enumerate(lines, 1):
             if not isinstance(line, dict) or not all(is_count(line.get(key)) for key in counts):
                 raise ArgumentError(f"{self._folder}/{name}: line {number} lacks {' or '.join(counts)}")
@@ -193,7 +180,7 @@ class LeRobot:
             cameras += [key] if dtype in ("image", "video") else []
             place = place_of(key, dtype in ("image", "video"))
             why = _why_not(key, feature, dtype, shape)
-            if not why and any(f"{place}/".startswith(f"{other}/") or f"{other}/".startswith(f"{place}/") for other in places):
+            if not why and is_taken(place, places):
                 why = "another feature has its place in the output"
             if why:
                 self.notes.append(f"left out: feature {key}: {why}")
@@ -218,7 +205,7 @@ class LeRobot:
             text = next(name for name in table.column_names if name != "task_index")
             return dict(zip(map(int, table["task_index"].to_pylist()), map(str, table[text].to_pylist())))
         except (OSError, KeyError, StopIteration, TypeError, ValueError, pa.ArrowException) as error:
-            raise ArgumentError(f"{self._folder}/meta/tasks.parquet: {_first_line(error)}") from None
+            raise ArgumentError(f"{self._folder}/meta/tasks.parquet: {first_line(error)}") from None
 
     def _read_entries_v2(self, info: Dict[str, Any]) -> List[Entry]:
         fields = ("episode_chunk", "episode_index")
@@ -258,7 +245,7 @@ class LeRobot:
                     raise ArgumentError(f"{self._folder}/{name}: it lacks the column {min(needed - set(columns))}")
                 rows += file.read(columns=columns).to_pylist()
             except (OSError, pa.ArrowException) as error:
-                raise ArgumentError(f"{self._folder}/{name}: {_first_line(error)}") from None
+                raise ArgumentError(f"{self._folder}/{name}: {first_line(error)}") from None
         for row in rows:
             if not all(is_count(row[column]) for column in needed):
                 raise ArgumentError(f"{self._folder}/meta/episodes: the row of episode {row['episode_index']} lacks a number")
@@ -298,7 +285,7 @@ class LeRobot:
                 else:
                     objects[feature.place] = self._clip(entry, feature.key)
             except pa.ArrowException as error:
-                raise LeftOut(f"{where}: {_first_line(error)}") from None
+                raise LeftOut(f"{where}: {first_line(error)}") from None
         task, notes = self._task(entry, table)
         return Episode(entry.length, {"episode_index": entry.number, **task}, objects, notes)
 
@@ -334,7 +321,7 @@ class LeRobot:
                         return LeftOut(f"{name}: it lacks the column {column}")
                 table = file.read(columns=columns + (["task_index"] if "task_index" in present else []))
         except (OSError, pa.ArrowException) as error:
-            return LeftOut(f"{name}: {_first_line(error)}")
+            return LeftOut(f"{name}: {first_line(error)}")
         for column in (column for column in table.column_names if column in STEP_COLUMNS):
             if not (pa.types.is_integer(table[column].type) or (column == "timestamp" and pa.types.is_floating(table[column].type))):
                 return LeftOut(f"{name}: its column {column} is of {table[column].type}")
@@ -398,7 +385,7 @@ class LeRobot:
 
 def _why_not(key: str, feature: Dict[str, Any], dtype: str, shape: Tuple[Any, ...]) -> Optional[str]:
     """Returns why a feature cannot be converted, or None."""
-    if "/" in key or not key.isprintable() or any(part in ("", ".", "..") for part in place_of(key, True).split("/")):
+    if "/" in key or not is_name(place_of(key, True)):
         return "its name cannot be one in an HDF5 file"
     if not all(is_count(size) and size for size in shape):
         return f"its shape is {list(shape)}"
@@ -409,10 +396,6 @@ def _why_not(key: str, feature: Dict[str, Any], dtype: str, shape: Tuple[Any, ..
     if dtype == "image":
         return None if len(shape) == 3 and 3 in (shape[0], shape[2]) else f"images of the shape {list(shape)} are not read"
     return None if re.fullmatch(DTYPES, dtype) else f"its dtype is {dtype}"
-
-
-def _first_line(error: Exception) -> str:
-    return getattr(error, "strerror", None) or (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _numbers(column: pa.ChunkedArray, feature: Feature, where: str) -> np.ndarray:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Optional, Protocol
+from typing import Any, Collection, Optional, Protocol
 
 import h5py
 import numpy as np
@@ -36,6 +36,19 @@ def text_of(value: Any) -> Optional[str]:
     except UnicodeEncodeError:  # half of a surrogate pair
         fits = False
     return value if fits else None
+
+
+DTYPES = r"bool|u?int(8|16|32|64)|float(16|32|64)"  # of numbers that trajd reads
+
+
+def is_name(path: str) -> bool:
+    """Tells whether a source's name can be a path in an HDF5 file."""
+    return path.isprintable() and not any(part in ("", ".", "..") for part in path.split("/"))
+
+
+def is_taken(place: str, places: Collection[str]) -> bool:
+    """Tells whether a path in an episode's group is one of `places`, is inside one, or would hold one."""
+    return any(f"{place}/".startswith(f"{other}/") or f"{other}/".startswith(f"{place}/") for other in places)
 
 
 SIGNATURES = {"png": b"\x89PNG\r\n\x1a\n", "jpeg": b"\xff\xd8\xff"}

@@ -121,6 +121,18 @@ static void a_text_is_read_as_it_was_written(void **state)
     assert_true(trajd_picture_is_same(&made.preparation, &read.preparation));
     assert_int_equal(read.rank, 3);
     assert_true(read.is_bgr_for_cv2);
+    assert_int_equal(read.jpeg_quality, 0);
+    made.jpeg_quality = 95;
+    trajd_picture_prepared_write(&made, text);
+    assert_non_null(strstr(text, ", \"cv2\": \"bgr\", \"jpeg\": 95}"));
+    assert_int_equal(trajd_picture_prepared_read(text, 3, TRAJD_U8, &read, &error), TRAJD_OK);
+    assert_int_equal(read.jpeg_quality, 95);
+    made.jpeg_quality = 101;
+    trajd_picture_prepared_write(&made, text);
+    assert_int_equal(trajd_picture_prepared_read(text, 3, TRAJD_U8, &read, &error),
+                     TRAJD_ERR_ARGUMENT);
+    made.jpeg_quality = 95;
+    trajd_picture_prepared_write(&made, text);
     assert_int_equal(trajd_picture_prepared_read(text, 1, TRAJD_U8, &read, &error),
                      TRAJD_ERR_ARGUMENT);
     assert_non_null(strstr(error.message, "the frames have 1 channels"));
