@@ -102,9 +102,10 @@ def frames_of(daemon):
 
 
 def first_epoch_of(options, path, cameras, order="global"):
-    """Reads the first epoch of a daemon that has just started. Memory was touched once before: a virtual machine takes long to get it."""
-    warm_memory()
+    """Reads the first epoch of a daemon that has just started. Memory was touched right before: the host of a virtual machine takes it back after
+    two seconds, and needs 400 us for that of a frame."""
     with Daemon(options.build, options.work / "video_feeds", config("1GiB", {"d": path}, feed("f", "d", cameras, order))) as daemon:
+        warm_memory()
         return worker(daemon, "f", "first")
 
 
