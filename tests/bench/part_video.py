@@ -9,15 +9,12 @@ import sys
 import time
 
 import h5py
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from bench_daemon import Daemon, ROOT, figure, middle
 from part_picture_feeds import warm_memory, worker
 
 LOADERS = ROOT / "tests/bench/bench_video_loaders.py"
 SIDE, BATCH, CREDIT = 224, 48, 2  # a batch that divides the windows: no frame is decoded for windows that are dropped
-FRAME_BYTES = SIDE * SIDE * 3
 CAMERAS = {"av1": ("top", "wrist"), "h264": ("top",)}
 KEY_FRAMES = {"av1": 2, "h264": 30}  # the distance from one to the next
 BLOCK_UNITS = 5
@@ -102,9 +99,10 @@ def frames_of(daemon):
 
 
 def first_epoch_of(options, path, cameras, order="global"):
-    """Reads the first epoch of a daemon that has just started. Memory was touched once before: a virtual machine takes long to get it."""
-    warm_memory()
+    """Reads the first epoch of a daemon that has just started. Memory was touched right before: the host of a virtual machine takes it back after
+    two seconds, and needs 400 us for that of a frame."""
     with Daemon(options.build, options.work / "video_feeds", config("1GiB", {"d": path}, feed("f", "d", cameras, order))) as daemon:
+        warm_memory()
         return worker(daemon, "f", "first")
 
 
@@ -147,6 +145,8 @@ def small_store(options, folder):
 
 def write_many(folder):
     """The set av1 as many times, each with its own files: a thousand episodes."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
     made, one = folder / "many", folder / "av1"
     shutil.rmtree(made, ignore_errors=True)
     info = json.loads((one / "meta/info.json").read_text())
