@@ -221,9 +221,10 @@ static int plot(struct plotting *plotting, const struct trajd_index *index)
     if (plotting->resize.size)
         return cli_fail("--resize: %s has no pictures", plotting->stream);
     if (plotting->output)
-        return cli_fail("-o writes a film strip, and %s has no pictures: `python -m trajd.plot %s %s "
-                        "-o FILE.svg` writes a plot of it as SVG, PNG or PDF",
-                        plotting->stream, plotting->path, plotting->stream);
+        return cli_fail(
+            "-o writes a film strip, and %s has no pictures: `python -m trajd.plot %s %s "
+            "-o FILE.svg` writes a plot of it as SVG, PNG or PDF",
+            plotting->stream, plotting->path, plotting->stream);
     if (convert_series_read(&options, &series, &error))
         return cli_fail("%s", error.message);
     note_assumed_rate(index, episode, plotting->stream);
