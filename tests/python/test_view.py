@@ -151,3 +151,83 @@ def test_the_commands(arm, capsys):
 def test_a_window_that_the_feed_does_not_have(arm):
     with pytest.raises(errors.NotFound, match="windows 0 to 79"):
         Recording(arm / "train.yaml", window=80)
+
+
+# ---- the viewer ----
+
+class Saved:
+    """The content of a .rrd, by the path of an entity and the name of a component."""
+
+    def __init__(self, path):
+        from rerun.chunk import RrdReader
+        self.chunks = [(str(chunk.entity_path), chunk.to_record_batch()) for chunk in RrdReader(path).stream()]
+
+    def get(self, entity, component):
+        """Returns (times in s, values) of all rows of a component; its times are empty if it is static."""
+        found = []
+        for path, batch in self.chunks:
+            names = [name for name in batch.schema.names if name.endswith(":" + component)]
+            if path == entity and names:
+                times = batch.column("episode").cast("int64").to_pylist() if "episode" in batch.schema.names else []
+                found += zip(times or [0] * batch.num_rows, batch.column(names[0]).to_pylist())
+        found.sort(key=lambda row: row[0])
+        return np.array([time for time, _ in found]) * 1e-9, [value for _, value in found]
+
+    def images(self, entity, shape):
+        times, buffers = self.get(entity, "buffer")
+        return times, np.array([np.array(buffer[0], np.uint8).reshape(shape) for buffer in buffers])
+
+
+def test_the_viewer_has_what_the_feed_has(arm):
+    """Window 40 is the first one of demo_1: its steps before the anchor are masked."""
+    pytest.importorskip("rerun", reason="rerun-sdk is not installed (170 MB, 490 MB when unpacked)")
+    from trajd import view
+    assert view.main([str(arm / "train.yaml"), "--window", "40", "--save", str(arm / "out.rrd")]) == 0
+    saved = Saved(arm / "out.rrd")
+    times, values = saved.get("/streams/arm/q/recorded", "scalars")
+    q, stamped = of_file(arm, "q"), seconds(of_file(arm, "arm_t"))
+    assert np.array_equal(values, q) and np.allclose(times, stamped, rtol=0, atol=2e-9)
+    assert saved.get("/streams/arm/q/recorded", "names")[1] == [["shoulder", "elbow"]]
+    at, steps = saved.get("/streams/arm/q/steps/obs/q", "scalars")
+    lost = (at > stamped[99]) & (at < stamped[100])
+    assert np.allclose(steps, np.where(lost[:, None], q[99], np.stack([np.interp(at, stamped, q[:, i]) for i in range(2)], 1)), atol=1e-6)
+    times, texts = saved.get("/bands/arm/q", "state")
+    assert texts == [["no rows for 310 ms"], []] and np.allclose(times, stamped[[99, 100]], rtol=0, atol=2e-9)
+    assert len(saved.get("/outputs/obs/relative", "scalars")[1]) == 40
+    _, places = saved.get("/poses/hand_quat", "translation")
+    _, turns = saved.get("/poses/hand_quat", "quaternion")
+    assert np.allclose(np.squeeze(places), of_file(arm, "hand_pos")) and np.allclose(np.squeeze(turns), of_file(arm, "hand_quat"))
+
+
+def test_cameras_before_and_after_preparation(arm):
+    pytest.importorskip("rerun", reason="rerun-sdk is not installed (170 MB, 490 MB when unpacked)")
+    from trajd import view
+    assert view.main([str(arm / "train.yaml"), "--window", "45", "--save", str(arm / "out.rrd")]) == 0
+    saved, recorded = Saved(arm / "out.rrd"), of_file(arm, "top")
+    times, frames = saved.images("/cameras/top/recorded", (12, 16, 3))
+    assert np.array_equal(frames, recorded) and np.allclose(times, np.arange(20) / 10)
+    times, frames = saved.images("/cameras/top/steps/top", (4, 4, 3))
+    resized = recorded[:, 1::2, 1::2]  # nearest takes the pixel behind the middle of four
+
+    def is_crop(frame, number):
+        whole = np.lib.stride_tricks.sliding_window_view(resized[number], (4, 4, 3)).reshape(-1, 4, 4, 3)
+        return (whole == frame).all((1, 2, 3)).any()
+
+    assert len(frames) == 40 and all(is_crop(frame, number // 2) for number, frame in enumerate(frames))
+    times, frames = saved.images("/window/top/frames", (4, 4, 3))
+    assert np.allclose(times, [0.25]) and is_crop(frames[0], 2)
+
+
+def test_the_steps_of_a_window(arm):
+    pytest.importorskip("rerun", reason="rerun-sdk is not installed (170 MB, 490 MB when unpacked)")
+    from trajd import view
+    assert view.main([str(arm / "train.yaml"), "--window", "40", "--save", str(arm / "out.rrd")]) == 0
+    saved = Saved(arm / "out.rrd")
+    times, states = saved.get("/window/obs/q/mask", "state")
+    assert states == [["step 0: before the start"], ["step 1: before the start"], ["step 2: valid"]] and np.allclose(times, [-0.1, -0.05, 0])
+    _, values = saved.get("/window/obs/q/steps", "scalars")
+    assert np.isnan(values[:2]).all() and np.allclose(values[2], of_file(arm, "q")[0])
+    _, actions = saved.get("/window/action/steps", "scalars")
+    assert np.array_equal(actions, of_file(arm, "action")[:4])
+    [[origin]] = saved.get("/window/origin", "text")[1]
+    assert origin.startswith("window 40: arm, arm.hdf5, episode demo_1") and "action[3] at 0.150000 s: action previous = 1 * row 3" in origin

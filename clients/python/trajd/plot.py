@@ -97,7 +97,7 @@ def _draw_output(axes: Any, output: Output) -> None:
 def draw(recording: Recording, names: List[str], statistics: bool = True, span: Tuple[Optional[float], Optional[float]] = (None, None)) -> Any:
     """Returns a matplotlib figure of an episode. `names` are streams; without any, those that the feed reads, or all of a file."""
     from matplotlib.figure import Figure
-    outputs = [one for one in recording.steps()[0] if one.series.values.size]
+    outputs = recording.steps()
     read = [stream for one in outputs for stream, _, _ in one.sources]
     streams = recording.choose(names or [name for name in recording.streams if name in read])
     if any(one.is_image for one in streams):

@@ -21,6 +21,7 @@ import numpy as np
 
 from . import launch
 from .connect import connect
+from .connection import Explanation
 from .errors import ArgumentError, DataWarning, Error, MissingFile, NotFound, names_there_are
 from .feed import Feed
 from .state import VERSION
@@ -30,6 +31,9 @@ GAP_FACTOR = 1.75  # an interval above so many median intervals is a gap, as in 
 CHANGED = ("relative_to", "rotation", "return", "goal", "preset")  # keys by which steps are other numbers than rows
 BATCH_BYTES, BATCH_ROWS = 32 << 20, 4096
 COLUMNS_MAX = 16
+
+
+Sources = Tuple[Tuple[str, int, int], ...]  # stream, first column in the output, columns; none: the numbers are others
 
 
 class Stream(NamedTuple):
@@ -69,8 +73,7 @@ class Output(NamedTuple):
 
     name: str
     series: Series  # of images without values
-    sources: Tuple[Tuple[str, int, int], ...]  # stream, first column in the output, columns; none: the numbers are others
-    items: Tuple[Mapping[str, Any], ...] = ()  # of one window: as Feed.explain has them
+    sources: Sources
 
 
 class Recording:
@@ -130,8 +133,7 @@ class Recording:
         if "streams" not in self._index:
             raise ArgumentError(f"{self._place['path']}: {self._index.get('error', 'no layout fits')}. Name one with --layout")
         self._place["layout"] = self._place["layout"] or self._index["layout"]
-        if not self.is_config and any(one.get("color") == "undecided" for one in self._index["streams"]):
-            self._place["color"] = "rgb"  # the page says so: red and blue may be exchanged
+        self._undecided = [one["name"] for one in self._index["streams"] if one.get("color") == "undecided"]
 
     def _find_episode(self, wanted: Optional[str]) -> Tuple[str, str]:
         kept = [(one["file"], one["id"]) for one in self._index["episodes"] if not one["quarantine"]]
@@ -159,11 +161,14 @@ class Recording:
         """Opens a feed in which no other process takes part."""
         return contextlib.closing(connect(self._endpoint, spec=json.dumps(spec), mode="queue", job=f"view {uuid.uuid4().hex}"))
 
+    def _only(self) -> Dict[str, Any]:
+        """Returns the keys of a feed that has the windows of the episode in their order."""
+        return {"dataset": self._dataset, "episodes": [f"{self.file}:{self.episode}"], "order": "sequential", "tail": "short"}
+
     def _batches(self, spec: Mapping[str, Any], row_bytes: int) -> Iterator[Tuple[Any, Any]]:
         """Yields (batch, its times in s from the episode's begin) of the windows of the episode in their order."""
         batch = max(1, min(BATCH_ROWS, BATCH_BYTES // max(1, row_bytes)))
-        with self._open({**spec, "dataset": self._dataset, "episodes": [f"{self.file}:{self.episode}"], "order": "sequential",
-                         "tail": "short", "global_batch": batch}) as feed:
+        with self._open({**spec, **self._only(), "global_batch": batch}) as feed:
             if not feed.info.window_count:
                 return
             origin = feed.explain(0)["origin_ns"]
@@ -181,8 +186,13 @@ class Recording:
         return {name: _join(parts) for name, parts in made.items() if parts}
 
     def _row_spec(self, clock: str, streams: Iterable[Stream]) -> Tuple[Dict[str, Any], int]:
-        outputs = {one.name: {"at": 0, "missing": "zero", **({"image": {}, "layout": "hwc"} if one.is_image else
-                                                             {"dtype": "float64"} if one.dtype == "f64" else {})} for one in streams}
+        outputs: Dict[str, Dict[str, Any]] = {one.name: {"at": 0, "missing": "zero"} for one in streams}
+        for one in streams:
+            if one.is_image:  # where nothing says whether red or blue comes first, as OpenCV reads it
+                is_open = one.name in self._undecided and "color" not in self._place
+                outputs[one.name].update(image={"channels": "cv2"} if is_open else {}, layout="hwc")
+            elif one.dtype == "f64":
+                outputs[one.name]["dtype"] = "float64"
         return {"anchor": {"clock": clock}, "outputs": outputs}, sum(self._bytes(one) for one in streams)
 
     def _bytes(self, stream: Stream) -> int:
@@ -213,51 +223,52 @@ class Recording:
     def _is_image(self, name: str) -> bool:
         return "image" in self._policy_spec()["outputs"][name]
 
-    def steps(self) -> Tuple[List[Output], Dict[str, List[Tuple[float, np.ndarray]]]]:
-        """Returns the outputs over the whole episode, and the frames of those that are images."""
+    def steps(self, show: Optional[Callable[[str, float, np.ndarray], None]] = None) -> List[Output]:
+        """Returns the outputs over the whole episode. Frames go to show(output, time, frame); without it images are left out."""
         chosen = ("epoch", "filter", "where", "split", "ranges", "statistics_from")  # any episode may be looked at
         spec = {key: value for key, value in self._policy_spec().items() if key not in chosen}
+        spec["outputs"] = {name: keys for name, keys in spec["outputs"].items() if show or "image" not in keys}
         parts: Dict[str, List[Series]] = {name: [] for name in spec["outputs"]}
-        frames: Dict[str, List[Tuple[float, np.ndarray]]] = {name: [] for name in parts if self._is_image(name)}
-        nearest: Dict[str, Tuple[int, float]] = {}
-        sources: Dict[str, Tuple[Tuple[str, int, int], ...]] = {}
-        for batch, times in self._batches(spec, 1 << 20 if frames else 1 << 13):
-            if not nearest:
-                nearest, sources = self._describe(spec)
-            for name in parts:
-                step, offset = nearest[name]
-                parts[name].append(_series(batch, name, times + offset, name not in frames, step))
-            for name in frames:
-                step, offset = nearest[name]
-                frames[name] += [(time + offset, np.array(frame[step])) for time, frame in zip(times, batch.raw(name))]
-        return [Output(name, _join(series), sources[name]) for name, series in parts.items() if series], frames
+        images = [name for name in parts if self._is_image(name)]
+        described: Dict[str, Tuple[int, float, Sources]] = {}
+        for batch, times in self._batches(spec, 1 << 20 if images else 1 << 13) if parts else ():
+            described = described or self._describe(spec)
+            for name, (step, offset, _) in described.items():
+                parts[name].append(_series(batch, name, times + offset, name not in images, step))
+                if name in images and show:
+                    for time, frames in zip(times + offset, batch.raw(name)):
+                        show(name, time, np.array(frames[step]))
+        return [Output(name, _join(series), described[name][2]) for name, series in parts.items() if series]
 
-    def _describe(self, spec: Mapping[str, Any]) -> Tuple[Dict[str, Tuple[int, float]], Dict[str, Tuple[Tuple[str, int, int], ...]]]:
-        """Returns of each output the step nearest to the anchor with its distance in s, and its sources."""
-        nearest, sources = {}, {}
-        with self._open({**spec, "dataset": self._dataset, "episodes": [f"{self.file}:{self.episode}"], "order": "sequential",
-                         "tail": "short", "global_batch": 1}) as feed:
+    def _describe(self, spec: Mapping[str, Any]) -> Dict[str, Tuple[int, float, Sources]]:
+        """Returns of each output the step nearest to the anchor, its distance in s, and the sources."""
+        made = {}
+        with self._open({**spec, **self._only(), "global_batch": 1}) as feed:
             explained = feed.explain(0)
         for output in self._own(explained):
             offsets = [(item["ns"] - output.get("goal_ns", explained["anchor_ns"])) * 1e-9 for item in output["items"]]
             step = int(np.argmin(np.abs(offsets)))
-            nearest[output["name"]] = step, offsets[step]
-            sources[output["name"]] = self._sources(output)
-        return nearest, sources
+            made[output["name"]] = step, offsets[step], self._sources(output)
+        return {name: one for name, one in made.items() if name in spec["outputs"]}
+
+    def source_of(self, output: str) -> str:
+        """Returns the first stream of an output of the feed."""
+        source = self._policy_spec()["outputs"][output].get("from", output)
+        return source if isinstance(source, str) else source[0]
 
     def _own(self, explained: Mapping[str, Any]) -> List[Mapping[str, Any]]:
         """Returns the outputs of the feed. The daemon explains the states of `relative_to` as well."""
         return [output for output in explained["outputs"] if output["name"] in self._policy_spec()["outputs"]]
 
-    def _sources(self, output: Mapping[str, Any]) -> Tuple[Tuple[str, int, int], ...]:
+    def _sources(self, output: Mapping[str, Any]) -> Sources:
         keys = self._policy_spec()["outputs"][output["name"]]
         if any(key in keys for key in CHANGED):
             return ()
         ends = np.cumsum([source["columns"] for source in output["sources"]])
         return tuple((source["stream"], int(end) - source["columns"], source["columns"]) for source, end in zip(output["sources"], ends))
 
-    def window(self) -> Tuple[List[Output], Dict[str, np.ndarray], float]:
-        """Returns the outputs of the window with the origin of each step, the frames of images [T, ...], and the anchor's time."""
+    def window(self) -> Tuple[List[Output], Dict[str, np.ndarray], Explanation]:
+        """Returns the outputs of the window that was named, the frames of images [T, ...], and the origin of each step."""
         assert self._number is not None
         with self._open(self._window_spec()) as feed:
             info = feed.info
@@ -273,8 +284,8 @@ class Recording:
                 if self._is_image(name):
                     frames[name], values = values, np.zeros((len(times), 0))
                 masks = np.array(batch.mask(name)[0])
-                outputs.append(Output(name, Series(times, _blank(values, masks), masks), self._sources(output), tuple(output["items"])))
-            return outputs, frames, explained["anchor_ns"] * 1e-9
+                outputs.append(Output(name, Series(times, _blank(values, masks), masks), self._sources(output)))
+            return outputs, frames, explained
 
     def statistics(self, names: List[str]) -> Mapping[str, Mapping[str, np.ndarray]]:
         """Returns statistics of streams over the rows of the feed's episodes; of a file, over all of its episodes."""
