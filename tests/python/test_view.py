@@ -30,6 +30,10 @@ feeds:
   train:
     dataset: arm
     global_batch: 8
+    order: blocked
+    block: {windows: 16, neighbours: 2}
+    fan_out: {jobs: 2}
+    tail: wrap
     anchor: {clock: command}
     pad: {before: any, after: any}
     outputs:

@@ -20,6 +20,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Named
 import numpy as np
 
 from . import launch
+from .arrays import NUMPY
 from .connect import connect
 from .connection import Explanation
 from .errors import ArgumentError, DataWarning, Error, MissingFile, NotFound, names_there_are
@@ -29,7 +30,8 @@ from .state import VERSION
 REASONS = ("valid", "before the start", "after the end", "gap", "bad stamp", "not finite", "missing", "too old", "bad frame")
 GAP_FACTOR = 1.75  # an interval above so many median intervals is a gap, as in trajctl validate
 CHANGED = ("relative_to", "rotation", "return", "goal", "preset")  # keys by which steps are other numbers than rows
-BATCH_BYTES, BATCH_ROWS = 32 << 20, 4096
+NOT_SENT = ("epoch", "windows", "order", "block", "tail", "fan_out", "slots")  # how a feed divides and orders its windows
+BATCH_BYTES, BATCH_ROWS = 8 << 20, 4096  # four such batches are in memory.rings
 COLUMNS_MAX = 16
 
 
@@ -158,8 +160,9 @@ class Recording:
     # ---- feeds ----
 
     def _open(self, spec: Mapping[str, Any]) -> "contextlib.closing[Feed]":
-        """Opens a feed in which no other process takes part."""
-        return contextlib.closing(connect(self._endpoint, spec=json.dumps(spec), mode="queue", job=f"view {uuid.uuid4().hex}"))
+        """Opens a feed in which no other process takes part, and of which the daemon keeps no journal."""
+        return contextlib.closing(connect(self._endpoint, spec=json.dumps({**spec, "bad_rows": "keep"}), mode="shard", rank=0,
+                                          world_size=1, job=f"view {uuid.uuid4().hex}"))
 
     def _only(self) -> Dict[str, Any]:
         """Returns the keys of a feed that has the windows of the episode in their order."""
@@ -197,7 +200,7 @@ class Recording:
 
     def _bytes(self, stream: Stream) -> int:
         shape = next(one["row_shape"] for one in self._index["streams"] if one["name"] == stream.name)
-        return 8 * int(np.prod(shape, initial=1))
+        return max(1 if stream.is_image else 4, np.dtype(NUMPY[stream.dtype]).itemsize) * int(np.prod(shape, initial=1))
 
     def frames(self, stream: Stream) -> Iterator[Tuple[float, np.ndarray]]:
         """Yields (time, frame) of a camera, decoded and upright, without any other preparation. Bad frames are left out."""
@@ -214,24 +217,23 @@ class Recording:
             return {"anchor": {"rate": self._rate}, "outputs": outputs}
         plain = {name: {**keys, "norm": "none", **({"layout": "hwc"} if "image" in keys else {})}
                  for name, keys in self.spec["outputs"].items()}
-        return {**self.spec, "outputs": plain, "windows": "all"}
+        return {**{key: value for key, value in self.spec.items() if key not in NOT_SENT}, "outputs": plain}
 
     def _window_spec(self) -> Dict[str, Any]:
-        spec = {**self._policy_spec(), "order": "sequential", "tail": "short", "global_batch": 1}
-        return {key: value for key, value in spec.items() if key != "epoch"}
+        return {**self._policy_spec(), "order": "sequential", "tail": "short", "global_batch": 1}
 
     def _is_image(self, name: str) -> bool:
         return "image" in self._policy_spec()["outputs"][name]
 
     def steps(self, show: Optional[Callable[[str, float, np.ndarray], None]] = None) -> List[Output]:
         """Returns the outputs over the whole episode. Frames go to show(output, time, frame); without it images are left out."""
-        chosen = ("epoch", "filter", "where", "split", "ranges", "statistics_from")  # any episode may be looked at
+        chosen = ("filter", "where", "split", "ranges", "statistics_from")  # any episode may be looked at
         spec = {key: value for key, value in self._policy_spec().items() if key not in chosen}
         spec["outputs"] = {name: keys for name, keys in spec["outputs"].items() if show or "image" not in keys}
         parts: Dict[str, List[Series]] = {name: [] for name in spec["outputs"]}
         images = [name for name in parts if self._is_image(name)]
         described: Dict[str, Tuple[int, float, Sources]] = {}
-        for batch, times in self._batches(spec, 1 << 20 if images else 1 << 13) if parts else ():
+        for batch, times in self._batches(spec, 4 << 20 if images else 64 << 10) if parts else ():
             described = described or self._describe(spec)
             for name, (step, offset, _) in described.items():
                 parts[name].append(_series(batch, name, times + offset, name not in images, step))
@@ -310,6 +312,8 @@ def run(program: str, options: argparse.Namespace, show: Callable[[Recording], N
         print(f"{program}: {error.name} is not installed: pip install 'trajd[view]'", file=sys.stderr)
     except (Error, OSError) as error:
         print(f"{program}: {error}", file=sys.stderr)
+    except KeyboardInterrupt:
+        return 130
     return 2
 
 

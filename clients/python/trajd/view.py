@@ -20,7 +20,7 @@ from .recordings import REASONS, Output, Recording, Series, Stream, parser, run
 TIMELINE = "episode"
 RAW_BYTES = 64 << 10  # larger frames are stored as JPEG
 AXIS_M = 0.1
-ROTATION = re.compile(r"quat(ernion)?|orientation|rotation|rot|ori")
+ROTATION = re.compile(r"(.*)(quaternion|quat|orientation|rotation|rot|ori)(.*)")  # its last one in a name
 POSITIONS = ("pos", "position", "translation")
 
 
@@ -88,7 +88,7 @@ class Writer:
     def _poses(self, recording: Recording, stream: Stream, rows: Any) -> None:
         """Draws each quaternion of a stream at the position that has the stream's name, with `pos` in place of `quat`."""
         series = rows[stream.name]
-        names = [ROTATION.sub(word, stream.name) for word in POSITIONS]
+        names = [ROTATION.sub(rf"\1{word}\3", stream.name) for word in POSITIONS]
         position = next((rows[name].values for name in names if name in rows and recording.streams[name].clock == stream.clock
                          and rows[name].values.shape[1] == 3), np.zeros((len(series.times_s), 3)))
         for first in range(0, series.values.shape[1], 4):
