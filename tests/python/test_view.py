@@ -1,4 +1,5 @@
 """trajd.plot and trajd.view: what they draw are the rows of the file, and the steps and masks of the feed."""
+import sys
 import tempfile
 
 import h5py
@@ -138,7 +139,7 @@ def test_a_plot_of_a_feed(arm):
     assert np.allclose(values, np.where(lost, q[99, 0], np.interp(at, times, q[:, 0])), rtol=0, atol=1e-6) and lost.sum() == 6
 
 
-def test_the_commands(arm, capsys):
+def test_the_commands(arm, capsys, monkeypatch):
     pytest.importorskip("matplotlib")
     from trajd import plot
     file, layout = str(arm / "arm.hdf5"), str(arm / "arm.yaml")
@@ -150,6 +151,8 @@ def test_the_commands(arm, capsys):
         assert plot.main([file, "--layout", layout, "-o", str(arm / "no.svg"), *arguments]) == 2
         assert words in capsys.readouterr().err and not (arm / "no.svg").exists()
     assert plot.main([str(arm / "absent.hdf5")]) == 2 and "absent.hdf5" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert plot.main([file, "--layout", layout]) == 2 and "pip install 'trajd[view]'" in capsys.readouterr().err
 
 
 def test_a_window_that_the_feed_does_not_have(arm):

@@ -20,6 +20,8 @@ from .recordings import REASONS, Output, Recording, Series, Stream, parser, run
 TIMELINE = "episode"
 RAW_BYTES = 64 << 10  # larger frames are stored as JPEG
 AXIS_M = 0.1
+COLORS = (0x1f77b4ff, 0xff7f0eff, 0x2ca02cff, 0xd62728ff, 0x9467bdff, 0x8c564bff, 0xe377c2ff, 0x7f7f7fff, 0xbcbd22ff, 0x17becfff)
+PLOTS_MAX = 4  # under one another; the feed's streams come first, and others are tabs
 ROTATION = re.compile(r"(.*)(quaternion|quat|orientation|rotation|rot|ori)(.*)")  # its last one in a name
 POSITIONS = ("pos", "position", "translation")
 
@@ -38,7 +40,8 @@ class Writer:
 
     def series(self, path: str, series: Series, names: Sequence[str], style: Any) -> None:
         """Draws all columns of a series as one plot. A masked step interrupts its line."""
-        self._stream.log(path, style(names=list(names)), static=True)
+        colors = np.resize(np.array(COLORS, np.uint32), len(names))
+        self._stream.log(path, style(names=list(names), colors=colors), static=True)
         values = self._rr.Scalars.columns(scalars=series.values.ravel())
         self._columns(path, series.times_s, values.partition([series.values.shape[1]] * len(series.times_s)))
 
@@ -121,8 +124,12 @@ class Writer:
     def blueprint(self, recording: Recording, outputs: List[Output], has_window: bool) -> None:
         """Arranges the views: plots under one another, cameras and poses beside them, bands below."""
         from rerun import blueprint as rrb
+        read = [stream for one in outputs for stream, _, _ in one.sources]
+        streams = sorted((one for one in recording.streams.values() if not one.is_image), key=lambda one: one.name not in read)
         plots = [rrb.TimeSeriesView(origin=f"streams/{one.name}", name=f"{one.name} [{one.unit}]" if one.unit else one.name)
-                 for one in recording.streams.values() if not one.is_image]
+                 for one in streams]
+        if len(plots) > PLOTS_MAX:
+            plots[PLOTS_MAX - 1:] = [rrb.Tabs(*plots[PLOTS_MAX - 1:])]
         if any(not one.sources and one.series.values.size for one in outputs):
             plots.append(rrb.TimeSeriesView(origin="outputs", name="outputs that are no streams"))
         beside = [rrb.Spatial2DView(origin=f"cameras/{one.name}", contents=f"cameras/{one.name}/{part}/**", name=f"{one.name}, {part}")
@@ -134,7 +141,8 @@ class Writer:
             plots.append(rrb.TimeSeriesView(origin="window", name="steps of the window"))
         lanes = rrb.StateTimelineView(origin="/", contents=["bands/**", "window/**"], name="gaps and masks")
         rows = rrb.Horizontal(rrb.Vertical(*plots), rrb.Grid(*beside)) if beside else rrb.Vertical(*plots)
-        self._stream.send_blueprint(rrb.Blueprint(rrb.Vertical(rows, lanes, row_shares=[4, 1])))
+        self._stream.send_blueprint(rrb.Blueprint(rrb.Vertical(rows, lanes, row_shares=[4, 1]), rrb.SelectionPanel(state="collapsed"),
+                                                  rrb.TimePanel(state="collapsed")))
 
 
 def _numbers(output: Output) -> List[str]:
