@@ -18,6 +18,7 @@ BAND_COLORS = {"gap": "tab:red", "too old": "tab:orange", "missing": "tab:purple
 LINES = ("-", "--", ":", "-.")  # of several outputs that have the same stream
 FIGURES = {"mean": "-", "q01": ":", "q99": ":"}
 TEXTS_MAX = 6  # gaps with a text of their own
+DOTS_MAX = 20000  # more of them are an image in an SVG or a PDF
 
 
 def _color(column: int) -> Any:
@@ -69,7 +70,8 @@ def _draw_stream(axes: Any, stream: Stream, rows: Series, outputs: List[Output],
     main, side = axes
     if len(stream.columns) > COLUMNS_MAX:
         print(f"note: {stream.name}: the plot shows the first {COLUMNS_MAX} of {len(stream.columns)} columns", file=sys.stderr)
-    _draw_series(main, rows.times_s, rows.values, "recorded row", ls="", marker=".", ms=3, alpha=0.5)
+    _draw_series(main, rows.times_s, rows.values, "recorded row", ls="", marker=".", ms=3, alpha=0.5,
+                 rasterized=rows.values.size > DOTS_MAX)
     bands: List[Tuple[float, float, str]] = []
     for output, line in zip(outputs, LINES):
         for name, first, count in output.sources:

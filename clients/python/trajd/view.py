@@ -18,7 +18,7 @@ import numpy as np
 from .recordings import REASONS, Output, Recording, Series, Stream, parser, run
 
 TIMELINE = "episode"
-RAW_BYTES = 64 << 10  # larger frames are stored as JPEG
+RAW_BYTES = 24 << 10  # larger frames are stored as JPEG
 AXIS_M = 0.1
 COLORS = (0x1f77b4ff, 0xff7f0eff, 0x2ca02cff, 0xd62728ff, 0x9467bdff, 0x8c564bff, 0xe377c2ff, 0x7f7f7fff, 0xbcbd22ff, 0x17becfff)
 PLOTS_MAX = 4  # under one another; the feed's streams come first, and others are tabs
