@@ -151,8 +151,18 @@ def test_the_commands(arm, capsys, monkeypatch):
         assert plot.main([file, "--layout", layout, "-o", str(arm / "no.svg"), *arguments]) == 2
         assert words in capsys.readouterr().err and not (arm / "no.svg").exists()
     assert plot.main([str(arm / "absent.hdf5")]) == 2 and "absent.hdf5" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        plot.main([file, "-o", "plot.doc"])
+    assert "none of .svg, .png, .pdf" in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert plot.main([file, "--layout", layout]) == 2 and "pip install 'trajd[view]'" in capsys.readouterr().err
+
+
+def test_a_feed_of_several_datasets_is_refused(arm):
+    config = arm / "train.yaml"
+    config.write_text(CONFIG.replace("dataset: arm", "mix: {arm: 1}"))
+    with pytest.raises(errors.ArgumentError, match="like: train, mix: null, dataset: DATASET"):
+        Recording(config)
 
 
 def test_a_window_that_the_feed_does_not_have(arm):

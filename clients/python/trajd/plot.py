@@ -17,6 +17,7 @@ COLORS = "tab20"
 BAND_COLORS = {"gap": "tab:red", "too old": "tab:orange", "missing": "tab:purple"}  # others are grey
 LINES = ("-", "--", ":", "-.")  # of several outputs that have the same stream
 FIGURES = {"mean": "-", "q01": ":", "q99": ":"}
+FORMATS = (".svg", ".png", ".pdf")
 TEXTS_MAX = 6  # gaps with a text of their own
 DOTS_MAX = 20000  # more of them are an image in an SVG or a PDF
 
@@ -151,6 +152,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
     options.add_argument("--no-statistics", action="store_true", help="do not compute statistics of the dataset")
     options.add_argument("-o", "--output", metavar="OUT.svg|png|pdf", help="the file to write (default: a window)")
     chosen = options.parse_intermixed_args(arguments)
+    if chosen.output and not chosen.output.endswith(FORMATS):
+        options.error(f"-o {chosen.output}: its name ends in none of {', '.join(FORMATS)}")
     return run("trajd.plot", chosen, lambda recording: _show(chosen, recording))
 
 

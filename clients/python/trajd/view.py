@@ -66,9 +66,6 @@ class Writer:
         self._stream.log(path, self._rr.TransformAxes3D(AXIS_M), static=True)
         self._columns(path, times_s[good], self._rr.Transform3D.columns(translation=position[good], quaternion=rotation[good]))
 
-    def text(self, path: str, text: str) -> None:
-        self._stream.log(path, self._rr.TextDocument(text), static=True)
-
     # ---- an episode ----
 
     def streams(self, recording: Recording, outputs: List[Output]) -> None:
@@ -119,7 +116,7 @@ class Writer:
                 self.series(f"{path}/steps", output.series, _numbers(output), self._rr.SeriesPoints)
             texts = self._rr.StateChange.columns(state=[f"step {step}: {REASONS[mask]}" for step, mask in enumerate(output.series.masks)])
             self._columns(f"{path}/mask", times, texts)
-        self.text("window/origin", repr(explained))
+        self._stream.log("window/origin", self._rr.TextDocument(repr(explained)), static=True)
 
     def blueprint(self, recording: Recording, outputs: List[Output], has_window: bool) -> None:
         """Arranges the views: plots under one another, cameras and poses beside them, bands below."""
