@@ -17,12 +17,14 @@ clocks:
   pose: {path: pose_t, unit: ns}
   camera: {path: camera_t, unit: ns}
   command: {path: command_t, unit: ns}
+  mode: {path: mode_t, unit: ns}
 streams:
   arm/q: {path: q, clock: arm, kind: linear, unit: rad, max_gap: 100ms}
   hand_pos: {path: hand_pos, clock: pose, kind: linear, unit: m}
   hand_quat: {path: hand_quat, clock: pose, kind: slerp, order: xyzw}
   top: {path: top, clock: camera, kind: previous, image: {color: rgb}}
   action: {path: action, clock: command, kind: previous}
+  mode: {path: mode, clock: mode, kind: previous, events: true}
 """
 CONFIG = """version: 2
 memory: {store: 64MiB, rings: 64MiB, reserve: 0}
@@ -72,6 +74,7 @@ def arm(tmp_path, monkeypatch):
             group["hand_quat"] = np.stack([0 * angle, 0 * angle, np.sin(angle / 2), np.cos(angle / 2)], 1)
             group["top"] = np.arange(20 * 12 * 16 * 3).reshape(20, 12, 16, 3).astype(np.uint8)
             group["action"] = np.arange(40.0)[:, None] * [1, -1]
+            group["mode_t"], group["mode"] = stamps(1, 1), [[7.0]]
     (tmp_path / "arm.yaml").write_text(LAYOUT)
     (tmp_path / "train.yaml").write_text(CONFIG)
     yield tmp_path
@@ -120,6 +123,16 @@ def test_a_plot_of_a_file(arm):
     assert sum(patch.get_label() == "masked: gap" for patch in below.patches) == 0
     ticks = np.diff(main.get_yticks())
     assert np.allclose(ticks, ticks[0]) and f"{ticks[0]:.1e}"[:3] in ("1.0", "2.0", "2.5", "5.0")
+
+
+def test_all_streams_of_a_file(arm):
+    """Each clock has a grid of its own, so a stream of one row does not shorten the others. It has no steps itself."""
+    pytest.importorskip("matplotlib")
+    from trajd.plot import draw
+    figure = draw(Recording(arm / "arm.hdf5", layout=arm / "arm.yaml"), [], statistics=False)
+    drawn = {axis.get_title("left").split()[0]: axis for axis in figure.axes[::2]}
+    assert list(drawn) == ["arm/q", "hand_pos", "hand_quat", "action"]
+    assert all(max(line.get_xdata()) > 1.8 for axis in drawn.values() for line in axis.lines)
 
 
 def test_a_plot_of_a_feed(arm):

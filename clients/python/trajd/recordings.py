@@ -109,7 +109,8 @@ class Recording:
                 explained = source.explain(window)
                 episode = f"{explained['file']}:{explained['episode']}"
         self.file, self.episode = self._find_episode(episode)
-        self.streams = {one["name"]: self._stream(one) for one in self._index["streams"]}
+        self._rows = next(one["rows"] for one in self._index["episodes"] if (one["file"], one["id"]) == (self.file, self.episode))
+        self.streams = {one["name"]: self._stream(one) for one in self._index["streams"] if self._rows.get(one["clock"])}
 
     def _read_config(self, path: str, feed: Optional[str]) -> None:
         document = launch.read_config(path)
@@ -172,8 +173,6 @@ class Recording:
         """Yields (batch, its times in s from the episode's begin) of the windows of the episode in their order."""
         batch = max(1, min(BATCH_ROWS, BATCH_BYTES // max(1, row_bytes)))
         with self._open({**spec, **self._only(), "global_batch": batch}) as feed:
-            if not feed.info.window_count:
-                return
             origin = feed.explain(0)["origin_ns"]
             for batch in feed.epoch(0):
                 yield batch, (batch.anchor_ns - origin) * 1e-9
@@ -230,11 +229,21 @@ class Recording:
         chosen = ("filter", "where", "split", "ranges", "statistics_from")  # any episode may be looked at
         spec = {key: value for key, value in self._policy_spec().items() if key not in chosen}
         spec["outputs"] = {name: keys for name, keys in spec["outputs"].items() if show or "image" not in keys}
+        return [output for part in self._parts(spec) for output in self._steps_of(part, show)]
+
+    def _parts(self, spec: Mapping[str, Any]) -> List[Mapping[str, Any]]:
+        """Returns the feeds to read: of a file one for each clock, because a grid covers the time that all clocks have in common."""
+        if self.is_config:
+            return [spec] if spec["outputs"] else []
+        of = {name: self.streams[name].clock for name in spec["outputs"]}
+        return [{**spec, "outputs": {name: keys for name, keys in spec["outputs"].items() if of[name] == clock}}
+                for clock in dict.fromkeys(of.values()) if self._rows[clock] > 1]
+
+    def _steps_of(self, spec: Mapping[str, Any], show: Optional[Callable[[str, float, np.ndarray], None]]) -> List[Output]:
         parts: Dict[str, List[Series]] = {name: [] for name in spec["outputs"]}
         images = [name for name in parts if self._is_image(name)]
-        described: Dict[str, Tuple[int, float, Sources]] = {}
-        for batch, times in self._batches(spec, 4 << 20 if images else 64 << 10) if parts else ():
-            described = described or self._describe(spec)
+        described = self._describe(spec)
+        for batch, times in self._batches(spec, 4 << 20 if images else 64 << 10):
             for name, (step, offset, _) in described.items():
                 parts[name].append(_series(batch, name, times + offset, name not in images, step))
                 if name in images and show:
@@ -247,20 +256,16 @@ class Recording:
         made = {}
         with self._open({**spec, **self._only(), "global_batch": 1}) as feed:
             explained = feed.explain(0)
-        for output in self._own(explained):
+        for output in (one for one in explained["outputs"] if one["name"] in spec["outputs"]):
             offsets = [(item["ns"] - output.get("goal_ns", explained["anchor_ns"])) * 1e-9 for item in output["items"]]
             step = int(np.argmin(np.abs(offsets)))
             made[output["name"]] = step, offsets[step], self._sources(output)
-        return {name: one for name, one in made.items() if name in spec["outputs"]}
+        return made
 
     def source_of(self, output: str) -> str:
         """Returns the first stream of an output of the feed."""
         source = self._policy_spec()["outputs"][output].get("from", output)
         return source if isinstance(source, str) else source[0]
-
-    def _own(self, explained: Mapping[str, Any]) -> List[Mapping[str, Any]]:
-        """Returns the outputs of the feed. The daemon explains the states of `relative_to` as well."""
-        return [output for output in explained["outputs"] if output["name"] in self._policy_spec()["outputs"]]
 
     def _sources(self, output: Mapping[str, Any]) -> Sources:
         keys = self._policy_spec()["outputs"][output["name"]]
@@ -271,7 +276,6 @@ class Recording:
 
     def window(self) -> Tuple[List[Output], Dict[str, np.ndarray], Explanation]:
         """Returns the outputs of the window that was named, the frames of images [T, ...], and the origin of each step."""
-        assert self._number is not None
         with self._open(self._window_spec()) as feed:
             info = feed.info
             feed.load_state_dict({"version": VERSION, "seed": info.seed, "epoch": 0, "position": self._number,
@@ -280,7 +284,7 @@ class Recording:
             if int(batch.window_id[0]) != self._number:
                 raise NotFound(f"--window {self._number}: the feed does not deliver its windows in their order")
             outputs, frames = [], {}
-            for output in self._own(explained):
+            for output in (one for one in explained["outputs"] if one["name"] in self.spec["outputs"]):
                 name, times = output["name"], np.array([item["ns"] * 1e-9 for item in output["items"]])
                 values = np.array(batch.raw(name)[0])
                 if self._is_image(name):

@@ -149,10 +149,7 @@ def _numbers(output: Output) -> List[str]:
 def _show(options: argparse.Namespace, recording: Recording) -> None:
     import rerun
     stream = rerun.RecordingStream("trajd")
-    if options.save:
-        stream.save(options.save)
-    else:
-        stream.spawn()
+    stream.save(options.save) if options.save else stream.spawn()
     stream.send_recording_name(f"{recording.file}, {recording.episode}")
     writer = Writer(stream)
     outputs = writer.cameras(recording)
