@@ -354,6 +354,8 @@ static void json_stream(struct trajd_json *json, const struct trajd_index *index
     trajd_json_string(json, "kind", trajd_window_kind_name(stream->kind));
     trajd_json_string(json, "clock", index->clocks[stream->clock_index].name);
     trajd_json_string(json, "storage", storage);
+    trajd_json_string(json, "unit", stream->unit);
+    trajd_json_bool(json, "image", stream->image.is_present);
     if (trajd_picture_channels(stream->image.color) == 3) {
         trajd_json_string(json, "color", trajd_picture_color_name(stream->image.color));
         trajd_json_string(json, "color_from", trajd_index_color_source(stream));

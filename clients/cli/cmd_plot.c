@@ -1,5 +1,5 @@
-/* trajctl plot: draws one stream of one episode over time, its rows as points and the resampled
- * values as lines; of pictures a film strip. */
+/* trajctl plot: draws one stream of one episode over time on the terminal, as recorded and as
+ * resampled; of pictures a film strip. Without a stream it lists them. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -15,6 +15,7 @@
 #include "daemon/base/memory.h"
 #include "daemon/base/yaml.h"
 #include "daemon/cache/dataset.h"
+#include "daemon/window/window_report.h"
 #include "proto/plural.h"
 
 enum { FEATURES_MAX = 16, COLUMNS_DEFAULT = 100, NAMES_MAX = 1024, FRAMES_DEFAULT = 10 };
@@ -49,25 +50,26 @@ static const struct trajd_episode *find_episode(const struct trajd_index *index,
            NULL;
 }
 
-/* Draws on the terminal or into the file. */
-static int draw(const struct plotting *plotting, const struct convert_series *series,
-                const char *title)
+/* Draws on the terminal, as wide as it is. */
+static void draw(const struct convert_series *series, const char *title)
 {
     struct winsize size;
     int columns = COLUMNS_DEFAULT;
-    FILE *file;
-    bool ok;
 
-    if (!plotting->output) {
-        if (!ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) && size.ws_col)
-            columns = size.ws_col;
-        plot_terminal(stdout, series, title, columns);
-        return CLI_OK;
+    if (!ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) && size.ws_col)
+        columns = size.ws_col;
+    plot_terminal(stdout, series, title, columns);
+}
+
+/* Prints the streams that a plot may show. */
+static void list_streams(const struct trajd_index *index)
+{
+    for (uint32_t s = 0; s < index->stream_count; s++) {
+        const struct trajd_index_stream *stream = &index->streams[s];
+        printf("%-32s %-10s %-16s %s%s\n", stream->name, trajd_window_kind_name(stream->kind),
+               index->clocks[stream->clock_index].name, stream->unit ? stream->unit : "",
+               stream->image.is_present ? "images: -o FILE.png" : "");
     }
-    file = trajd_memory_or_exit(fdopen(cli_create(plotting->output), "w"));
-    plot_svg(file, series, title);
-    ok = !ferror(file);
-    return fclose(file) || !ok ? cli_fail("%s: %m", plotting->output) : CLI_OK;
 }
 
 static void note_assumed_rate(const struct trajd_index *index, const struct trajd_episode *episode,
@@ -211,7 +213,6 @@ static int plot(struct plotting *plotting, const struct trajd_index *index)
     struct convert_series *series = NULL;
     struct trajd_error error;
     char title[512];
-    int result;
 
     if (!episode)
         return CLI_FAILED;
@@ -219,6 +220,11 @@ static int plot(struct plotting *plotting, const struct trajd_index *index)
         return plot_pictures(plotting, index, episode, &index->streams[stream]);
     if (plotting->resize.size)
         return cli_fail("--resize: %s has no pictures", plotting->stream);
+    if (plotting->output)
+        return cli_fail(
+            "-o writes a film strip, and %s has no pictures: `python -m trajd.plot %s %s "
+            "-o FILE.svg` writes a plot of it as SVG, PNG or PDF",
+            plotting->stream, plotting->path, plotting->stream);
     if (convert_series_read(&options, &series, &error))
         return cli_fail("%s", error.message);
     note_assumed_rate(index, episode, plotting->stream);
@@ -228,9 +234,9 @@ static int plot(struct plotting *plotting, const struct trajd_index *index)
     if (series->features_left_out)
         fprintf(stderr, "note: the plot shows the first %u of %" PRIu64 " features\n",
                 series->feature_count, series->feature_count + series->features_left_out);
-    result = draw(plotting, series, title);
+    draw(series, title);
     convert_series_destroy(&series);
-    return result;
+    return CLI_OK;
 }
 
 static void set_kind(void *place, const struct cli_option *option, char *value)
@@ -257,7 +263,7 @@ const struct cli_option cli_plot_options[] = {
      offsetof(struct plotting, rule.window_ns), .least = 1},
     {"--from", "TIME", "where the plot begins", CLI_TIME, offsetof(struct plotting, from_ns)},
     {"--to", "TIME", "where it ends", CLI_TIME, offsetof(struct plotting, to_ns)},
-    {"-o", "FILE.svg|FILE.png", "the file to write: SVG, or PNG of frames", CLI_TEXT,
+    {"-o", "FILE.png", "the file for the film strip of pictures", CLI_TEXT,
      offsetof(struct plotting, output)},
     {NULL, NULL, NULL, CLI_TABLE, offsetof(struct plotting, resize), .table = cli_resize_options},
     {0}};
@@ -270,16 +276,16 @@ int cli_plot(int argc, char **argv)
     struct trajd_error error;
     int result;
 
-    cli_parse(argc, argv, &plotting);
+    if (cli_parse(argc, argv, &plotting) > 1)
+        plotting.stream = argv[2];
     plotting.path = argv[1];
-    plotting.stream = argv[2];
     if (plotting.to_ns <= plotting.from_ns)
         cli_refuse("--to must be after --from");
     if (cli_files_find(&plotting.files, &error))
         return cli_fail("%s", error.message);
     if (cli_files_open(&plotting.files, plotting.layout, plotting.path, &index, &error))
         return cli_fail_at(plotting.path, &error);
-    result = plot(&plotting, index);
+    result = plotting.stream ? plot(&plotting, index) : (list_streams(index), CLI_OK);
     trajd_index_destroy(&index);
     return result;
 }

@@ -23,10 +23,10 @@ static const struct cli_command commands[] = {
      "copy HDF5 files with their JPEG and PNG frames in one piece, which any reader finds by "
      "offsets, or decoded and resized as a feed asks for",
      cli_pack, cli_pack_options, 1, CLI_MANY, "one or more files, and the output with -o"},
-    {"plot", "FILE STREAM",
-     "draw a stream over time, as recorded and as resampled, on the terminal or as SVG; pictures "
-     "as a film strip",
-     cli_plot, cli_plot_options, 2, 2, "a file and a stream"},
+    {"plot", "FILE [STREAM]",
+     "draw a stream over time on the terminal, as recorded and as resampled; pictures as a film "
+     "strip; without a stream, list the streams",
+     cli_plot, cli_plot_options, 1, 2, "a file"},
     {"status", "",
      "show what a daemon is doing: feeds, workers, rates, stalls; without an endpoint, list your "
      "daemons",

@@ -129,7 +129,7 @@ def test_a_partial_file_of_someone_else(tmp_path, small_file, frames_file, kind,
     assert sorted(os.listdir(tmp_path)) == sorted({partial.name} | ({"theirs"} if kind == "a link" else set()))
 
 
-COMMANDS = {"init": [], "resample": ["--rate", "10"], "pack": [], "plot": ["actions", "--layout", "demo"], "inspect": ["--frame", "actions:0"]}
+COMMANDS = {"init": [], "resample": ["--rate", "10"], "pack": [], "inspect": ["--frame", "actions:0"]}
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -145,17 +145,6 @@ def record_drawn(part, build):
     }
     for stream, more in plots.items():
         say(part, build, f"plot/{stream}/text", "plot", LAB[0], stream, *LAB[1:], *more)
-        draw(
-            part,
-            build,
-            f"plot/{stream}/svg",
-            f"plot_{stream}.svg",
-            "plot",
-            LAB[0],
-            stream,
-            *LAB[1:],
-            *more,
-        )
     for stream in ("raw", "raw_bgr", "png_180", "jpeg", "jpeg_gray", "depth16", "zeros"):
         more = (
             ("--resize", "24x32", "--filter", "pillow-bicubic", "--fit", "pad")

@@ -1,4 +1,4 @@
-/* Draws a series as SVG, or with characters on a terminal. */
+/* Draws a series with characters on a terminal. */
 #ifndef TRAJD_CLI_PLOT_H
 #define TRAJD_CLI_PLOT_H
 
@@ -6,8 +6,6 @@
 
 #include "clients/cli/resample/convert_series.h"
 
-/* Draws recorded rows as points, and resampled ones as lines, with a colour for each feature. */
-void plot_svg(FILE *file, const struct convert_series *series, const char *title);
 /* Draws recorded and resampled values as Braille dots. `columns` is the width of the plot in
  * characters, scale included. */
 void plot_terminal(FILE *file, const struct convert_series *series, const char *title, int columns);
