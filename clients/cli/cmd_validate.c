@@ -29,6 +29,7 @@ struct validation {
     struct frame_check_counts frames;
     const char *idle_output; /* the file of `--idle`; NULL: none */
     struct examine_idle_rule idle;
+    struct examine_limits limits;
 };
 
 static void print_finding(struct validation *validation, const struct examine_finding *finding)
@@ -212,6 +213,7 @@ static int validate_path(struct validation *validation, const char *path)
             on_finding(validation, &(struct examine_finding){EXAMINE_UNREADABLE, path, NULL, NULL,
                                                              -1, 1, error.message});
         flush_flips(validation);
+        examine_pairs(index, &validation->limits, on_finding, validation);
         result = check_frames(validation, index);
         if (validation->idle_output)
             result |= write_idle(validation, index);
@@ -236,6 +238,18 @@ static void set_ignored(void *place, const struct cli_option *option, char *valu
         snprintf(list + strlen(list), sizeof list - strlen(list), " %s", examine_rule_names[r]);
     }
     cli_refuse("%s %s: unknown rule; the rules are:\n%s", option->name, value, list);
+}
+
+static void set_masks(void *place, const struct cli_option *option, char *value)
+{
+    struct examine_limits *limits = &((struct validation *)place)->limits;
+    char *comma = strchr(value, ',');
+
+    if (!comma || comma == value || !comma[1] || strchr(comma + 1, ','))
+        cli_refuse("%s %s: expected two words, like train,valid", option->name, value);
+    *comma = 0;
+    limits->train = value;
+    limits->valid = comma + 1;
 }
 
 static void set_tolerance(void *place, const struct cli_option *option, char *value)
@@ -263,12 +277,15 @@ const struct cli_option cli_validate_options[] = {
      .set = set_tolerance},
     {"--idle-length", "TIME", "shorter pauses are not idle (1s)", CLI_TIME,
      offsetof(struct validation, idle.length_ns), .least = 1},
+    {"--masks", "TRAIN,VALID", "how names of masks end that must not share episodes (train,valid)",
+     CLI_CALL, .set = set_masks},
     {"--json", NULL, "print one JSON document", CLI_FLAG, offsetof(struct validation, json)},
     {0}};
 
 int cli_validate(int argc, char **argv)
 {
-    struct validation validation = {.document.out = stdout, .idle.tolerance = -1};
+    struct validation validation = {
+        .document.out = stdout, .idle.tolerance = -1, .limits = {"train", "valid"}};
     const int count = cli_parse(argc, argv, &validation);
     struct trajd_error error;
     int result = CLI_OK;

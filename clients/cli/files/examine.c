@@ -15,14 +15,23 @@
 #define UNIT_TOLERANCE 1e-3
 
 const char *const examine_rule_names[EXAMINE_RULE_COUNT + 1] = {
-    [EXAMINE_REFUSED] = "refused",         [EXAMINE_QUARANTINED] = "quarantined",
-    [EXAMINE_LEFT_OUT] = "left-out",       [EXAMINE_ASSUMED_RATE] = "assumed-rate",
-    [EXAMINE_STAMPS] = "stamps",           [EXAMINE_GAPS] = "gaps",
-    [EXAMINE_ENDS_EARLY] = "ends-early",   [EXAMINE_FRAMES] = "frames",
-    [EXAMINE_UNREADABLE] = "unreadable",   [EXAMINE_NOT_FINITE] = "not-finite",
-    [EXAMINE_NOT_UNIT] = "not-unit",       [EXAMINE_SIGN_FLIPS] = "sign-flips",
-    [EXAMINE_CONSTANT] = "constant",       [EXAMINE_IDLE] = "idle",
-    [EXAMINE_QUATERNIONS] = "quaternions", [EXAMINE_ANGLES] = "angles",
+    [EXAMINE_REFUSED] = "refused",
+    [EXAMINE_QUARANTINED] = "quarantined",
+    [EXAMINE_LEFT_OUT] = "left-out",
+    [EXAMINE_ASSUMED_RATE] = "assumed-rate",
+    [EXAMINE_STAMPS] = "stamps",
+    [EXAMINE_GAPS] = "gaps",
+    [EXAMINE_ENDS_EARLY] = "ends-early",
+    [EXAMINE_FRAMES] = "frames",
+    [EXAMINE_UNREADABLE] = "unreadable",
+    [EXAMINE_NOT_FINITE] = "not-finite",
+    [EXAMINE_NOT_UNIT] = "not-unit",
+    [EXAMINE_SIGN_FLIPS] = "sign-flips",
+    [EXAMINE_CONSTANT] = "constant",
+    [EXAMINE_IDLE] = "idle",
+    [EXAMINE_QUATERNIONS] = "quaternions",
+    [EXAMINE_ANGLES] = "angles",
+    [EXAMINE_MASKS] = "masks",
 };
 
 /* One stream over all episodes. */

@@ -35,6 +35,7 @@ enum examine_rule {
     EXAMINE_QUATERNIONS,
     /* The same for angles that wrap: a column jumps from one end of a full turn to the other. */
     EXAMINE_ANGLES,
+    EXAMINE_MASKS, /* a mask of training and its mask of validation list the same episode */
     EXAMINE_RULE_COUNT,
 };
 extern const char *const examine_rule_names[EXAMINE_RULE_COUNT + 1]; /* NULL-terminated */
@@ -56,6 +57,17 @@ enum trajd_status examine_index(const struct trajd_index *index,
                                 void (*report)(void *context,
                                                const struct examine_finding *finding),
                                 void *context, struct trajd_error *error);
+
+/* Where findings of pairs begin. */
+struct examine_limits {
+    /* the words with which the names of masks end */
+    const char *train, *valid;
+};
+
+/* Calls `report` for each pair that should differ and does not, or the other way round: masks. */
+void examine_pairs(const struct trajd_index *index, const struct examine_limits *limits,
+                   void (*report)(void *context, const struct examine_finding *finding),
+                   void *context);
 
 /* Compares `compress_len` (cameras, T) of each episode with the lengths of its padded frames. Nothing
  * else reads this dataset: its rows have the order of the recorder's configuration, which the file
