@@ -252,13 +252,14 @@ static void set_masks(void *place, const struct cli_option *option, char *value)
     limits->valid = comma + 1;
 }
 
-static void set_tolerance(void *place, const struct cli_option *option, char *value)
+/* Reads a number into the double at the option's offset. */
+static void set_number(void *place, const struct cli_option *option, char *value)
 {
-    struct validation *validation = place;
+    double *number = (double *)((char *)place + option->offset);
     char *end;
 
-    validation->idle.tolerance = strtod(value, &end);
-    if (*end || end == value || !(validation->idle.tolerance >= 0))
+    *number = strtod(value, &end);
+    if (*end || end == value || !(*number >= 0))
         cli_refuse("%s %s: expected a number of at least 0", option->name, value);
 }
 
@@ -274,18 +275,24 @@ const struct cli_option cli_validate_options[] = {
     {"--idle-streams", "NAME,...", "the streams that tell it (all that are not commands)", CLI_TEXT,
      offsetof(struct validation, idle.streams)},
     {"--idle-tolerance", "X", "the largest change of a still row (0)", CLI_CALL,
-     .set = set_tolerance},
+     offsetof(struct validation, idle.tolerance), .set = set_number},
     {"--idle-length", "TIME", "shorter pauses are not idle (1s)", CLI_TIME,
      offsetof(struct validation, idle.length_ns), .least = 1},
     {"--masks", "TRAIN,VALID", "how names of masks end that must not share episodes (train,valid)",
      CLI_CALL, .set = set_masks},
+    {"--drift-ppm", "X", "the most by which the times of two clocks may run apart (20)", CLI_CALL,
+     offsetof(struct validation, limits.drift_ppm), .set = set_number},
+    {"--drift-time", "TIME", "shorter episodes are not examined for it (60s)", CLI_TIME,
+     offsetof(struct validation, limits.drift_time_ns), .least = 1},
     {"--json", NULL, "print one JSON document", CLI_FLAG, offsetof(struct validation, json)},
     {0}};
 
 int cli_validate(int argc, char **argv)
 {
     struct validation validation = {
-        .document.out = stdout, .idle.tolerance = -1, .limits = {"train", "valid"}};
+        .document.out = stdout,
+        .idle.tolerance = -1,
+        .limits = {"train", "valid", .drift_ppm = 20, .drift_time_ns = 60000000000}};
     const int count = cli_parse(argc, argv, &validation);
     struct trajd_error error;
     int result = CLI_OK;

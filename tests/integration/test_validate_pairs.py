@@ -34,8 +34,8 @@ def write(path, episodes=4, rows=200):
 
 def validate(tmp_path, *arguments, layout=LAYOUT):
     (tmp_path / "lab.yaml").write_text(layout)
-    done = subprocess.run([TRAJCTL, "validate", "--layout", tmp_path / "lab.yaml", "--json", *arguments, tmp_path / "one.hdf5"],
-                          capture_output=True, text=True, timeout=60)
+    command = [TRAJCTL, "validate", "--layout", tmp_path / "lab.yaml", "--json", *arguments, tmp_path / "one.hdf5"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     found = json.loads(done.stdout)
     assert done.returncode == bool(found), done.stderr
     return found
@@ -60,7 +60,8 @@ def test_masks_that_share_an_episode(tmp_path):
 def test_masks_of_a_part_are_compared_with_each_other(tmp_path):
     write_masks(tmp_path / "one.hdf5", train=[0, 1], valid=[2, 3], half_train=[2], half_valid=[2])
     finding, = validate(tmp_path)
-    assert finding["message"].startswith("the masks half_train and half_valid share 1 episode;") and finding["episode"] == "demo_2"
+    assert finding["message"] == "the masks half_train and half_valid share 1 episode; this is the first"
+    assert finding["episode"] == "demo_2"
 
 
 def test_masks_that_share_nothing(tmp_path):
@@ -72,3 +73,66 @@ def test_masks_that_share_nothing(tmp_path):
 def test_wrong_words_of_masks(value):
     done = subprocess.run([TRAJCTL, "validate", "--masks", value, "x"], capture_output=True, text=True)
     assert done.returncode == 2 and f"--masks {value}: expected two words, like train,valid" in done.stderr
+
+
+CLOCKS = LAYOUT.replace("streams:", """\
+  arm_log: {path: arm/log, unit: ns}
+  force: {path: force/t, unit: ns}
+  camera: {path: camera/t, unit: ns}
+streams:
+  arm_log: {path: arm/log, clock: arm_log, kind: previous}
+  force: {path: force/value, clock: force, kind: linear}
+  camera: {path: camera/value, clock: camera, kind: linear}""")
+
+ENDS = ("--ignore", "gaps", "--ignore", "ends-early")  # what else a fast clock with lost rows shows
+
+
+def write_clocks(path, ppm, drifting, seconds=61, lose=()):
+    """Writes an arm at 100 Hz, whose rows have a log time, too, forces at 500 Hz and a camera at 30 Hz, all with jitter.
+    The time of `drifting` runs faster by `ppm`; the camera loses rows."""
+    random = np.random.default_rng(3)
+    with h5py.File(path, "w") as file:
+        group = file.create_group("data/demo_0")
+        for name, rate, jitter in (("arm", 100, 1e-3), ("force", 500, 0.1e-3), ("camera", 30, 3e-3)):
+            times = np.arange(seconds * rate) / rate
+            times = times + random.uniform(0, jitter, len(times))
+            if name == "arm":
+                log = times + 0.002 + random.exponential(0.001, len(times)).clip(0, 0.004)
+                group["arm/log"] = (log * (1 + 1e-6 * ppm * (drifting == "arm_log")) * 1e9).astype(np.int64)
+            if name == "camera":
+                times = np.delete(times, list(lose))
+            group[f"{name}/t"] = (times * (1 + 1e-6 * ppm * (drifting == name)) * 1e9).astype(np.int64)
+            group[f"{name}/{'joints' if name == 'arm' else 'value'}"] = walk(len(times), 0)
+    return path
+
+
+@pytest.mark.parametrize("ppm", [-40, 30, 300])
+@pytest.mark.parametrize("drifting, partners", [
+    ("arm_log", {"arm": "row by row", "force": "5 to 1", "camera": "3 to 10"}),
+    ("camera", {"arm": "3 to 10", "arm_log": "3 to 10", "force": "3 to 50"})])
+def test_drift(tmp_path, drifting, partners, ppm):
+    """Each clock tells of the clocks before it; the camera is the last."""
+    write_clocks(tmp_path / "one.hdf5", ppm, drifting, lose=[500, 501, 1200])
+    found = validate(tmp_path, *ENDS, layout=CLOCKS)
+    told = set()
+    for finding in found:
+        clock, = {finding["stream"], finding["message"].split("clock ")[1].split(",")[0]} - {drifting}
+        measured = float(finding["message"].split("runs ")[1].split()[0])
+        faster = (ppm > 0) == (finding["stream"] == drifting)
+        assert abs(measured - abs(ppm)) < 5, finding
+        assert f" ppm {'faster' if faster else 'slower'} than" in finding["message"], finding
+        assert (finding["rule"], finding["episode"]) == ("drift", "demo_0")
+        assert partners[clock] in finding["message"]
+        told.add(clock)
+    assert len(found) == 3 and told == partners.keys()
+    assert validate(tmp_path, *ENDS, "--drift-ppm", "400", layout=CLOCKS) == []
+
+
+@pytest.mark.parametrize("ppm, drifting, seconds", [
+    (0, "arm_log", 61), (10, "arm_log", 61), (10, "camera", 61), (300, "camera", 59), (1000, "camera", 61)])
+def test_no_drift(tmp_path, ppm, drifting, seconds):
+    """Too little, for too short, or so much that it is another rate (29.97 Hz)."""
+    write_clocks(tmp_path / "one.hdf5", ppm, drifting, seconds)
+    assert validate(tmp_path, *ENDS, layout=CLOCKS) == []
+    if seconds < 60:
+        assert [f["rule"] for f in validate(tmp_path, *ENDS, "--drift-time", "30s", layout=CLOCKS)] == ["drift"] * 3

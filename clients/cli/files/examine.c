@@ -32,6 +32,7 @@ const char *const examine_rule_names[EXAMINE_RULE_COUNT + 1] = {
     [EXAMINE_QUATERNIONS] = "quaternions",
     [EXAMINE_ANGLES] = "angles",
     [EXAMINE_MASKS] = "masks",
+    [EXAMINE_DRIFT] = "drift",
 };
 
 /* One stream over all episodes. */

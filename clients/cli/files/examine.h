@@ -36,6 +36,7 @@ enum examine_rule {
     /* The same for angles that wrap: a column jumps from one end of a full turn to the other. */
     EXAMINE_ANGLES,
     EXAMINE_MASKS, /* a mask of training and its mask of validation list the same episode */
+    EXAMINE_DRIFT, /* the times of two clocks of an episode run apart */
     EXAMINE_RULE_COUNT,
 };
 extern const char *const examine_rule_names[EXAMINE_RULE_COUNT + 1]; /* NULL-terminated */
@@ -62,9 +63,13 @@ enum trajd_status examine_index(const struct trajd_index *index,
 struct examine_limits {
     /* the words with which the names of masks end */
     const char *train, *valid;
+    /* of two clocks, in ppm, and the shortest time over which it is measured */
+    double drift_ppm;
+    int64_t drift_time_ns;
 };
 
-/* Calls `report` for each pair that should differ and does not, or the other way round: masks. */
+/* Calls `report` for each pair that should differ and does not, or the other way round: masks,
+ * and clocks of an episode. */
 void examine_pairs(const struct trajd_index *index, const struct examine_limits *limits,
                    void (*report)(void *context, const struct examine_finding *finding),
                    void *context);

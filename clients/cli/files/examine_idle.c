@@ -4,10 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clients/cli/files/cli_files.h"
+#include "clients/cli/files/examine_internal.h"
 #include "daemon/base/json.h"
 #include "daemon/base/yaml.h"
-#include "proto/timebase.h"
 
 #define BLOCK_BYTES (UINT64_C(4) << 20)
 
@@ -173,21 +172,14 @@ static enum trajd_status examine_stream(struct idle *idle, const struct trajd_in
 
 /* ---- ranges ---- */
 
-/* Returns the time from one row of the clock to a later one. */
-static int64_t time_between(const struct trajd_episode_clock *clock, int64_t row, int64_t later)
-{
-    return clock->stamps_ns
-               ? clock->stamps_ns[later] - clock->stamps_ns[row]
-               : trajd_rate_row_ns(clock->rate, later) - trajd_rate_row_ns(clock->rate, row);
-}
-
 /* Leaves only the runs of still rows that last long enough. Row 0 is never still. */
 static void drop_short_runs(struct idle *idle, const struct trajd_episode_clock *clock)
 {
     for (int64_t row = 1, end; row < clock->row_count; row = end + 1) {
         for (end = row; end < clock->row_count && idle->still[end]; end++)
             ;
-        if (end > row && time_between(clock, row - 1, end - 1) < idle->rule->length_ns)
+        if (end > row &&
+            examine_row_ns(clock, end - 1) - examine_row_ns(clock, row - 1) < idle->rule->length_ns)
             memset(idle->still + row, 0, (size_t)(end - row) * sizeof *idle->still);
     }
 }

@@ -18,6 +18,13 @@ struct examiner {
 void examine_report(struct examiner *examiner, const struct examine_finding *base,
                     const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+/* Returns the time of a row of a clock from the origin of its episode. */
+static inline int64_t examine_row_ns(const struct trajd_episode_clock *clock, int64_t row)
+{
+    return clock->stamps_ns ? clock->stamps_ns[row]
+                            : clock->start_ns + trajd_rate_row_ns(clock->rate, row);
+}
+
 /* ---- examine_clocks.c ---- */
 
 /* Report what the index refused, quarantined and left out, and rates that are assumed. */
