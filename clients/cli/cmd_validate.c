@@ -209,11 +209,11 @@ static int validate_path(struct validation *validation, const char *path)
                    index->kept_count, index->episode_count + index->refused_file_count,
                    trajd_plural(index->episode_count + index->refused_file_count));
         if (examine_index(index, on_finding, validation, &error) ||
-            examine_lengths(&validation->files, path, index, on_finding, validation, &error))
+            examine_lengths(&validation->files, path, index, on_finding, validation, &error) ||
+            examine_pairs(index, &validation->limits, on_finding, validation, &error))
             on_finding(validation, &(struct examine_finding){EXAMINE_UNREADABLE, path, NULL, NULL,
                                                              -1, 1, error.message});
         flush_flips(validation);
-        examine_pairs(index, &validation->limits, on_finding, validation);
         result = check_frames(validation, index);
         if (validation->idle_output)
             result |= write_idle(validation, index);
@@ -284,15 +284,19 @@ const struct cli_option cli_validate_options[] = {
      offsetof(struct validation, limits.drift_ppm), .set = set_number},
     {"--drift-time", "TIME", "shorter episodes are not examined for it (60s)", CLI_TIME,
      offsetof(struct validation, limits.drift_time_ns), .least = 1},
+    {"--duplicate-rows", "PERCENT", "the part of near rows that makes episodes duplicates (95)",
+     CLI_CALL, offsetof(struct validation, limits.duplicate_rows), .set = set_number},
+    {"--duplicate-changes", "X", "how many median changes from row to row are near (3)", CLI_CALL,
+     offsetof(struct validation, limits.duplicate_changes), .set = set_number},
     {"--json", NULL, "print one JSON document", CLI_FLAG, offsetof(struct validation, json)},
     {0}};
 
 int cli_validate(int argc, char **argv)
 {
-    struct validation validation = {
-        .document.out = stdout,
-        .idle.tolerance = -1,
-        .limits = {"train", "valid", .drift_ppm = 20, .drift_time_ns = 60000000000}};
+    struct validation validation = {.document.out = stdout,
+                                    .idle.tolerance = -1,
+                                    .limits = {"train", "valid", 20, 60000000000,
+                                               .duplicate_rows = 95, .duplicate_changes = 3}};
     const int count = cli_parse(argc, argv, &validation);
     struct trajd_error error;
     int result = CLI_OK;

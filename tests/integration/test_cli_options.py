@@ -28,7 +28,7 @@ def values(command):
     for letter, letters_value, name, value in shown:
         value = (letters_value or value).removesuffix("]") if value == "HZ]" else letters_value or value
         first = value.split("|")[0]
-        yield letter or name, VALUES.get(value, "1" if value in {"N", "R", "W", "ID", "P", "E", "STEP", "POSITION", "QUALITY"} else first)
+        yield letter or name, VALUES.get(value, "1" if value in {"N", "R", "W", "ID", "P", "E", "STEP", "POSITION", "QUALITY", "PERCENT"} else first)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

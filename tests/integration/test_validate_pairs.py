@@ -88,8 +88,8 @@ ENDS = ("--ignore", "gaps", "--ignore", "ends-early")  # what else a fast clock 
 
 
 def write_clocks(path, ppm, drifting, seconds=61, lose=()):
-    """Writes an arm at 100 Hz, whose rows have a log time, too, forces at 500 Hz and a camera at 30 Hz, all with jitter.
-    The time of `drifting` runs faster by `ppm`; the camera loses rows."""
+    """Writes an arm at 100 Hz, whose rows have a log time, too, forces at 500 Hz and a camera at 30 Hz, all with
+    jitter. The time of `drifting` runs faster by `ppm`; the camera loses rows."""
     random = np.random.default_rng(3)
     with h5py.File(path, "w") as file:
         group = file.create_group("data/demo_0")
@@ -136,3 +136,64 @@ def test_no_drift(tmp_path, ppm, drifting, seconds):
     assert validate(tmp_path, *ENDS, layout=CLOCKS) == []
     if seconds < 60:
         assert [f["rule"] for f in validate(tmp_path, *ENDS, "--drift-time", "30s", layout=CLOCKS)] == ["drift"] * 3
+
+
+def copy_rows(path, spoil):
+    """Makes demo_2 a copy of demo_0 that `spoil` changes."""
+    with h5py.File(path, "r+") as file:
+        joints = spoil(file["data/demo_0/arm/joints"][...])
+        del file["data/demo_2"]
+        file["data/demo_2/arm/joints"] = joints
+        file["data/demo_2/arm/t"] = np.arange(len(joints), dtype=np.int64) * 10_000_000
+    return path
+
+
+def shake(rows, scale, part=1.0):
+    """Returns rows of which the last ones are moved by `scale` median changes."""
+    change = np.median(np.linalg.norm(np.diff(rows, axis=0), axis=1))
+    moved = rows.copy()
+    moved[max(1, round(len(rows) * (1 - part))):, 0] += scale * change
+    return moved
+
+
+@pytest.mark.parametrize("spoil, percent", [
+    (lambda rows: rows, "100.0"), (lambda rows: shake(rows, 2.9), "100.0"),
+    (lambda rows: shake(rows, 50, 0.04), "96.0"), (lambda rows: rows[:194], "97.0"), (lambda rows: np.vstack([rows, rows[:4]]), "98.0")])
+def test_duplicates(tmp_path, spoil, percent):
+    copy_rows(write(tmp_path / "one.hdf5"), spoil)
+    finding, = validate(tmp_path, "--ignore", "ends-early")
+    assert (finding["rule"], finding["episode"], finding["stream"]) == ("duplicates", "demo_2", None)
+    assert finding["message"] == (
+        "nearly repeats one.hdf5: demo_0: the first rows are equal, and of joints, which differs most, "
+        f"{percent}% of the rows are within 3 median changes from row to row (95% or more is a finding)")
+    assert validate(tmp_path, "--ignore", "duplicates") == []
+
+
+@pytest.mark.parametrize("spoil", [
+    lambda rows: shake(rows, 3.1), lambda rows: shake(rows, 50, 0.06), lambda rows: rows[:180],
+    lambda rows: np.vstack([rows[:1] + 1e-9, rows[1:]]), lambda rows: np.vstack([rows[:1], rows[:1] + walk(199, 9)])])
+def test_episodes_that_begin_alike_or_differ_in_the_first_row(tmp_path, spoil):
+    copy_rows(write(tmp_path / "one.hdf5"), spoil)
+    assert validate(tmp_path) == []
+
+
+def test_limits_of_duplicates(tmp_path):
+    copy_rows(write(tmp_path / "one.hdf5"), lambda rows: shake(rows, 5, 0.5))
+    assert validate(tmp_path) == []
+    assert "within 6 median changes" in validate(tmp_path, "--duplicate-changes", "6")[0]["message"]
+    assert "50.0% of the rows" in validate(tmp_path, "--duplicate-rows=40")[0]["message"]
+
+
+def test_three_of_one_kind_are_two_duplicates(tmp_path):
+    with h5py.File(copy_rows(write(tmp_path / "one.hdf5"), lambda rows: rows), "r+") as file:
+        file.copy("data/demo_2", "data/demo_4")
+    found = validate(tmp_path)
+    assert [f["episode"] for f in found] == ["demo_2", "demo_4"]
+    assert all(f["message"].startswith("nearly repeats one.hdf5: demo_0: ") for f in found)
+
+
+@pytest.mark.skipif(not RECORDINGS.exists(), reason="the recordings are not beside this checkout")
+def test_recordings_have_none(tmp_path):
+    for path in sorted(RECORDINGS.glob("*.hdf5")):
+        done = subprocess.run([TRAJCTL, "validate", "--json", path], capture_output=True, text=True)
+        assert {f["rule"] for f in json.loads(done.stdout)} <= {"gaps", "idle", "quaternions", "constant"}, path

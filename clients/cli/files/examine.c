@@ -33,6 +33,7 @@ const char *const examine_rule_names[EXAMINE_RULE_COUNT + 1] = {
     [EXAMINE_ANGLES] = "angles",
     [EXAMINE_MASKS] = "masks",
     [EXAMINE_DRIFT] = "drift",
+    [EXAMINE_DUPLICATES] = "duplicates",
 };
 
 /* One stream over all episodes. */

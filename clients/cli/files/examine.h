@@ -35,8 +35,9 @@ enum examine_rule {
     EXAMINE_QUATERNIONS,
     /* The same for angles that wrap: a column jumps from one end of a full turn to the other. */
     EXAMINE_ANGLES,
-    EXAMINE_MASKS, /* a mask of training and its mask of validation list the same episode */
-    EXAMINE_DRIFT, /* the times of two clocks of an episode run apart */
+    EXAMINE_MASKS,      /* a mask of training and its mask of validation list the same episode */
+    EXAMINE_DRIFT,      /* the times of two clocks of an episode run apart */
+    EXAMINE_DUPLICATES, /* an episode nearly repeats an earlier one */
     EXAMINE_RULE_COUNT,
 };
 extern const char *const examine_rule_names[EXAMINE_RULE_COUNT + 1]; /* NULL-terminated */
@@ -66,13 +67,18 @@ struct examine_limits {
     /* of two clocks, in ppm, and the shortest time over which it is measured */
     double drift_ppm;
     int64_t drift_time_ns;
+    /* episodes: the percentage of rows that are near, and how many median changes from row to row
+     * that is */
+    double duplicate_rows, duplicate_changes;
 };
 
-/* Calls `report` for each pair that should differ and does not, or the other way round: masks,
- * and clocks of an episode. */
-void examine_pairs(const struct trajd_index *index, const struct examine_limits *limits,
-                   void (*report)(void *context, const struct examine_finding *finding),
-                   void *context);
+/* Calls `report` for masks that share an episode, clocks of an episode that run apart, and episodes
+ * that nearly repeat another one. Reads the first rows of all episodes, and all rows of those that
+ * begin alike. TRAJD_ERR_IO, TRAJD_ERR_DATA: rows cannot be read. TRAJD_ERR_MEMORY. */
+enum trajd_status
+examine_pairs(const struct trajd_index *index, const struct examine_limits *limits,
+              void (*report)(void *context, const struct examine_finding *finding), void *context,
+              struct trajd_error *error);
 
 /* Compares `compress_len` (cameras, T) of each episode with the lengths of its padded frames. Nothing
  * else reads this dataset: its rows have the order of the recorder's configuration, which the file

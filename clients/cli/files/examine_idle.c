@@ -35,6 +35,11 @@ static bool is_comparable(const struct trajd_index_stream *stream)
     return !stream->form && stream->feature_count <= EXAMINE_WIDEST_ROW;
 }
 
+bool examine_is_motion(const struct trajd_index_stream *stream)
+{
+    return is_comparable(stream) && examine_repeats_are_idle(stream);
+}
+
 static enum trajd_status choose(struct idle *idle, uint32_t s, bool *any, struct trajd_error *error)
 {
     const struct trajd_index *index = idle->index;
@@ -88,7 +93,7 @@ static enum trajd_status choose_streams(struct idle *idle, struct trajd_error *e
     for (char *name; rest && !status && (name = strsep(&rest, ","));)
         status = choose_name(idle, name, &any, error);
     for (uint32_t s = 0; !names && s < index->stream_count && !status; s++)
-        if (is_comparable(&index->streams[s]) && examine_repeats_are_idle(&index->streams[s]))
+        if (examine_is_motion(&index->streams[s]))
             status = choose(idle, s, &any, error);
     free(names);
     if (!status && !any)

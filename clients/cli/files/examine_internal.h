@@ -34,6 +34,13 @@ void examine_rates(struct examiner *examiner);
 enum trajd_status examine_clocks(struct examiner *examiner, const struct trajd_episode *episode,
                                  struct trajd_error *error);
 
+/* ---- examine_duplicates.c ---- */
+
+/* Reports episodes that nearly repeat an earlier one. TRAJD_ERR_IO, TRAJD_ERR_DATA: rows cannot be
+ * read. */
+enum trajd_status examine_duplicates(struct examiner *examiner, const struct examine_limits *limits,
+                                     struct trajd_error *error);
+
 /* ---- examine_frames.c ---- */
 
 /* The encoded rows of one episode. */

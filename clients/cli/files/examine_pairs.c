@@ -214,12 +214,18 @@ static void examine_drift(struct examiner *examiner, const struct examine_limits
     }
 }
 
-void examine_pairs(const struct trajd_index *index, const struct examine_limits *limits,
-                   void (*report)(void *context, const struct examine_finding *finding),
-                   void *context)
+enum trajd_status
+examine_pairs(const struct trajd_index *index, const struct examine_limits *limits,
+              void (*report)(void *context, const struct examine_finding *finding), void *context,
+              struct trajd_error *error)
 {
     struct examiner examiner = {.index = index, .report = report, .context = context};
+    enum trajd_status status = trajd_array_reader_create(&examiner.reader, error);
 
     examine_masks(&examiner, limits);
     examine_drift(&examiner, limits);
+    if (!status)
+        status = examine_duplicates(&examiner, limits, error);
+    trajd_array_reader_destroy(&examiner.reader);
+    return status;
 }
