@@ -220,12 +220,8 @@ examine_pairs(const struct trajd_index *index, const struct examine_limits *limi
               struct trajd_error *error)
 {
     struct examiner examiner = {.index = index, .report = report, .context = context};
-    enum trajd_status status = trajd_array_reader_create(&examiner.reader, error);
 
     examine_masks(&examiner, limits);
     examine_drift(&examiner, limits);
-    if (!status)
-        status = examine_duplicates(&examiner, limits, error);
-    trajd_array_reader_destroy(&examiner.reader);
-    return status;
+    return examine_duplicates(&examiner, limits, error);
 }
