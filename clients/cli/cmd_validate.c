@@ -119,20 +119,35 @@ static void on_finding(void *context, const struct examine_finding *finding)
     (validation->json ? json_finding : print_finding)(validation, finding);
 }
 
-static void on_bad_frames(void *context, const struct frame_check_bad *bad)
+static void report_bad_frames(struct validation *validation,
+                              const struct frame_check_result *result)
 {
-    const struct validation *validation = context;
     char text[512];
 
     snprintf(text, sizeof text,
              "%" PRIu64 " frame%s cannot be decoded, the first is row %" PRIu64
              ": %s (`bad_rows: keep` of a feed masks such frames)",
-             bad->count, trajd_plural(bad->count), bad->first, bad->reason);
+             result->count, trajd_plural(result->count), result->first, result->reason);
+    on_finding(validation, &(struct examine_finding){
+                               EXAMINE_FRAMES,
+                               validation->index->files[result->episode->file_index].relative_path,
+                               result->episode->id, result->stream->name, (int64_t)result->first,
+                               result->count, text});
+}
+
+static void on_frames(void *context, const struct frame_check_result *result)
+{
+    struct validation *validation = context;
+    struct trajd_error error;
+
     trajd_progress_clear();
-    on_finding(context,
-               &(struct examine_finding){
-                   EXAMINE_FRAMES, validation->index->files[bad->episode->file_index].relative_path,
-                   bad->episode->id, bad->stream->name, (int64_t)bad->first, bad->count, text});
+    if (result->count)
+        report_bad_frames(validation, result);
+    if (result->changes &&
+        examine_motion(validation->index, &validation->limits, result->episode, result->stream,
+                       result->changes, on_finding, validation, &error))
+        on_finding(validation, &(struct examine_finding){EXAMINE_UNREADABLE, validation->path, NULL,
+                                                         NULL, -1, 1, error.message});
 }
 
 /* Counts the frames, and decodes them if asked to. */
@@ -145,7 +160,7 @@ static int check_frames(struct validation *validation, const struct trajd_index 
     validation->frames.encoded += counts.encoded;
     validation->frames.prepared += counts.prepared;
     if (validation->decodes && !validation->is_ignored[EXAMINE_FRAMES] &&
-        frame_check(index, on_bad_frames, validation, &error))
+        frame_check(index, on_frames, validation, &error))
         return cli_fail("%s", error.message);
     return CLI_OK;
 }
@@ -269,7 +284,8 @@ const struct cli_option cli_validate_options[] = {
      offsetof(struct validation, layout)},
     {"--ignore", "RULE", "switch a rule off; may be given several times", CLI_CALL,
      .set = set_ignored},
-    {"--decode", NULL, "decode all frames", CLI_FLAG, offsetof(struct validation, decodes)},
+    {"--decode", NULL, "decode all frames, and compare them with the motion of the joints",
+     CLI_FLAG, offsetof(struct validation, decodes)},
     {"--idle", "FILE.json", "write the rows in which something moves into a new file", CLI_TEXT,
      offsetof(struct validation, idle_output)},
     {"--idle-streams", "NAME,...", "the streams that tell it (all that are not commands)", CLI_TEXT,
@@ -288,6 +304,14 @@ const struct cli_option cli_validate_options[] = {
      CLI_CALL, offsetof(struct validation, limits.duplicate_rows), .set = set_number},
     {"--duplicate-changes", "X", "how many median changes from row to row are near (3)", CLI_CALL,
      offsetof(struct validation, limits.duplicate_changes), .set = set_number},
+    {"--stuck-time", "TIME", "the longest time for which frames may be equal (500ms)", CLI_TIME,
+     offsetof(struct validation, limits.stuck_time_ns)},
+    {"--stuck-motion", "PERCENT", "while a stream moves at that part of its mean speed (50)",
+     CLI_CALL, offsetof(struct validation, limits.stuck_motion), .set = set_number},
+    {"--lag-frames", "X", "the most by which a camera may lag, in intervals of frames (0.5)",
+     CLI_CALL, offsetof(struct validation, limits.lag_frames), .set = set_number},
+    {"--lag-correlation", "X", "the least correlation of its motion with that of a stream (0.5)",
+     CLI_CALL, offsetof(struct validation, limits.lag_correlation), .set = set_number},
     {"--json", NULL, "print one JSON document", CLI_FLAG, offsetof(struct validation, json)},
     {0}};
 
@@ -296,7 +320,9 @@ int cli_validate(int argc, char **argv)
     struct validation validation = {.document.out = stdout,
                                     .idle.tolerance = -1,
                                     .limits = {"train", "valid", 20, 60000000000,
-                                               .duplicate_rows = 95, .duplicate_changes = 3}};
+                                               .duplicate_rows = 95, .duplicate_changes = 3,
+                                               .stuck_time_ns = 500000000, .stuck_motion = 50,
+                                               .lag_frames = 0.5, .lag_correlation = 0.5}};
     const int count = cli_parse(argc, argv, &validation);
     struct trajd_error error;
     int result = CLI_OK;

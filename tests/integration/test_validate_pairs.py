@@ -158,7 +158,8 @@ def shake(rows, scale, part=1.0):
 
 @pytest.mark.parametrize("spoil, percent", [
     (lambda rows: rows, "100.0"), (lambda rows: shake(rows, 2.9), "100.0"),
-    (lambda rows: shake(rows, 50, 0.04), "96.0"), (lambda rows: rows[:194], "97.0"), (lambda rows: np.vstack([rows, rows[:4]]), "98.0")])
+    (lambda rows: shake(rows, 50, 0.04), "96.0"), (lambda rows: rows[:194], "97.0"),
+    (lambda rows: np.vstack([rows, rows[:4]]), "98.0")])
 def test_duplicates(tmp_path, spoil, percent):
     copy_rows(write(tmp_path / "one.hdf5"), spoil)
     finding, = validate(tmp_path, "--ignore", "ends-early")

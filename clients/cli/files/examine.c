@@ -34,6 +34,8 @@ const char *const examine_rule_names[EXAMINE_RULE_COUNT + 1] = {
     [EXAMINE_MASKS] = "masks",
     [EXAMINE_DRIFT] = "drift",
     [EXAMINE_DUPLICATES] = "duplicates",
+    [EXAMINE_STUCK] = "stuck",
+    [EXAMINE_LAG] = "lag",
 };
 
 /* One stream over all episodes. */

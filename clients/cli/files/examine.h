@@ -38,6 +38,8 @@ enum examine_rule {
     EXAMINE_MASKS,      /* a mask of training and its mask of validation list the same episode */
     EXAMINE_DRIFT,      /* the times of two clocks of an episode run apart */
     EXAMINE_DUPLICATES, /* an episode nearly repeats an earlier one */
+    EXAMINE_STUCK,      /* the frames of a camera are equal while joints move */
+    EXAMINE_LAG,        /* the frames of a camera show the motion of the joints late, or early */
     EXAMINE_RULE_COUNT,
 };
 extern const char *const examine_rule_names[EXAMINE_RULE_COUNT + 1]; /* NULL-terminated */
@@ -70,6 +72,11 @@ struct examine_limits {
     /* episodes: the percentage of rows that are near, and how many median changes from row to row
      * that is */
     double duplicate_rows, duplicate_changes;
+    /* cameras: how long frames are equal, and at which percentage of its mean speed a stream moves */
+    int64_t stuck_time_ns;
+    double stuck_motion;
+    /* the lag as a part of the interval of frames, and the least correlation */
+    double lag_frames, lag_correlation;
 };
 
 /* Calls `report` for masks that share an episode, clocks of an episode that run apart, and episodes
@@ -79,6 +86,15 @@ enum trajd_status
 examine_pairs(const struct trajd_index *index, const struct examine_limits *limits,
               void (*report)(void *context, const struct examine_finding *finding), void *context,
               struct trajd_error *error);
+
+/* Compares the changes of a camera's frames in an episode (frames/frame_check.h) with the motion of
+ * all streams of numbers. Errors as of examine_pairs. */
+enum trajd_status
+examine_motion(const struct trajd_index *index, const struct examine_limits *limits,
+               const struct trajd_episode *episode, const struct trajd_index_stream *stream,
+               const float *changes,
+               void (*report)(void *context, const struct examine_finding *finding), void *context,
+               struct trajd_error *error);
 
 /* Compares `compress_len` (cameras, T) of each episode with the lengths of its padded frames. Nothing
  * else reads this dataset: its rows have the order of the recorder's configuration, which the file
