@@ -119,30 +119,24 @@ static void on_finding(void *context, const struct examine_finding *finding)
     (validation->json ? json_finding : print_finding)(validation, finding);
 }
 
-static void report_bad_frames(struct validation *validation,
-                              const struct frame_check_result *result)
+static void on_frames(void *context, const struct frame_check_result *result)
 {
+    struct validation *validation = context;
+    struct examine_finding finding =
+        examine_at(validation->index, EXAMINE_FRAMES, result->episode, result->stream->name);
+    struct trajd_error error;
     char text[512];
 
     snprintf(text, sizeof text,
              "%" PRIu64 " frame%s cannot be decoded, the first is row %" PRIu64
              ": %s (`bad_rows: keep` of a feed masks such frames)",
              result->count, trajd_plural(result->count), result->first, result->reason);
-    on_finding(validation, &(struct examine_finding){
-                               EXAMINE_FRAMES,
-                               validation->index->files[result->episode->file_index].relative_path,
-                               result->episode->id, result->stream->name, (int64_t)result->first,
-                               result->count, text});
-}
-
-static void on_frames(void *context, const struct frame_check_result *result)
-{
-    struct validation *validation = context;
-    struct trajd_error error;
-
+    finding.row = (int64_t)result->first;
+    finding.count = result->count;
+    finding.text = text;
     trajd_progress_clear();
     if (result->count)
-        report_bad_frames(validation, result);
+        on_finding(validation, &finding);
     if (result->changes &&
         examine_motion(validation->index, &validation->limits, result->episode, result->stream,
                        result->changes, on_finding, validation, &error))
@@ -159,7 +153,9 @@ static int check_frames(struct validation *validation, const struct trajd_index 
     validation->index = index;
     validation->frames.encoded += counts.encoded;
     validation->frames.prepared += counts.prepared;
-    if (validation->decodes && !validation->is_ignored[EXAMINE_FRAMES] &&
+    if (validation->decodes &&
+        !(validation->is_ignored[EXAMINE_FRAMES] && validation->is_ignored[EXAMINE_STUCK] &&
+          validation->is_ignored[EXAMINE_LAG]) &&
         frame_check(index, on_frames, validation, &error))
         return cli_fail("%s", error.message);
     return CLI_OK;

@@ -54,6 +54,17 @@ struct examine_finding {
     const char *text; /* for people; valid during the call */
 };
 
+/* Returns a finding of one row, which is not known, about a stream, a clock or NULL of an episode. */
+static inline struct examine_finding examine_at(const struct trajd_index *index,
+                                                enum examine_rule rule,
+                                                const struct trajd_episode *episode,
+                                                const char *stream)
+{
+    const char *file = index->files[episode->file_index].relative_path;
+
+    return (struct examine_finding){rule, file, episode->id, stream, -1, 1, NULL};
+}
+
 /* Calls `report` for each finding, in the order of files, episodes and streams. Reads all rows
  * once, in blocks of a few MiB. Data that cannot be read is a finding. TRAJD_ERR_IO: the storage
  * failed, so nothing is known about the rows. TRAJD_ERR_MEMORY. */

@@ -17,8 +17,9 @@
 
 /* Of a stream with more columns than PAIRS_MAX, only squares are terms. */
 enum { PAIRS_MAX = 16, TERMS_MAX = PAIRS_MAX * (PAIRS_MAX + 1) / 2, SIDE = TERMS_MAX + 2 };
-enum { FRAMES_MIN = 30, FINE_STEPS = 8 };
-static const double lag_max_s = 0.5; /* motions that repeat fit at longer ones, too */
+enum { FRAMES_MIN = 30, LAGS_MAX = 64, FINE_STEPS = 8 };
+#define PEAKS_ALIKE 0.02
+static const double lag_max_s = 0.5;
 
 /* The rows of a stream, whose times are in seconds. */
 struct path {
@@ -209,33 +210,35 @@ static double correlate(const struct camera *camera, const struct path *path, do
     return solve(fit);
 }
 
-/* Returns the lag that fits best among 2 * steps + 1 around the middle. */
-static double best_lag(const struct camera *camera, const struct path *path, double middle,
-                       double step, int steps, double *correlation, struct fit *fit)
-{
-    double best = middle;
-
-    *correlation = 0;
-    for (int i = -steps; i <= steps; i++) {
-        const double found = correlate(camera, path, middle + i * step, fit);
-        if (found > *correlation) {
-            *correlation = found;
-            best = middle + i * step;
-        }
-    }
-    return best;
-}
-
+/* Takes the lag that fits best, up to lag_max_s. Motions that repeat fit at several lags, and a lag of
+ * half a period with the opposite sign, so of the peaks that are nearly as high the one at the
+ * smallest lag counts. */
 static void find_lag(struct camera *camera, const struct path *path)
 {
-    const int steps = (int)(lag_max_s / camera->interval) + 1;
+    const double step = fmax(camera->interval, lag_max_s / LAGS_MAX);
+    const int steps = (int)(lag_max_s / step);
     struct fit *fit = trajd_memory_or_exit(malloc(sizeof *fit));
-    double correlation, lag = best_lag(camera, path, 0, camera->interval, steps, &correlation, fit);
+    double found[2 * LAGS_MAX + 3] = {0}, *const at = found + steps + 1, best = 0;
+    int peak = steps + 1;
+    bool is_better;
 
-    if (correlation > camera->correlation && fabs(lag) < (steps - 0.5) * camera->interval) {
-        camera->lag = best_lag(camera, path, lag, camera->interval / FINE_STEPS, FINE_STEPS,
-                               &camera->correlation, fit);
-        camera->lag_stream = path->stream;
+    for (int i = -steps - 1; i <= steps + 1; i++) {
+        at[i] = correlate(camera, path, i * step, fit);
+        best = fmax(best, at[i]);
+    }
+    for (int i = -steps; i <= steps; i++)
+        if (at[i] >= at[i - 1] && at[i] >= at[i + 1] && at[i] >= best - PEAKS_ALIKE &&
+            abs(i) < abs(peak))
+            peak = i;
+    is_better = best > camera->correlation;
+    for (int i = -FINE_STEPS; i <= FINE_STEPS && peak <= steps && is_better; i++) {
+        const double lag = (peak + (double)i / FINE_STEPS) * step,
+                     correlation = correlate(camera, path, lag, fit);
+        if (correlation > camera->correlation) {
+            camera->correlation = correlation;
+            camera->lag = lag;
+            camera->lag_stream = path->stream;
+        }
     }
     free(fit);
 }
@@ -291,21 +294,18 @@ examine_motion(const struct trajd_index *index, const struct examine_limits *lim
                           (double)(camera.count - 1);
     for (uint32_t s = 0; s < index->stream_count && camera.count > 1 && !status; s++) {
         struct path path = {.stream = &index->streams[s]};
-        if (!examine_is_motion(path.stream))
+        if (!examine_is_motion(path.stream) || path.stream->feature_count > TERMS_MAX)
             continue;
         status = read_path(&rows, episode, &path, error);
         if (!status && path.count > 1) {
             find_stuck(&camera, &path, limits->stuck_motion / 100);
-            if (path.stream->feature_count <= TERMS_MAX)
-                find_lag(&camera, &path);
+            find_lag(&camera, &path);
         }
         free(path.times);
     }
     examine_rows_close(&rows);
     if (!status)
         report_camera(&examiner, limits, &camera,
-                      (struct examine_finding){EXAMINE_STUCK,
-                                               index->files[episode->file_index].relative_path,
-                                               episode->id, stream->name, -1, 0, NULL});
+                      examine_at(index, EXAMINE_STUCK, episode, stream->name));
     return status;
 }

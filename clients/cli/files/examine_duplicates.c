@@ -134,10 +134,9 @@ static void report(struct examiner *examiner, const struct duplicates *d,
                    const struct trajd_episode *one, const struct trajd_episode *other,
                    const struct trajd_index_stream *worst, double least)
 {
-    examine_report(examiner,
-                   &(struct examine_finding){EXAMINE_DUPLICATES,
-                                             d->index->files[other->file_index].relative_path,
-                                             other->id, NULL, -1, 1, NULL},
+    const struct examine_finding finding = examine_at(d->index, EXAMINE_DUPLICATES, other, NULL);
+
+    examine_report(examiner, &finding,
                    "nearly repeats %s: %s: the first rows are equal, and of %s, which differs "
                    "most, %.1f%% of the rows are within %g median changes from row to row (%g%% or "
                    "more is a finding)",

@@ -38,12 +38,10 @@ static void report_masks(struct examiner *examiner, uint32_t first, const char *
                          const char *partner)
 {
     const struct trajd_index *index = examiner->index;
-    const struct trajd_episode *episode = &index->episodes[first];
-    struct examine_finding finding = {
-        EXAMINE_MASKS, index->files[episode->file_index].relative_path, episode->id, NULL, -1, 0,
-        NULL};
+    struct examine_finding finding =
+        examine_at(index, EXAMINE_MASKS, &index->episodes[first], NULL);
 
-    for (uint32_t e = first; e < index->episode_count; e++)
+    for (uint32_t e = first + 1; e < index->episode_count; e++)
         finding.count +=
             is_listed(&index->episodes[e], mask) && is_listed(&index->episodes[e], partner);
     examine_report(examiner, &finding,
@@ -169,13 +167,8 @@ static void compare_clocks(struct examiner *examiner, const struct examine_limit
 {
     const struct trajd_index *index = examiner->index;
     const struct trajd_episode_clock *one = &episode->clocks[a], *other = &episode->clocks[b];
-    const struct examine_finding finding = {EXAMINE_DRIFT,
-                                            index->files[episode->file_index].relative_path,
-                                            episode->id,
-                                            index->clocks[b].name,
-                                            -1,
-                                            1,
-                                            NULL};
+    const struct examine_finding finding =
+        examine_at(index, EXAMINE_DRIFT, episode, index->clocks[b].name);
     double span, drift, error = 0;
     char how[64];
 
