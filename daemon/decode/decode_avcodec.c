@@ -3,7 +3,8 @@
  *
  * Nothing is concealed. The library does not say of each fault that a frame has it, but it logs it
  * as an error. So an error in the log is a fault of the packet that was sent last, as a warning of
- * libjpeg is. It calls a frame of H.264 that is missing no error, and makes one up. */
+ * libjpeg is. It calls it no error where a frame of H.264 or a part of one is missing, and makes it
+ * up. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,14 +30,19 @@ struct codec {
 /* The codec whose log is read: the library has one function for the log of all. */
 static struct codec *current;
 
-static const char missing_frame[] = "Frame num gap";
+/* Returns whether a line that the library calls no error says that it made up a frame, or a part. */
+static bool is_made_up(const char *format)
+{
+    static const char gap[] = "Frame num gap", concealing[] = "concealing ";
+
+    return !strncmp(format, gap, sizeof gap - 1) ||
+           !strncmp(format, concealing, sizeof concealing - 1);
+}
 
 static void on_log(void *object, int level, const char *format, va_list arguments)
 {
-    const bool is_missing = !strncmp(format, missing_frame, sizeof missing_frame - 1);
-
     (void)object;
-    if (!current || (level > AV_LOG_ERROR && !is_missing) || current->logged[0])
+    if (!current || (level > AV_LOG_ERROR && !is_made_up(format)) || current->logged[0])
         return;
     vsnprintf(current->logged, sizeof current->logged, format, arguments);
     current->logged[strcspn(current->logged, "\n")] = '\0';
@@ -83,7 +89,9 @@ static int64_t coded(uint32_t side)
     return ((int64_t)side + 2 * CODED_UNIT - 1) / CODED_UNIT * CODED_UNIT;
 }
 
-/* Strict: a frame waits as long as the level allows, so that none is dropped for its order. */
+/* What the library conceals it flags. Without concealment (error_concealment 0) it flags each frame
+ * of several slices, as it does not note which parts of a frame it has decoded.
+ * Strict: a frame waits as long as the level allows, so that none is dropped for its order. */
 static int start(struct codec *codec, const struct trajd_video_stream *stream)
 {
     const AVCodec *decoder = avcodec_find_decoder(
@@ -100,7 +108,6 @@ static int start(struct codec *codec, const struct trajd_video_stream *stream)
     context->thread_count = 1;
     context->flags |= AV_CODEC_FLAG_UNALIGNED; /* crop to the pixel */
     context->err_recognition = AV_EF_EXPLODE | AV_EF_CRCCHECK;
-    context->error_concealment = 0;
     context->strict_std_compliance = FF_COMPLIANCE_STRICT;
     context->max_pixels = coded(stream->height) * coded(stream->width);
     return avcodec_open2(context, decoder, NULL);

@@ -33,6 +33,7 @@ struct trajd_decode_video {
 struct trajd_decode_state {
     struct trajd_decode_setup setup;
     struct trajd_image_plan *plan; /* NULL: frames are not prepared */
+    bool takes_video;              /* the plan takes frames of video as the codec gives them */
     uint8_t *pixels;               /* of one whole frame, if they are prepared */
     uint8_t *prepared;             /* of one prepared frame, if it becomes a JPEG */
     uint32_t jpeg_bytes;           /* of the frame that was made last; 0: there is no room for it */

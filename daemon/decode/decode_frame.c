@@ -28,6 +28,13 @@ static bool is_video(const struct trajd_decode_setup *setup)
             trajd_picture_channels(setup->image.color) == 3);
 }
 
+/* Returns whether frames are wanted as they are stored. */
+static bool is_upright(const struct trajd_decode_setup *setup)
+{
+    return !setup->upright ||
+           (setup->image.color != TRAJD_COLOR_BGR && setup->image.flip == TRAJD_FLIP_NONE);
+}
+
 bool trajd_decode_state_make(const struct trajd_decode_setup *setup,
                              struct trajd_decode_state *state)
 {
@@ -44,6 +51,8 @@ bool trajd_decode_state_make(const struct trajd_decode_setup *setup,
         return setup->frame_bytes == source_bytes(setup) && !setup->jpeg_quality;
     if (trajd_image_plan_create(&setup->preparation, &state->plan, NULL))
         return false;
+    state->takes_video =
+        trajd_image_takes_video(&setup->preparation) && is_upright(setup) && !setup->jpeg_quality;
     made_bytes = trajd_image_bytes(&setup->preparation);
     state->pixels = malloc(source_bytes(setup));
     state->prepared = setup->jpeg_quality ? malloc(made_bytes) : NULL;

@@ -173,6 +173,10 @@ static void make(struct trajd_decode_state *state, const struct trajd_yuv *frame
                  frame->width, image->height, image->width);
         return;
     }
+    if (state->takes_video) {
+        trajd_image_prepare_video(state->plan, frame, &colors, output);
+        return;
+    }
     trajd_yuv_to_rgb(frame, &colors, pixels);
     trajd_decode_finish(state, pixels, output, reason, reason_size);
 }

@@ -23,6 +23,9 @@ static const uint64_t job_encoded_bytes_max = 64 << 20;
 static const uint64_t encoded_bytes_max = 512 << 20;
 /* Of a decode unit and its extradata. */
 static const uint64_t unit_bytes_max = TRAJD_UNIT_BYTES_MAX + (1 << 20);
+/* The room for a unit is a multiple of this, so that videos whose units differ have equal setups: a
+ * child that decodes two cameras by turns needs no new one each time. */
+static const uint64_t unit_room_bytes = 4 << 20;
 static const uint64_t unit_table_bytes =
     TRAJD_UNIT_PACKETS_MAX * sizeof(struct trajd_decode_packet);
 
@@ -158,6 +161,13 @@ static void free_memories(struct trajd_decoder *decoder)
     free_memory(&decoder->link.output);
 }
 
+static uint64_t unit_room(const struct trajd_decoder_options *options)
+{
+    const uint64_t bytes = least(options->largest_unit_bytes, unit_bytes_max);
+
+    return (bytes + unit_room_bytes - 1) / unit_room_bytes * unit_room_bytes;
+}
+
 /* Returns the setup for options that were checked. Equal options give equal bytes. */
 static struct trajd_decode_setup make_setup(const struct trajd_decoder_options *options)
 {
@@ -176,7 +186,7 @@ static struct trajd_decode_setup make_setup(const struct trajd_decoder_options *
     setup.jpeg_quality = (uint8_t)options->jpeg_quality;
     setup.input_bytes = frames * largest;
     if (is_video)
-        setup.input_bytes = unit_table_bytes + least(options->largest_unit_bytes, unit_bytes_max);
+        setup.input_bytes = unit_table_bytes + unit_room(options);
     setup.frame_bytes = frame_bytes(options);
     setup.output_bytes = frames * setup.frame_bytes;
     if (options->preparation)

@@ -348,18 +348,23 @@ static enum trajd_status write_steps(struct picture_writing *writing, struct tra
 
 /* ---- making ---- */
 
-enum trajd_status trajd_picture_check_frames(const struct trajd_producer *producer,
+enum trajd_status trajd_picture_check_frames(struct trajd_producer *producer,
                                              const struct trajd_frame_use *uses, uint32_t count,
                                              struct trajd_error *error)
 {
     for (uint32_t u = 0; u < count; u++) {
         const struct trajd_frame_use *use = &uses[u];
         const bool is_machine = use->status == TRAJD_ERR_SYSTEM || use->status == TRAJD_ERR_MEMORY;
-        if (use->status && use->status != TRAJD_ERR_NOT_FOUND &&
-            (is_machine || !producer->spec->keep_bad_rows))
+        if (!use->status || use->status == TRAJD_ERR_NOT_FOUND)
+            continue;
+        if (is_machine || !producer->spec->keep_bad_rows)
             return trajd_error_set(
                 error, use->status, use->status == TRAJD_ERR_MEMORY ? ENOMEM : 0, "%s%s",
                 use->reason, is_machine ? "" : " (`bad_rows: keep` of the feed masks such frames)");
+        if (!__atomic_exchange_n(&producer->has_bad_frames, true, __ATOMIC_RELAXED))
+            LOG(producer->options.log, WARNING,
+                "feed %s: %s. The frame is masked. Further ones are not logged", producer->name,
+                use->reason);
     }
     return TRAJD_OK;
 }

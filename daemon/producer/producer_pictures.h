@@ -39,8 +39,8 @@ struct trajd_producer_picture {
 };
 
 /* Returns the error of the first frame that the feed does not accept. What the machine lacks is
- * never masked. */
-enum trajd_status trajd_picture_check_frames(const struct trajd_producer *producer,
+ * never masked. Logs the first bad frame that is. */
+enum trajd_status trajd_picture_check_frames(struct trajd_producer *producer,
                                              const struct trajd_frame_use *uses, uint32_t count,
                                              struct trajd_error *error);
 /* Looks up a batch in producer->ahead_batch, binds it to `fill`, and finds its frames. */

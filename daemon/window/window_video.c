@@ -6,6 +6,10 @@
 #include "daemon/index/rows/packed_video.h"
 #include "daemon/window/window_plan_internal.h"
 
+/* What frames can count on of memory.store. Groups of blocks as large as seven eighths of it were
+ * decoded 1.8 times: rows, and frames that are made ahead, need room, too. */
+static const double frames_share = 0.75;
+
 /* The videos of a feed, all cameras together. */
 struct videos {
     uint32_t cameras;
@@ -52,7 +56,7 @@ bool trajd_window_describe_videos(const struct trajd_window_plan *plan, bool *is
                  group_windows = block_windows * spec->block_neighbours;
     struct videos videos = {0};
     struct trajd_cache_stats store;
-    double unit, mixed, blocked, decoded;
+    double unit, mixed, blocked, decoded, room;
     bool has_all, has_group;
     size_t used;
 
@@ -62,10 +66,11 @@ bool trajd_window_describe_videos(const struct trajd_window_plan *plan, bool *is
         return false;
     trajd_cache_get_stats(plan->dataset->cache, &store);
     unit = (double)videos.frames / (double)videos.units;
-    has_all = videos.prepared_bytes <= store.budget_bytes;
+    room = frames_share * (double)store.budget_bytes;
+    has_all = (double)videos.prepared_bytes <= room;
     has_group =
         group_windows / (double)videos.frames * videos.cameras * (double)videos.prepared_bytes <=
-        (double)store.budget_bytes;
+        room;
     mixed = has_all ? 1 : (unit + 1) / 2;
     blocked = has_all ? 1 : has_group ? 1 + unit / 2 / block_windows : mixed;
     decoded = spec->order == TRAJD_ORDER_GLOBAL    ? mixed

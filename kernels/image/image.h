@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "kernels/image/yuv.h"
 #include "proto/dtype.h"
 #include "proto/error.h"
 
@@ -120,5 +121,12 @@ void trajd_image_plan_destroy(struct trajd_image_plan **plan);
  * pillow-lanczos. With other filters it is within one level for images that shrink to an eighth or
  * more, and within two beyond. Never fails and never allocates. */
 void trajd_image_prepare(struct trajd_image_plan *plan, const void *source, void *output);
+
+/* Prepares a frame of video. Its levels are made row by row as they are resized, so they do not
+ * cross the memory; the result is that of trajd_yuv_to_rgb() and trajd_image_prepare(). Only for
+ * preparations that are resized along y first. */
+bool trajd_image_takes_video(const struct trajd_image_preparation *preparation);
+void trajd_image_prepare_video(struct trajd_image_plan *plan, const struct trajd_yuv *frame,
+                               const struct trajd_yuv_colors *colors, void *output);
 
 #endif

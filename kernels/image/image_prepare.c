@@ -158,6 +158,7 @@ void trajd_image_plan_destroy(struct trajd_image_plan **plan)
 
 /* Rows of bytes that are summed along y. Each is widened once, when the first output row needs it. */
 struct source_rows {
+    struct trajd_yuv_rows *video; /* NULL: rows are pixels, in `bytes`; else planes, made of it */
     const uint8_t *bytes;
     uint64_t step;
     uint32_t count; /* bytes of a row */
@@ -170,13 +171,18 @@ static void sum_along_y(struct trajd_image_plan *plan, struct source_rows *sourc
 {
     const struct trajd_image_taps *taps = &plan->y.taps;
     const uint32_t start = taps->starts[output], length = taps->lengths[output];
+    const struct trajd_image_box *crop = &plan->preparation.crop;
     const int16_t **rows = plan->ring_pointers;
 
     for (uint32_t k = 0; k < length; k++) {
         int16_t *row = plan->ring + (size_t)((start + k) % plan->ring_rows) * source->room;
         if (start + k >= source->next) {
-            trajd_image_widen(row, source->bytes + (start + k) * source->step, source->count,
-                              plan->shift);
+            if (source->video)
+                trajd_yuv_rows_read(source->video, crop->top + start + k, crop->left, crop->width,
+                                    plan->shift, row);
+            else
+                trajd_image_widen(row, source->bytes + (start + k) * source->step, source->count,
+                                  plan->shift);
             source->next = start + k + 1;
         }
         rows[k] = row;
@@ -200,7 +206,8 @@ static void prepare_y_first(struct trajd_image_plan *plan, struct source_rows *s
         for (uint32_t r = 0; r < rows; r++)
             sum_along_y(plan, source, row + r, plan->sums + (size_t)r * plan->elements);
         trajd_image_turn(plan->turned, plan->sums, plan->elements);
-        trajd_image_sum_columns(plan->result, plan->turned, &plan->x, plan->preparation.channels);
+        trajd_image_sum_columns(plan->result, plan->turned, &plan->x, plan->preparation.channels,
+                                source->video ? plan->preparation.crop.width : 0);
         trajd_image_store(out + row * step, step, plan->result, rows, count,
                           plan->shift - 2 * plan->lost_bits);
     }
@@ -233,6 +240,15 @@ static void prepare_x_first(struct trajd_image_plan *plan, const struct source_r
     }
 }
 
+/* Returns where the resized pixels begin in a prepared frame. */
+static uint8_t *inner(const struct trajd_image_plan *plan, void *output)
+{
+    const struct trajd_image_preparation *p = &plan->preparation;
+
+    return (uint8_t *)output +
+           ((uint64_t)plan->rows.place * p->width + plan->columns.place) * p->channels;
+}
+
 void trajd_image_prepare(struct trajd_image_plan *plan, const void *source, void *output)
 {
     const struct trajd_image_preparation *p = &plan->preparation;
@@ -243,7 +259,6 @@ void trajd_image_prepare(struct trajd_image_plan *plan, const void *source, void
                                .step = source_step,
                                .count = p->crop.width * p->channels,
                                .room = plan->elements};
-    uint8_t *out = (uint8_t *)output + plan->rows.place * step + plan->columns.place * p->channels;
 
     trajd_image_pad(p, output);
     if (trajd_image_is_unscaled(p))
@@ -251,7 +266,27 @@ void trajd_image_prepare(struct trajd_image_plan *plan, const void *source, void
     else if (p->filter == TRAJD_IMAGE_NEAREST)
         trajd_image_pick(p, &plan->y.taps, &plan->x.taps, source, output);
     else if (trajd_image_rounds_between(p->filter))
-        prepare_x_first(plan, &rows, out, step);
+        prepare_x_first(plan, &rows, inner(plan, output), step);
     else
-        prepare_y_first(plan, &rows, out, step);
+        prepare_y_first(plan, &rows, inner(plan, output), step);
+}
+
+bool trajd_image_takes_video(const struct trajd_image_preparation *preparation)
+{
+    return preparation->channels == 3 && !trajd_image_is_unscaled(preparation) &&
+           preparation->filter != TRAJD_IMAGE_NEAREST &&
+           !trajd_image_rounds_between(preparation->filter);
+}
+
+void trajd_image_prepare_video(struct trajd_image_plan *plan, const struct trajd_yuv *frame,
+                               const struct trajd_yuv_colors *colors, void *output)
+{
+    const struct trajd_image_preparation *p = &plan->preparation;
+    struct trajd_yuv_rows video;
+    struct source_rows rows = {
+        .video = &video, .count = p->crop.width * p->channels, .room = plan->elements};
+
+    trajd_yuv_rows_begin(&video, frame, colors);
+    trajd_image_pad(p, output);
+    prepare_y_first(plan, &rows, inner(plan, output), (uint64_t)p->width * p->channels);
 }

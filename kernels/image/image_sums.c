@@ -62,38 +62,52 @@ AVX2 static uint32_t sum_rows_avx2(int16_t *restrict out, const int16_t *const *
 
     if (count < VECTOR)
         return 0;
-    for (; count - i >= 2 * VECTOR; i += 2 * VECTOR) {
-        __m256i low = _mm256_setzero_si256(), high = low;
+    for (; count - i >= 4 * VECTOR; i += 4 * VECTOR) {
+        __m256i a = _mm256_setzero_si256(), b = a, c = a, d = a;
         for (uint32_t k = 0; k < taps; k++) {
-            low = add_product(low, rows[k] + i, weights[k]);
-            high = add_product(high, rows[k] + i + VECTOR, weights[k]);
+            const int16_t *row = rows[k] + i;
+            a = add_product(a, row, weights[k]);
+            b = add_product(b, row + VECTOR, weights[k]);
+            c = add_product(c, row + 2 * VECTOR, weights[k]);
+            d = add_product(d, row + 3 * VECTOR, weights[k]);
         }
-        store_16(out + i, low);
-        store_16(out + i + VECTOR, high);
+        store_16(out + i, a);
+        store_16(out + i + VECTOR, b);
+        store_16(out + i + 2 * VECTOR, c);
+        store_16(out + i + 3 * VECTOR, d);
     }
-    if (count - i >= VECTOR)
+    for (; count - i >= VECTOR; i += VECTOR)
         sum_16(out, rows, weights, taps, i);
     if (count % VECTOR)
         sum_16(out, rows, weights, taps, count - VECTOR);
     return count;
 }
 
+/* Pixels are `step` elements apart, channels `channel_step`. Three channels share each weight. */
 AVX2 static void sum_columns_avx2(int16_t *restrict out, const int16_t *restrict in,
-                                  const struct trajd_image_axis *x, uint32_t channels)
+                                  const struct trajd_image_axis *x, uint32_t channels, size_t step,
+                                  size_t channel_step)
 {
-    const size_t step = (size_t)channels * TRAJD_IMAGE_ROWS;
     const struct trajd_image_taps taps = x->taps; /* a copy: the stores do not change it */
     const int16_t *weights = x->weights;
 
     for (uint32_t c = 0; c < taps.count; c++, weights += taps.stride) {
+        const int16_t *from = in + taps.starts[c] * step;
         const uint32_t length = taps.lengths[c];
-        for (uint32_t d = 0; d < channels; d++) {
-            const int16_t *from = in + taps.starts[c] * step + d * TRAJD_IMAGE_ROWS;
-            __m256i sum = _mm256_setzero_si256();
-            for (uint32_t k = 0; k < length; k++)
-                sum = add_product(sum, from + k * step, weights[k]);
-            store_16(out + c * step + d * TRAJD_IMAGE_ROWS, sum);
+        __m256i a = _mm256_setzero_si256(), b = a, d = a;
+        for (uint32_t k = 0; k < length && channels == 3; k++) {
+            a = add_product(a, from + k * step, weights[k]);
+            b = add_product(b, from + k * step + channel_step, weights[k]);
+            d = add_product(d, from + k * step + 2 * channel_step, weights[k]);
         }
+        for (uint32_t k = 0; k < length && channels == 1; k++)
+            a = add_product(a, from + k * step, weights[k]);
+        store_16(out, a);
+        if (channels == 3) {
+            store_16(out + TRAJD_IMAGE_ROWS, b);
+            store_16(out + 2 * TRAJD_IMAGE_ROWS, d);
+        }
+        out += channels * TRAJD_IMAGE_ROWS;
     }
 }
 
@@ -116,9 +130,10 @@ static uint32_t sum_rows_avx2(int16_t *restrict out, const int16_t *const *rows,
 }
 
 static void sum_columns_avx2(int16_t *restrict out, const int16_t *restrict in,
-                             const struct trajd_image_axis *x, uint32_t channels)
+                             const struct trajd_image_axis *x, uint32_t channels, size_t step,
+                             size_t channel_step)
 {
-    (void)out, (void)in, (void)x, (void)channels;
+    (void)out, (void)in, (void)x, (void)channels, (void)step, (void)channel_step;
 }
 #endif
 
@@ -167,7 +182,7 @@ void trajd_image_sum_rows(int16_t *restrict out, const int16_t *const *rows, con
 
 /* One column of a picture that is transposed: 16 rows. */
 TRAJD_INLINE void sum_column(int16_t *restrict out, const int16_t *restrict in,
-                             const int16_t *weights, uint32_t taps, uint32_t step)
+                             const int16_t *weights, uint32_t taps, size_t step)
 {
     int16_t sum[TRAJD_IMAGE_ROWS] = {0};
 
@@ -178,20 +193,21 @@ TRAJD_INLINE void sum_column(int16_t *restrict out, const int16_t *restrict in,
         out[i] = sum[i];
 }
 
-/* All columns: out[(c * channels + d) * TRAJD_IMAGE_ROWS], in[(x * channels + d) * TRAJD_IMAGE_ROWS]. */
 void trajd_image_sum_columns(int16_t *restrict out, const int16_t *restrict in,
-                             const struct trajd_image_axis *x, uint32_t channels)
+                             const struct trajd_image_axis *x, uint32_t channels, uint32_t plane)
 {
+    const size_t step = (size_t)(plane ? 1 : channels) * TRAJD_IMAGE_ROWS;
+    const size_t channel_step = (size_t)(plane ? plane : 1) * TRAJD_IMAGE_ROWS;
+
     if (has_avx2()) {
-        sum_columns_avx2(out, in, x, channels);
+        sum_columns_avx2(out, in, x, channels, step, channel_step);
         return;
     }
     for (uint32_t c = 0; c < x->taps.count; c++)
         for (uint32_t d = 0; d < channels; d++)
             sum_column(out + (c * channels + d) * TRAJD_IMAGE_ROWS,
-                       in + (x->taps.starts[c] * channels + d) * TRAJD_IMAGE_ROWS,
-                       x->weights + (size_t)c * x->taps.stride, x->taps.lengths[c],
-                       channels * TRAJD_IMAGE_ROWS);
+                       in + x->taps.starts[c] * step + d * channel_step,
+                       x->weights + (size_t)c * x->taps.stride, x->taps.lengths[c], step);
 }
 
 TRAJD_INLINE int32_t round_exact(int32_t sum)
@@ -286,11 +302,15 @@ TRAJD_CLONES void trajd_image_turn(int16_t *out, const int16_t *in, uint32_t cou
 TRAJD_INLINE void finish_8(uint8_t *out, lanes values, int shift)
 {
     const lanes rounded = (values + (int16_t)(1 << shift >> 1)) >> shift;
+#ifdef __SSE2__
+    const __m128i result = _mm_packus_epi16((__m128i)rounded, (__m128i)rounded);
+#else
     const lanes positive = rounded & ~(rounded >> 15), above = positive > 255;
     const lanes clipped = (positive & ~above) | (above & 255);
     const bytes result = __builtin_convertvector(clipped, bytes);
+#endif
 
-    memcpy(out, &result, sizeof result);
+    memcpy(out, &result, sizeof(bytes));
 }
 
 /* Transposes the result back: `rows` rows of `count` elements, `step` bytes apart. */

@@ -26,9 +26,10 @@ void trajd_image_widen(int16_t *restrict out, const uint8_t *restrict in, uint32
 void trajd_image_sum_rows(int16_t *restrict out, const int16_t *const *rows, const int16_t *weights,
                           uint32_t taps, uint32_t count);
 
-/* The weighted sums along x of 16 transposed rows: in[pixel][channel][16], out the same. */
+/* The weighted sums along x of 16 transposed rows: out[pixel][channel][16], and in the same, or
+ * in[channel][plane pixels][16] where `plane` is not 0. `channels` is 1 or 3. */
 void trajd_image_sum_columns(int16_t *restrict out, const int16_t *restrict in,
-                             const struct trajd_image_axis *x, uint32_t channels);
+                             const struct trajd_image_axis *x, uint32_t channels, uint32_t plane);
 
 /* The same two with exact weights, 32-bit sums, and values of 0..255 that are rounded and clipped. */
 void trajd_image_sum_rows_exact(uint8_t *restrict out, const uint8_t *const *rows,

@@ -32,6 +32,33 @@ struct trajd_yuv_colors {
     bool is_full;     /* all codes; else luma of 8 bits is 16 to 235, and chroma 16 to 240 */
 };
 
+/* A frame that is read row by row, from top to bottom, because its pixels are resized at once: they
+ * need not cross the memory. */
+struct trajd_yuv_rows {
+    const struct trajd_yuv *frame;
+    struct trajd_yuv_factors {
+        uint32_t code_shift; /* of a code of luma, before the product */
+        int32_t zero, luma;  /* the shifted code of level 0; levels per shifted code */
+        int32_t half;        /* is added to luma, so that the sum rounds to the nearest */
+        int32_t chroma_zero, chroma_half;
+        int32_t red_v, green_u, green_v, blue_u;
+        uint32_t fraction_bits; /* of the sum */
+    } factors;
+    uint32_t chroma_row; /* that `chroma` has; UINT32_MAX: none */
+    struct trajd_yuv_chroma {
+        int16_t red[TRAJD_YUV_WIDTH_MAX + 1], green[TRAJD_YUV_WIDTH_MAX + 1],
+            blue[TRAJD_YUV_WIDTH_MAX + 1];
+    } chroma; /* what it adds to each pixel of a row */
+};
+
+/* `frame` is borrowed. */
+void trajd_yuv_rows_begin(struct trajd_yuv_rows *rows, const struct trajd_yuv *frame,
+                          const struct trajd_yuv_colors *colors);
+/* Writes levels * 2^shift of `width` pixels of row y, from pixel `left` on: red, then green, then
+ * blue. */
+void trajd_yuv_rows_read(struct trajd_yuv_rows *rows, uint32_t y, uint32_t left, uint32_t width,
+                         int shift, int16_t *levels);
+
 /* Writes height x width x 3 values, red first. */
 void trajd_yuv_to_rgb(const struct trajd_yuv *frame, const struct trajd_yuv_colors *colors,
                       uint8_t *pixels);

@@ -5,7 +5,7 @@
            [--robomimic-python /path/to/python] [--torch-python /path/to/python] [--small-files]
 
 Parts, all by default: feed, start, service, handover, remote, read, index, cpu, mixture, statistics, resample,
-frames, targets, arrays, pictures, picture_feeds.
+frames, targets, arrays, pictures, picture_feeds, video.
 Programs that are compared take turns in one run. The table has the median of the turns and, in brackets, their
 range. tests/bench/README.md says more."""
 import argparse
@@ -29,6 +29,7 @@ import part_service
 import part_start
 import part_statistics
 import part_targets
+import part_video
 from bench_daemon import ROOT, commit, cpu_name
 from report import print_figure
 
@@ -36,7 +37,7 @@ PARTS = {"feed": part_feed.run, "start": part_start.run, "service": part_service
          "read": part_programs.read, "index": part_programs.index, "cpu": part_programs.cpu,
          "mixture": part_mixture.run, "statistics": part_statistics.run,
          "resample": part_resample.run, "frames": part_frames.run, "targets": part_targets.run, "arrays": part_arrays.run, "pictures": part_pictures.run,
-         "picture_feeds": part_picture_feeds.run}
+         "picture_feeds": part_picture_feeds.run, "video": part_video.run}
 
 
 def parse_arguments():
@@ -49,8 +50,8 @@ def parse_arguments():
     parser.add_argument("--seconds", type=float, default=2, help="length of a turn")
     parser.add_argument("--robomimic-python", help="a Python that has robomimic and torch: the feed is then compared with it")
     parser.add_argument("--torch-python", help="a Python that has torch and h5py; default: robomimic's, else build/venv-torch")
-    for name, what in (("pictures", "Pillow and OpenCV"), ("simd", "pillow-simd")):
-        peer = ROOT / "build" / {"pictures": "venv-pictures", "simd": "venv-pillow-simd"}[name] / "bin/python"
+    for name, what in (("pictures", "Pillow and OpenCV"), ("simd", "pillow-simd"), ("lerobot", "lerobot and h5py")):
+        peer = ROOT / "build" / {"pictures": "venv-pictures", "simd": "venv-pillow-simd", "lerobot": "venv-lerobot"}[name] / "bin/python"
         parser.add_argument(f"--{name}-python", default=peer if peer.exists() else None, help=f"a Python that has {what}; default: {peer.relative_to(ROOT)}")
     parser.add_argument("--small-files", action="store_true", help="10,000 small files too")
     options = parser.parse_args()

@@ -68,7 +68,8 @@ static bool read_row(struct trajd_video_reader *reader, int fd, const struct tra
         trajd_video_read_unit(reader, fd, -1, array, number, packets[row - first], &unit, NULL))
         return false;
     for (uint32_t p = 0; p < unit.packet_count; at += unit.sizes[p++])
-        sink += unit.bytes[at] + unit.bytes[at + unit.sizes[p] - 1];
+        if (unit.sizes[p])
+            sink += unit.bytes[at] + unit.bytes[at + unit.sizes[p] - 1];
     for (uint64_t i = 0; i < unit.extradata_size; i++)
         sink += unit.extradata[i];
     return true;

@@ -91,6 +91,7 @@ def test_one_camera_has_a_damaged_packet(daemon, tmp_path):
     kept, errors = read(one, "kept")
     assert not errors and kept.keys() == whole.keys()
     assert [key for key in sorted(kept) if kept[key][1][0] == BAD_FRAME] == bad
+    assert one.text().count("warning: feed kept: ") == 1 and "/lab/a.h5: ep_1/wrist: row 8: packet 2" in one.text().split("warning: feed kept: ")[1]
     for some in (found, kept):
         for key, cameras in some.items():
             for camera, (mask, image) in enumerate(cameras):

@@ -132,6 +132,8 @@ def test_frames_of_a_changed_file_are_masked(daemon, converted, change):
     assert len(bad) > sum(episode in concerned for episode, _ in before) / 2
     for key, (cameras, window) in after.items():
         assert_equal(cameras[key in bad:], before[key][0][key in bad:])
+    told, = re.findall("warning: feed train: (.*)", one.text())
+    assert re.search(rf"set.hdf5: episode_00000[{''.join(map(str, concerned))}]/.*images/top: media file set/videos/.*{CHANGES[change]}", told)
     episode, row = max(bad)
     source, = client.ask("explain", window=after[episode, row][1], name="top")["outputs"][0]["items"][0]["sources"]
     assert re.search(rf"set.hdf5: .*episode_00000{episode}.*images/top: media file set/videos/.*{CHANGES[change]}", source["reason"]), source

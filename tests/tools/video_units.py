@@ -5,13 +5,16 @@
 A unit has the packets from the first one to the next key frame, as they are in the file, and for each packet the crc32 of
 the planes that libavcodec gives for it, without the rows' padding; 0 where it gives none. Little-endian u32: "TJVU", codec
 (1 AV1, 2 H.264, 3 HEVC), height, width, number of packets, bytes of extradata; sizes; crc32s. Then extradata, then packets.
+h264_slices has frames of two slices, as LeRobot's encoder writes them where it has two threads; it is encoded here.
 """
 import pathlib
 import struct
 import sys
+import tempfile
 import zlib
 
 import av
+import video_mp4s
 
 CODECS = {"libdav1d": 1, "av1": 1, "h264": 2, "hevc": 3}
 
@@ -55,7 +58,14 @@ def decode(name, extradata, packets):
 def main():
     out = pathlib.Path(sys.argv[1])
     out.mkdir(parents=True, exist_ok=True)
-    for path in map(pathlib.Path, sys.argv[2:]):
+    with tempfile.TemporaryDirectory() as folder:
+        video_mp4s.FOLDER = pathlib.Path(folder)
+        slices = video_mp4s.encode("h264_slices.mp4", "libx264", video_mp4s.x264("bframes=0:slices=2"), frames=6)
+        write_units(out, [*map(pathlib.Path, sys.argv[2:]), slices])
+
+
+def write_units(out, paths):
+    for path in paths:
         name, extradata, packets = first_unit(path)
         frames = decode(name, extradata, packets)
         shown = next(iter(frames.values()))

@@ -441,9 +441,9 @@ static enum trajd_status reserve(struct trajd_video_reader *reader, uint64_t siz
 {
     uint8_t *grown;
 
-    if (size <= reader->capacity)
+    if (reader->bytes && size <= reader->capacity)
         return TRAJD_OK;
-    grown = realloc(reader->bytes, size);
+    grown = realloc(reader->bytes, size ? size : 1);
     if (!grown)
         return no_memory(error);
     reader->bytes = grown;

@@ -13,5 +13,10 @@ that does not add up is left out with a sentence that has its file and its numbe
     replay_buffer.py, zarr_store.py   a source: ReplayBuffers of diffusion_policy and UMI; Zarr stores
     rlds.py, tfrecord.py              a source: RLDS sets of TFDS; TFRecord files and tf.train.Example
     rate.py       rates as exact numbers
+    mcap.py       a source: recordings of ROS 2 and Foxglove; their episodes and layout
+    bags.py       the files of recordings as raw messages
+    messages.py   decodes messages: CDR, Protobuf, JSON
+    topics.py     rows and images of the known types
+    spool.py      rows on their way to the HDF5 file: their clock and order, and H.264 as an MP4
 
 A new source is a class with `attributes`, `notes` and `episodes()`, as output.Source has them."""

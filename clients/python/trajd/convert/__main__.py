@@ -70,12 +70,28 @@ def _parser() -> argparse.ArgumentParser:
     zarr = sources.add_parser("zarr", parents=[common, rate], help="a ReplayBuffer of diffusion_policy or UMI")
     zarr.add_argument("--jpeg", metavar="QUALITY", type=_quality, help="store frames as JPEG, such as of quality 95")
     sources.add_parser("rlds", parents=[common, rate], help="RLDS of TFDS, such as DROID and Open X-Embodiment")
+    mcap = sources.add_parser("mcap", help="MCAP files of ROS 2 or Foxglove, rosbag2 folders and .db3 files; a layout "
+                                           "is written, too")
+    mcap.add_argument("files", metavar="FILE", type=pathlib.Path, nargs="+", help="a file, or a rosbag2 folder")
+    mcap.add_argument("-o", "--output", metavar="OUT.hdf5", type=pathlib.Path, required=True,
+                      help="the file to write; OUT.layout.yaml becomes its layout")
+    mcap.add_argument("--topics", metavar="NAME,...", type=_names,
+                      help="only these topics, such as /joint_states,/camera/*")
+    cut = mcap.add_mutually_exclusive_group()
+    cut.add_argument("--cut-topic", metavar="TOPIC", help="an episode begins where the value of this topic (its field "
+                     "data) changes, and there is none while it is 0, false or empty")
+    cut.add_argument("--cut-gap", metavar="SECONDS", type=float,
+                     help="an episode begins after such a pause of all topics")
+    mcap.add_argument("--force", action="store_true", help="replace OUT.hdf5 and its layout if they exist")
     return parser
 
 
 def _source(options: argparse.Namespace) -> Any:
     """Returns the output.Source. Its packages are imported here, because other sources do not need them."""
     from .output import shown
+    if options.source == "mcap":
+        from .mcap import Mcap
+        return Mcap(options.files, options.output, options)
     chosen = options.episodes, options.cameras
     if options.source == "zarr":
         from .replay_buffer import ReplayBuffer
@@ -99,7 +115,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         from .output import convert, shown
-        convert(_source(options), options.output, options.force)
+        source = _source(options)
+        convert(source, options.output, options.force, getattr(source, "write_layout", lambda: None))
         return 0
     except ImportError as error:
         print(f"trajd-convert: {error.name} is not installed: pip install 'trajd[convert]'", file=sys.stderr)

@@ -7,7 +7,7 @@ import os
 import pathlib
 import stat
 import sys
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Protocol, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Protocol, Sequence, Tuple, Union
 
 import h5py
 
@@ -29,6 +29,7 @@ class Episode(NamedTuple):
     attributes: Dict[str, Any]
     objects: Dict[str, Object]  # by their paths in the episode's group
     notes: Sequence[str] = ()   # for the summary: what the episode has not, though it is converted
+    suffix: str = ""            # of its name, where a recording has several
 
 
 class Source(Protocol):
@@ -36,9 +37,10 @@ class Source(Protocol):
 
     attributes: Dict[str, Any]  # of the group /data
     notes: List[str]            # sentences for the summary: what is left out of all episodes, and what is doubtful
+    show: Callable[[float], None]  # set by convert: tells which share of an episode is read
 
-    def episodes(self) -> List[Tuple[int, Callable[[], Episode]]]:
-        """Returns the number of each episode, and a function that reads it or raises LeftOut."""
+    def episodes(self) -> List[Tuple[int, Callable[[], Union[Episode, Iterator[Episode]]]]]:
+        """Returns the number of each episode, and a function that reads it or raises LeftOut. It may be several."""
 
 
 class Summary:
@@ -121,8 +123,10 @@ def _remove_old(partial: pathlib.Path) -> None:
     partial.unlink()
 
 
-def convert(source: Source, path: pathlib.Path, force: bool = False) -> None:
-    """Writes the episodes of a source into a file and prints the summary. Raises ArgumentError if there is nothing to write."""
+def convert(source: Source, path: pathlib.Path, force: bool = False, finish: Callable[[], None] = lambda: None) -> None:
+    """Writes the episodes of a source into a file and prints the summary. Raises ArgumentError if there is none.
+
+    `finish` is called when all are written, before the file gets its name."""
     episodes = source.episodes()
     if not episodes:
         raise ArgumentError("the set has none of the episodes that --episodes names")
@@ -132,17 +136,22 @@ def convert(source: Source, path: pathlib.Path, force: bool = False) -> None:
         data = file.create_group(DATA_GROUP)
         data.attrs.update(source.attributes)
         for done, (number, read) in enumerate(episodes):
+            source.show = lambda share, done=done: progress.show((done + share) / len(episodes))
             try:
-                episode = read()
+                found = read()
+                for piece, episode in enumerate([found] if isinstance(found, Episode) else found):
+                    summary.total += piece > 0
+                    _write(data.create_group(episode_name(number) + episode.suffix), episode)
+                    summary.episodes += 1
+                    summary.rows += episode.rows
+                    for note in episode.notes:
+                        what, _, rest = note.partition(": ")
+                        summary.say(*(what, number, rest) if what == "left out" else ("kept", number, note))
             except LeftOut as error:
                 summary.say("left out", number, str(error))
-            else:
-                _write(data.create_group(episode_name(number)), episode)
-                summary.episodes += 1
-                summary.rows += episode.rows
-                for note in episode.notes:
-                    summary.say("kept", number, note)
             progress.show((done + 1) / len(episodes))
+        if summary.episodes:
+            finish()
         file.flush()
         for line in summary.lines(path, file.id.get_filesize(), source.notes):
             print(shown(line))

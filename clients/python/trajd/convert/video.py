@@ -10,7 +10,7 @@ import pathlib
 import re
 import subprocess
 import threading
-from typing import Any, BinaryIO, Dict, Iterator, NamedTuple, Optional, Tuple
+from typing import Any, BinaryIO, Dict, NamedTuple, Optional, Tuple
 
 import h5py
 import numpy as np
@@ -45,16 +45,24 @@ class Video(NamedTuple):
 
 def describe(path: pathlib.Path, name: str) -> Video:
     """Returns what is in an MP4. Raises LeftOut if it is none that can be read."""
-    decoder = program("trajd-decoder")
     try:
         real = path.resolve(strict=True)
         if not real.is_file():  # of a FIFO, opening may not end
             raise LeftOut(f"{name}: it is not a regular file")
+    except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
+        raise LeftOut(f"{name}: {getattr(error, 'strerror', None) or error}") from None
+    return describe_regular(real, name)
+
+
+def describe_regular(real: pathlib.Path, name: str) -> Video:
+    """Does the same for a regular file without links, or one that is open and has no name (/proc/self/fd)."""
+    decoder = program("trajd-decoder")
+    try:
         with open(real, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             status, output, why = _run_describe(decoder, file, DESCRIBE_SECONDS + size / 1e6)
-    except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
-        raise LeftOut(f"{name}: {getattr(error, 'strerror', None) or error}") from None
+    except OSError as error:
+        raise LeftOut(f"{name}: {error.strerror}") from None
     if status:
         raise LeftOut(f"{name}: {why or f'trajd-decoder ended with status {status}'}")
     try:
@@ -151,36 +159,36 @@ class Clip:
                            encoding="video", color="rgb", size=np.array([header["height"], header["width"]], "<i8"),
                            largest_unit=np.array(largest, "<i8"))
 
-    def _runs(self) -> Iterator[Tuple[int, int]]:
-        """Yields position and size of the pieces of the file in which the packets lie one after another."""
-        ends = self.packets[:, :2].sum(axis=1)
-        cuts = np.flatnonzero(self.packets[1:, 0] != ends[:-1]) + 1
-        for begin, end in zip([0, *cuts], [*cuts, len(ends)]):
-            yield int(self.packets[begin, 0]), int(ends[end - 1] - self.packets[begin, 0])
-
     def _copy(self, file: BinaryIO, group: h5py.Group) -> np.ndarray:
-        """Copies the packets into the dataset `bytes`. Returns the table of their new positions.
-
-        The kernel copies from file to file, as cp does: HDF5 has given the dataset its place before."""
-        ends = np.cumsum(self.packets[:, 1])
-        space, form = h5py.h5s.create_simple((int(ends[-1]),)), h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-        form.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
-        form.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
-        place = h5py.h5d.create(group.id, b"bytes", h5py.h5t.STD_U8LE, space, form).get_offset()
-        for position, size in self._runs():
-            _copy_bytes(file.fileno(), position, group.file.id.get_vfd_handle(), place, size, self.video.path)
-            place += size
-        return np.concatenate([(ends - self.packets[:, 1])[:, None], self.packets[:, 1:]], axis=1)
+        """Copies the packets. Returns the table of their new positions."""
+        copy_pieces(file.fileno(), self.packets[:, 0], self.packets[:, 1], group, self.video.path)
+        return np.concatenate([(np.cumsum(self.packets[:, 1]) - self.packets[:, 1])[:, None], self.packets[:, 1:]], axis=1)
 
 
-def _copy_bytes(source: int, position: int, target: int, place: int, size: int, path: pathlib.Path) -> None:
+def copy_pieces(source: int, begins: np.ndarray, sizes: np.ndarray, group: h5py.Group, name: object) -> None:
+    """Copies pieces of a file into the dataset `bytes`, one after another. `name` is the file's, for a message.
+
+    The kernel copies from file to file, as cp does: HDF5 has given the dataset its place before."""
+    space, form = h5py.h5s.create_simple((int(sizes.sum()),)), h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    form.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+    form.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    place = h5py.h5d.create(group.id, b"bytes", h5py.h5t.STD_U8LE, space, form).get_offset()
+    ends = begins + sizes
+    cuts = np.flatnonzero(begins[1:] != ends[:-1]) + 1  # between pieces that are not one after another in the file
+    for first, last in zip([0, *cuts], [*(cuts - 1), len(ends) - 1]):
+        size = int(ends[last] - begins[first])
+        _copy_bytes(source, int(begins[first]), group.file.id.get_vfd_handle(), place, size, name)
+        place += size
+
+
+def _copy_bytes(source: int, position: int, target: int, place: int, size: int, name: object) -> None:
     while size:
         try:
             copied = os.copy_file_range(source, target, min(size, COPY_BYTES_MAX), position, place)
         except OSError:  # such as EXDEV, between file systems of an old kernel
             copied = os.pwrite(target, os.pread(source, min(size, COPY_BYTES_MAX), position), place)
         if not copied:
-            raise ArgumentError(f"{path}: it was cut short while it was converted")
+            raise ArgumentError(f"{name}: it was cut short while it was converted")
         position, place, size = position + copied, place + copied, size - copied
 
 

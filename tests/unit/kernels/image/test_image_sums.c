@@ -79,7 +79,7 @@ static void check_columns(uint32_t channels)
         starts[c] = (uint32_t)rand() % (PIXELS - lengths[c] + 1);
     }
     out[size] = CANARY;
-    trajd_image_sum_columns(out, in, &axis, channels);
+    trajd_image_sum_columns(out, in, &axis, channels, 0);
     assert_int_equal(out[size], CANARY);
     for (uint32_t i = 0; i < size; i++) {
         const uint32_t c = i / (channels * TRAJD_IMAGE_ROWS),

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "kernels/image/image.h"
 #include "kernels/image/yuv.h"
 #include "proto/array_len.h"
 
@@ -183,10 +184,66 @@ static void test_gray(void **state)
         assert_int_equal(rgb[i], i / 3);
 }
 
+/* Compares frames that are resized row by row with whole ones that are converted, then prepared. */
+static void check_prepared(const struct trajd_yuv *frame, enum trajd_image_filter filter,
+                           enum trajd_image_fit fit)
+{
+    struct trajd_image_preparation p = {.source_height = frame->height,
+                                        .source_width = frame->width,
+                                        .channels = 3,
+                                        .type = TRAJD_U8,
+                                        .crop = {3, 7, frame->height - 5, frame->width - 12},
+                                        .filter = filter,
+                                        .pad_value = 9};
+    uint8_t *rgb = malloc((size_t)3 * frame->height * frame->width);
+    uint8_t expected[3 * 29 * 31], got[sizeof expected];
+    struct trajd_image_plan *plan;
+
+    trajd_image_place(&p, fit, 29, 31);
+    assert_true(trajd_image_takes_video(&p));
+    assert_int_equal(trajd_image_plan_create(&p, &plan, NULL), TRAJD_OK);
+    trajd_yuv_to_rgb(frame, &cases[0].colors, rgb);
+    trajd_image_prepare(plan, rgb, expected);
+    memset(got, 0, sizeof got);
+    trajd_image_prepare_video(plan, frame, &cases[0].colors, got);
+    assert_memory_equal(got, expected, sizeof expected);
+    trajd_image_plan_destroy(&plan);
+    free(rgb);
+}
+
+static void test_prepared(void **state)
+{
+    static const enum trajd_image_filter filters[] = {TRAJD_IMAGE_PILLOW_BILINEAR,
+                                                      TRAJD_IMAGE_PILLOW_BOX, TRAJD_IMAGE_AREA,
+                                                      TRAJD_IMAGE_TF_LANCZOS3, TRAJD_IMAGE_LINEAR};
+    enum { HEIGHT = 61, WIDTH = 75 };
+    static uint16_t planes[3][HEIGHT * WIDTH];
+
+    (void)state;
+    for (int p = 0; p < 3; p++)
+        for (int i = 0; i < HEIGHT * WIDTH; i++)
+            planes[p][i] = (uint16_t)(rand() & 1023);
+    for (uint32_t bits = 8; bits <= 10; bits += 2)
+        for (uint32_t shift = 0; shift < 2; shift++)
+            for (size_t f = 0; f < ARRAY_LEN(filters); f++)
+                for (int fit = 0; fit < TRAJD_IMAGE_FIT_COUNT; fit++) {
+                    const ptrdiff_t step = bits > 8 ? 2 * WIDTH : WIDTH;
+                    const struct trajd_yuv frame = {.planes = {planes[0], planes[1], planes[2]},
+                                                    .steps = {step, step, step},
+                                                    .height = HEIGHT,
+                                                    .width = WIDTH,
+                                                    .bits = bits,
+                                                    .shift_x = shift,
+                                                    .shift_y = shift};
+                    check_prepared(&frame, filters[f], (enum trajd_image_fit)fit);
+                }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_swscale), cmocka_unit_test(test_exact),
-                                       cmocka_unit_test(test_places), cmocka_unit_test(test_gray)};
+                                       cmocka_unit_test(test_places), cmocka_unit_test(test_gray),
+                                       cmocka_unit_test(test_prepared)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
