@@ -65,8 +65,8 @@ def write(path, frames, times, encode=None, joints=joints_at):
         group["camera/frames"] = frames
 
 
-def validate(tmp_path, *arguments):
-    (tmp_path / "lab.yaml").write_text(LAYOUT)
+def validate(tmp_path, *arguments, layout=LAYOUT):
+    (tmp_path / "lab.yaml").write_text(layout)
     command = [TRAJCTL, "validate", "--layout", tmp_path / "lab.yaml", "--json", *arguments, tmp_path / "one.hdf5"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     return json.loads(done.stdout)
@@ -94,6 +94,8 @@ def test_a_camera_that_lags(tmp_path, lag, encode):
     assert validate(tmp_path, "--decode", "--ignore", "lag") == []
     for limit in ("--lag-frames=9", "--lag-correlation=1"):
         assert validate(tmp_path, "--decode", limit) == []
+    corrected = LAYOUT.replace("path: camera/t,", f"path: camera/t, latency: {1000 * lag:.0f}ms,")
+    assert lag < 0 or validate(tmp_path, "--decode", "--ignore", "ends-early", layout=corrected) == []
 
 
 @pytest.mark.parametrize("lag", [0, 0.012, -0.012])
