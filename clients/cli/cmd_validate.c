@@ -29,6 +29,7 @@ struct validation {
     struct frame_check_counts frames;
     const char *idle_output; /* the file of `--idle`; NULL: none */
     struct examine_idle_rule idle;
+    struct examine_limits limits;
 };
 
 static void print_finding(struct validation *validation, const struct examine_finding *finding)
@@ -118,20 +119,29 @@ static void on_finding(void *context, const struct examine_finding *finding)
     (validation->json ? json_finding : print_finding)(validation, finding);
 }
 
-static void on_bad_frames(void *context, const struct frame_check_bad *bad)
+static void on_frames(void *context, const struct frame_check_result *result)
 {
-    const struct validation *validation = context;
+    struct validation *validation = context;
+    struct examine_finding finding =
+        examine_at(validation->index, EXAMINE_FRAMES, result->episode, result->stream->name);
+    struct trajd_error error;
     char text[512];
 
     snprintf(text, sizeof text,
              "%" PRIu64 " frame%s cannot be decoded, the first is row %" PRIu64
              ": %s (`bad_rows: keep` of a feed masks such frames)",
-             bad->count, trajd_plural(bad->count), bad->first, bad->reason);
+             result->count, trajd_plural(result->count), result->first, result->reason);
+    finding.row = (int64_t)result->first;
+    finding.count = result->count;
+    finding.text = text;
     trajd_progress_clear();
-    on_finding(context,
-               &(struct examine_finding){
-                   EXAMINE_FRAMES, validation->index->files[bad->episode->file_index].relative_path,
-                   bad->episode->id, bad->stream->name, (int64_t)bad->first, bad->count, text});
+    if (result->count)
+        on_finding(validation, &finding);
+    if (result->changes &&
+        examine_motion(validation->index, &validation->limits, result->episode, result->stream,
+                       result->changes, on_finding, validation, &error))
+        on_finding(validation, &(struct examine_finding){EXAMINE_UNREADABLE, validation->path, NULL,
+                                                         NULL, -1, 1, error.message});
 }
 
 /* Counts the frames, and decodes them if asked to. */
@@ -143,8 +153,10 @@ static int check_frames(struct validation *validation, const struct trajd_index 
     validation->index = index;
     validation->frames.encoded += counts.encoded;
     validation->frames.prepared += counts.prepared;
-    if (validation->decodes && !validation->is_ignored[EXAMINE_FRAMES] &&
-        frame_check(index, on_bad_frames, validation, &error))
+    if (validation->decodes &&
+        !(validation->is_ignored[EXAMINE_FRAMES] && validation->is_ignored[EXAMINE_STUCK] &&
+          validation->is_ignored[EXAMINE_LAG]) &&
+        frame_check(index, on_frames, validation, &error))
         return cli_fail("%s", error.message);
     return CLI_OK;
 }
@@ -208,7 +220,8 @@ static int validate_path(struct validation *validation, const char *path)
                    index->kept_count, index->episode_count + index->refused_file_count,
                    trajd_plural(index->episode_count + index->refused_file_count));
         if (examine_index(index, on_finding, validation, &error) ||
-            examine_lengths(&validation->files, path, index, on_finding, validation, &error))
+            examine_lengths(&validation->files, path, index, on_finding, validation, &error) ||
+            examine_pairs(index, &validation->limits, on_finding, validation, &error))
             on_finding(validation, &(struct examine_finding){EXAMINE_UNREADABLE, path, NULL, NULL,
                                                              -1, 1, error.message});
         flush_flips(validation);
@@ -238,13 +251,26 @@ static void set_ignored(void *place, const struct cli_option *option, char *valu
     cli_refuse("%s %s: unknown rule; the rules are:\n%s", option->name, value, list);
 }
 
-static void set_tolerance(void *place, const struct cli_option *option, char *value)
+static void set_masks(void *place, const struct cli_option *option, char *value)
 {
-    struct validation *validation = place;
+    struct examine_limits *limits = &((struct validation *)place)->limits;
+    char *comma = strchr(value, ',');
+
+    if (!comma || comma == value || !comma[1] || strchr(comma + 1, ','))
+        cli_refuse("%s %s: expected two words, like train,valid", option->name, value);
+    *comma = 0;
+    limits->train = value;
+    limits->valid = comma + 1;
+}
+
+/* Reads a number into the double at the option's offset. */
+static void set_number(void *place, const struct cli_option *option, char *value)
+{
+    double *number = (double *)((char *)place + option->offset);
     char *end;
 
-    validation->idle.tolerance = strtod(value, &end);
-    if (*end || end == value || !(validation->idle.tolerance >= 0))
+    *number = strtod(value, &end);
+    if (*end || end == value || !(*number >= 0))
         cli_refuse("%s %s: expected a number of at least 0", option->name, value);
 }
 
@@ -254,21 +280,45 @@ const struct cli_option cli_validate_options[] = {
      offsetof(struct validation, layout)},
     {"--ignore", "RULE", "switch a rule off; may be given several times", CLI_CALL,
      .set = set_ignored},
-    {"--decode", NULL, "decode all frames", CLI_FLAG, offsetof(struct validation, decodes)},
+    {"--decode", NULL, "decode all frames, and compare them with the motion of the joints",
+     CLI_FLAG, offsetof(struct validation, decodes)},
     {"--idle", "FILE.json", "write the rows in which something moves into a new file", CLI_TEXT,
      offsetof(struct validation, idle_output)},
     {"--idle-streams", "NAME,...", "the streams that tell it (all that are not commands)", CLI_TEXT,
      offsetof(struct validation, idle.streams)},
     {"--idle-tolerance", "X", "the largest change of a still row (0)", CLI_CALL,
-     .set = set_tolerance},
+     offsetof(struct validation, idle.tolerance), .set = set_number},
     {"--idle-length", "TIME", "shorter pauses are not idle (1s)", CLI_TIME,
      offsetof(struct validation, idle.length_ns), .least = 1},
+    {"--masks", "TRAIN,VALID", "how names of masks end that must not share episodes (train,valid)",
+     CLI_CALL, .set = set_masks},
+    {"--drift-ppm", "X", "the most by which the times of two clocks may run apart (20)", CLI_CALL,
+     offsetof(struct validation, limits.drift_ppm), .set = set_number},
+    {"--drift-time", "TIME", "shorter episodes are not examined for it (60s)", CLI_TIME,
+     offsetof(struct validation, limits.drift_time_ns), .least = 1},
+    {"--duplicate-rows", "PERCENT", "the part of near rows that makes episodes duplicates (95)",
+     CLI_CALL, offsetof(struct validation, limits.duplicate_rows), .set = set_number},
+    {"--duplicate-changes", "X", "how many median changes from row to row are near (3)", CLI_CALL,
+     offsetof(struct validation, limits.duplicate_changes), .set = set_number},
+    {"--stuck-time", "TIME", "the longest time for which frames may be equal (500ms)", CLI_TIME,
+     offsetof(struct validation, limits.stuck_time_ns)},
+    {"--stuck-motion", "PERCENT", "while a stream moves at that part of its mean speed (50)",
+     CLI_CALL, offsetof(struct validation, limits.stuck_motion), .set = set_number},
+    {"--lag-frames", "X", "the most by which a camera may lag, in intervals of frames (0.5)",
+     CLI_CALL, offsetof(struct validation, limits.lag_frames), .set = set_number},
+    {"--lag-correlation", "X", "the least correlation of its motion with that of a stream (0.5)",
+     CLI_CALL, offsetof(struct validation, limits.lag_correlation), .set = set_number},
     {"--json", NULL, "print one JSON document", CLI_FLAG, offsetof(struct validation, json)},
     {0}};
 
 int cli_validate(int argc, char **argv)
 {
-    struct validation validation = {.document.out = stdout, .idle.tolerance = -1};
+    struct validation validation = {.document.out = stdout,
+                                    .idle.tolerance = -1,
+                                    .limits = {"train", "valid", 20, 60000000000,
+                                               .duplicate_rows = 95, .duplicate_changes = 3,
+                                               .stuck_time_ns = 500000000, .stuck_motion = 50,
+                                               .lag_frames = 0.5, .lag_correlation = 0.5}};
     const int count = cli_parse(argc, argv, &validation);
     struct trajd_error error;
     int result = CLI_OK;

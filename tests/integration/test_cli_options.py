@@ -8,7 +8,7 @@ from paths import ROOT, TRAJCTL
 
 GENERAL = {"--endpoint", "--key", "--server-key", "--json", "--layout"}  # the page tells them once
 VALUES = {"HZ": "10", "TIME": "1s", "[STREAM=]TIME": "a=1s", "STREAM=KIND": "a=linear", "[STREAM=]TYPE": "float32", "RULE": "gaps", "KIND": "mean",
-          "I/N": "0/2", "X": "1e-3", "NAME": "name", "FILE": "file"}
+          "I/N": "0/2", "X": "1e-3", "NAME": "name", "FILE": "file", "TRAIN,VALID": "a,b"}
 
 
 def run(*arguments):
@@ -28,7 +28,7 @@ def values(command):
     for letter, letters_value, name, value in shown:
         value = (letters_value or value).removesuffix("]") if value == "HZ]" else letters_value or value
         first = value.split("|")[0]
-        yield letter or name, VALUES.get(value, "1" if value in {"N", "R", "W", "ID", "P", "E", "STEP", "POSITION", "QUALITY"} else first)
+        yield letter or name, VALUES.get(value, "1" if value in {"N", "R", "W", "ID", "P", "E", "STEP", "POSITION", "QUALITY", "PERCENT"} else first)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

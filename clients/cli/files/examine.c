@@ -14,16 +14,12 @@
 #define BLOCK_BYTES (UINT64_C(4) << 20)
 #define UNIT_TOLERANCE 1e-3
 
+/* in the order of enum examine_rule */
 const char *const examine_rule_names[EXAMINE_RULE_COUNT + 1] = {
-    [EXAMINE_REFUSED] = "refused",         [EXAMINE_QUARANTINED] = "quarantined",
-    [EXAMINE_LEFT_OUT] = "left-out",       [EXAMINE_ASSUMED_RATE] = "assumed-rate",
-    [EXAMINE_STAMPS] = "stamps",           [EXAMINE_GAPS] = "gaps",
-    [EXAMINE_ENDS_EARLY] = "ends-early",   [EXAMINE_FRAMES] = "frames",
-    [EXAMINE_UNREADABLE] = "unreadable",   [EXAMINE_NOT_FINITE] = "not-finite",
-    [EXAMINE_NOT_UNIT] = "not-unit",       [EXAMINE_SIGN_FLIPS] = "sign-flips",
-    [EXAMINE_CONSTANT] = "constant",       [EXAMINE_IDLE] = "idle",
-    [EXAMINE_QUATERNIONS] = "quaternions", [EXAMINE_ANGLES] = "angles",
-};
+    "refused",    "quarantined", "left-out",    "assumed-rate", "stamps",   "gaps",
+    "ends-early", "frames",      "unreadable",  "not-finite",   "not-unit", "sign-flips",
+    "constant",   "idle",        "quaternions", "angles",       "masks",    "drift",
+    "duplicates", "stuck",       "lag"};
 
 /* One stream over all episodes. */
 struct scan {
@@ -156,13 +152,8 @@ static enum trajd_status examine_array(struct examiner *examiner, struct scan *s
     const uint64_t rows = trajd_array_row_count(array), row_bytes = trajd_array_row_bytes(array);
     const uint64_t chunk_rows = array->storage == TRAJD_STORAGE_CHUNKED ? array->chunk_shape[0] : 1;
     uint64_t step = row_bytes ? BLOCK_BYTES / row_bytes / chunk_rows * chunk_rows : 0;
-    struct examine_finding finding = {EXAMINE_UNREADABLE,
-                                      examiner->index->files[episode->file_index].relative_path,
-                                      episode->id,
-                                      scan->stream->name,
-                                      -1,
-                                      1,
-                                      NULL};
+    struct examine_finding finding =
+        examine_at(examiner->index, EXAMINE_UNREADABLE, episode, scan->stream->name);
     struct trajd_error cause;
 
     if (!row_bytes)
@@ -194,8 +185,8 @@ static enum trajd_status examine_encoded(struct examiner *examiner,
                                          struct trajd_error *error)
 {
     const struct trajd_index_file *file = &examiner->index->files[episode->file_index];
-    struct examine_finding finding = {
-        EXAMINE_FRAMES, file->relative_path, episode->id, stream->name, -1, 0, NULL};
+    struct examine_finding finding =
+        examine_at(examiner->index, EXAMINE_FRAMES, episode, stream->name);
     struct examine_bad_frames found;
     enum trajd_status status =
         stream->form == TRAJD_ROWS_VIDEO

@@ -35,6 +35,11 @@ enum examine_rule {
     EXAMINE_QUATERNIONS,
     /* The same for angles that wrap: a column jumps from one end of a full turn to the other. */
     EXAMINE_ANGLES,
+    EXAMINE_MASKS,      /* a mask of training and its mask of validation list the same episode */
+    EXAMINE_DRIFT,      /* the times of two clocks of an episode run apart */
+    EXAMINE_DUPLICATES, /* an episode nearly repeats an earlier one */
+    EXAMINE_STUCK,      /* the frames of a camera are equal while joints move */
+    EXAMINE_LAG,        /* the frames of a camera show the motion of the joints late, or early */
     EXAMINE_RULE_COUNT,
 };
 extern const char *const examine_rule_names[EXAMINE_RULE_COUNT + 1]; /* NULL-terminated */
@@ -49,6 +54,17 @@ struct examine_finding {
     const char *text; /* for people; valid during the call */
 };
 
+/* Returns a finding of one row, which is not known, about a stream, a clock or NULL of an episode. */
+static inline struct examine_finding examine_at(const struct trajd_index *index,
+                                                enum examine_rule rule,
+                                                const struct trajd_episode *episode,
+                                                const char *stream)
+{
+    const char *file = index->files[episode->file_index].relative_path;
+
+    return (struct examine_finding){rule, file, episode->id, stream, -1, 1, NULL};
+}
+
 /* Calls `report` for each finding, in the order of files, episodes and streams. Reads all rows
  * once, in blocks of a few MiB. Data that cannot be read is a finding. TRAJD_ERR_IO: the storage
  * failed, so nothing is known about the rows. TRAJD_ERR_MEMORY. */
@@ -56,6 +72,40 @@ enum trajd_status examine_index(const struct trajd_index *index,
                                 void (*report)(void *context,
                                                const struct examine_finding *finding),
                                 void *context, struct trajd_error *error);
+
+/* Where findings of pairs begin. */
+struct examine_limits {
+    /* the words with which the names of masks end */
+    const char *train, *valid;
+    /* of two clocks, in ppm, and the shortest time over which it is measured */
+    double drift_ppm;
+    int64_t drift_time_ns;
+    /* episodes: the percentage of rows that are near, and how many median changes from row to row
+     * that is */
+    double duplicate_rows, duplicate_changes;
+    /* cameras: how long frames are equal, and at which percentage of its mean speed a stream moves */
+    int64_t stuck_time_ns;
+    double stuck_motion;
+    /* the lag as a part of the interval of frames, and the least correlation */
+    double lag_frames, lag_correlation;
+};
+
+/* Calls `report` for masks that share an episode, clocks of an episode that run apart, and episodes
+ * that nearly repeat another one. Reads the first rows of all episodes, and all rows of those that
+ * begin alike. TRAJD_ERR_IO, TRAJD_ERR_DATA: rows cannot be read. TRAJD_ERR_MEMORY. */
+enum trajd_status
+examine_pairs(const struct trajd_index *index, const struct examine_limits *limits,
+              void (*report)(void *context, const struct examine_finding *finding), void *context,
+              struct trajd_error *error);
+
+/* Compares the changes of a camera's frames in an episode (frames/frame_check.h) with the motion of
+ * all streams of numbers. Errors as of examine_pairs. */
+enum trajd_status
+examine_motion(const struct trajd_index *index, const struct examine_limits *limits,
+               const struct trajd_episode *episode, const struct trajd_index_stream *stream,
+               const float *changes,
+               void (*report)(void *context, const struct examine_finding *finding), void *context,
+               struct trajd_error *error);
 
 /* Compares `compress_len` (cameras, T) of each episode with the lengths of its padded frames. Nothing
  * else reads this dataset: its rows have the order of the recorder's configuration, which the file

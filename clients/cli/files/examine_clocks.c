@@ -134,16 +134,12 @@ enum trajd_status examine_clocks(struct examiner *examiner, const struct trajd_e
 
     for (uint32_t c = 0; c < index->clock_count; c++) {
         const struct trajd_episode_clock *clock = &episode->clocks[c];
-        struct examine_finding finding = {EXAMINE_STAMPS,
-                                          index->files[episode->file_index].relative_path,
-                                          episode->id,
-                                          index->clocks[c].name,
-                                          -1,
-                                          clock->dropped_rows,
-                                          NULL};
+        struct examine_finding finding =
+            examine_at(index, EXAMINE_STAMPS, episode, index->clocks[c].name);
         int64_t *intervals;
         if (clock->dropped_rows) {
             finding.row = first_dropped(clock);
+            finding.count = clock->dropped_rows;
             examine_report(examiner, &finding,
                            "%" PRIu64 " row%s dropped, the first is row %" PRId64
                            ": stamps repeat or go back",

@@ -4,22 +4,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clients/cli/files/cli_files.h"
+#include "clients/cli/files/examine_internal.h"
 #include "daemon/base/json.h"
 #include "daemon/base/yaml.h"
-#include "proto/timebase.h"
-
-#define BLOCK_BYTES (UINT64_C(4) << 20)
 
 struct idle {
     const struct trajd_index *index;
     const struct examine_idle_rule *rule;
-    struct trajd_array_reader *reader;
+    struct examine_rows rows;
     bool *is_chosen; /* [stream_count] */
     uint32_t clock;  /* of the chosen streams */
     bool *still;     /* [row_room]: rows of an episode */
     int64_t row_room;
-    double *row, *before; /* [EXAMINE_WIDEST_ROW] */
+    double *before; /* [EXAMINE_WIDEST_ROW] */
     struct trajd_json json;
     struct examine_idle_counts *counts;
 };
@@ -34,6 +31,11 @@ bool examine_repeats_are_idle(const struct trajd_index_stream *stream)
 static bool is_comparable(const struct trajd_index_stream *stream)
 {
     return !stream->form && stream->feature_count <= EXAMINE_WIDEST_ROW;
+}
+
+bool examine_is_motion(const struct trajd_index_stream *stream)
+{
+    return is_comparable(stream) && examine_repeats_are_idle(stream);
 }
 
 static enum trajd_status choose(struct idle *idle, uint32_t s, bool *any, struct trajd_error *error)
@@ -89,7 +91,7 @@ static enum trajd_status choose_streams(struct idle *idle, struct trajd_error *e
     for (char *name; rest && !status && (name = strsep(&rest, ","));)
         status = choose_name(idle, name, &any, error);
     for (uint32_t s = 0; !names && s < index->stream_count && !status; s++)
-        if (is_comparable(&index->streams[s]) && examine_repeats_are_idle(&index->streams[s]))
+        if (examine_is_motion(&index->streams[s]))
             status = choose(idle, s, &any, error);
     free(names);
     if (!status && !any)
@@ -107,64 +109,33 @@ static bool is_near(double a, double b, double tolerance)
 }
 
 /* Compares a row with the one before it, and keeps it for the next one. */
-static void compare_row(struct idle *idle, const struct trajd_index_stream *stream, int64_t row)
+static void compare_row(struct idle *idle, const double *values, uint64_t columns, int64_t row)
 {
-    double *const read = idle->row;
-
-    for (uint64_t d = 0; d < stream->feature_count && row > 0 && idle->still[row]; d++)
-        idle->still[row] = is_near(idle->before[d], read[d], idle->rule->tolerance);
-    idle->row = idle->before;
-    idle->before = read;
+    for (uint64_t d = 0; d < columns && row > 0 && idle->still[row]; d++)
+        idle->still[row] = is_near(idle->before[d], values[d], idle->rule->tolerance);
+    memcpy(idle->before, values, columns * sizeof *values);
 }
 
-/* Clears `still` where the stream moves. Row k of the clock is row kept_rows[k] of the array. */
-static enum trajd_status read_stream(struct idle *idle, const struct trajd_index_stream *stream,
-                                     const struct trajd_episode *episode, int fd, uint8_t *block,
-                                     uint64_t step, struct trajd_error *error)
-{
-    const struct trajd_array *array = &episode->extents[stream->array_index];
-    const struct trajd_episode_clock *clock = &episode->clocks[idle->clock];
-    const uint64_t rows = trajd_array_row_count(array), row_bytes = trajd_array_row_bytes(array);
-    const uint64_t first = stream->first_column * trajd_dtype_size(array->dtype);
-    enum trajd_status status = TRAJD_OK;
-    int64_t k = 0;
-
-    for (uint64_t begin = 0; begin < rows && !status; begin += step) {
-        const uint64_t count = rows - begin < step ? rows - begin : step;
-        status = trajd_array_read(idle->reader, fd, array, begin, count, block, error);
-        for (uint64_t r = 0; r < count && k < clock->row_count && !status; r++) {
-            if (begin + r != (clock->kept_rows ? clock->kept_rows[k] : (uint64_t)k))
-                continue;
-            if (!trajd_array_to_f64(array->dtype, block + r * row_bytes + first,
-                                    stream->feature_count, idle->row))
-                return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "its rows are no numbers");
-            compare_row(idle, stream, k++);
-        }
-    }
-    return status;
-}
-
-/* Reads a chosen stream of an episode. Sets *any if the episode has it. */
+/* Clears `still` where a chosen stream of an episode moves. Row k of the clock is row kept_rows[k] of
+ * the array. Sets *any if the episode has the stream. */
 static enum trajd_status examine_stream(struct idle *idle, const struct trajd_index_stream *stream,
-                                        const struct trajd_episode *episode, int fd, bool *any,
+                                        const struct trajd_episode *episode, bool *any,
                                         struct trajd_error *error)
 {
     const struct trajd_array *array = &episode->extents[stream->array_index];
-    const uint64_t row_bytes = trajd_array_row_bytes(array);
-    const uint64_t chunk_rows = array->storage == TRAJD_STORAGE_CHUNKED ? array->chunk_shape[0] : 1;
-    uint64_t step = row_bytes ? BLOCK_BYTES / row_bytes / chunk_rows * chunk_rows : 0;
-    enum trajd_status status;
-    uint8_t *block;
+    const struct trajd_episode_clock *clock = &episode->clocks[idle->clock];
+    const uint64_t rows = trajd_array_row_bytes(array) ? trajd_array_row_count(array) : 0;
+    enum trajd_status status = TRAJD_OK;
+    int64_t k = 0;
 
-    if (array->storage == TRAJD_STORAGE_ABSENT || !row_bytes)
-        return TRAJD_OK;
-    step = step ? step : chunk_rows;
-    block = malloc(step * row_bytes);
-    if (!block)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for rows");
-    status = read_stream(idle, stream, episode, fd, block, step, error);
-    free(block);
-    *any = true;
+    for (uint64_t begin = 0, count; begin < rows && !status; begin += count) {
+        status = examine_rows_read(&idle->rows, episode, stream, begin, &count, error);
+        for (uint64_t r = 0; r < count && k < clock->row_count && !status; r++)
+            if (begin + r == (clock->kept_rows ? clock->kept_rows[k] : (uint64_t)k))
+                compare_row(idle, idle->rows.values + r * stream->feature_count,
+                            stream->feature_count, k++);
+    }
+    *any = *any || rows;
     return status ? trajd_error_prefix(error, "--idle: %s: %s: %s",
                                        idle->index->files[episode->file_index].relative_path,
                                        episode->id, stream->name)
@@ -173,21 +144,14 @@ static enum trajd_status examine_stream(struct idle *idle, const struct trajd_in
 
 /* ---- ranges ---- */
 
-/* Returns the time from one row of the clock to a later one. */
-static int64_t time_between(const struct trajd_episode_clock *clock, int64_t row, int64_t later)
-{
-    return clock->stamps_ns
-               ? clock->stamps_ns[later] - clock->stamps_ns[row]
-               : trajd_rate_row_ns(clock->rate, later) - trajd_rate_row_ns(clock->rate, row);
-}
-
 /* Leaves only the runs of still rows that last long enough. Row 0 is never still. */
 static void drop_short_runs(struct idle *idle, const struct trajd_episode_clock *clock)
 {
     for (int64_t row = 1, end; row < clock->row_count; row = end + 1) {
         for (end = row; end < clock->row_count && idle->still[end]; end++)
             ;
-        if (end > row && time_between(clock, row - 1, end - 1) < idle->rule->length_ns)
+        if (end > row &&
+            examine_row_ns(clock, end - 1) - examine_row_ns(clock, row - 1) < idle->rule->length_ns)
             memset(idle->still + row, 0, (size_t)(end - row) * sizeof *idle->still);
     }
 }
@@ -224,7 +188,7 @@ static void write_ranges(struct idle *idle, const struct trajd_episode *episode)
 
 /* Finds the idle rows of an episode. One that has none of the streams has no idle rows. */
 static enum trajd_status examine_episode(struct idle *idle, const struct trajd_episode *episode,
-                                         int fd, struct trajd_error *error)
+                                         struct trajd_error *error)
 {
     const struct trajd_episode_clock *clock = &episode->clocks[idle->clock];
     enum trajd_status status = TRAJD_OK;
@@ -241,7 +205,7 @@ static enum trajd_status examine_episode(struct idle *idle, const struct trajd_e
         idle->still[row] = row > 0;
     for (uint32_t s = 0; s < idle->index->stream_count && !status; s++)
         if (idle->is_chosen[s])
-            status = examine_stream(idle, &idle->index->streams[s], episode, fd, &any, error);
+            status = examine_stream(idle, &idle->index->streams[s], episode, &any, error);
     if (status)
         return status;
     if (!any)
@@ -251,26 +215,6 @@ static enum trajd_status examine_episode(struct idle *idle, const struct trajd_e
     return TRAJD_OK;
 }
 
-static enum trajd_status examine_episodes(struct idle *idle, struct trajd_error *error)
-{
-    const struct trajd_index *index = idle->index;
-    struct episode_file file = {.index = index};
-    enum trajd_status status = TRAJD_OK;
-
-    for (uint32_t e = 0; e < index->episode_count && !status; e++) {
-        const struct trajd_episode *episode = &index->episodes[e];
-        if (episode->quarantine)
-            continue;
-        status = episode_file_open(&file, episode, error);
-        if (status)
-            trajd_error_prefix(error, "--idle");
-        else
-            status = examine_episode(idle, episode, file.fd, error);
-    }
-    episode_file_close(&file);
-    return status;
-}
-
 enum trajd_status examine_idle_write(const struct trajd_index *index,
                                      const struct examine_idle_rule *rule, FILE *out,
                                      struct examine_idle_counts *counts, struct trajd_error *error)
@@ -278,27 +222,27 @@ enum trajd_status examine_idle_write(const struct trajd_index *index,
     struct idle idle = {.index = index,
                         .rule = rule,
                         .is_chosen = calloc(index->stream_count + 1, sizeof *idle.is_chosen),
-                        .row = calloc(EXAMINE_WIDEST_ROW, sizeof *idle.row),
                         .before = calloc(EXAMINE_WIDEST_ROW, sizeof *idle.before),
                         .json = {.out = out},
                         .counts = counts};
-    enum trajd_status status = trajd_array_reader_create(&idle.reader, error);
+    enum trajd_status status = examine_rows_open(&idle.rows, index, error);
 
     *counts = (struct examine_idle_counts){0};
-    if (!status && (!idle.is_chosen || !idle.row || !idle.before))
+    if (!status && (!idle.is_chosen || !idle.before))
         status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for rows");
     if (!status)
         status = choose_streams(&idle, error);
     if (!status) {
         trajd_json_open_object(&idle.json, NULL);
-        status = examine_episodes(&idle, error);
+        for (uint32_t e = 0; e < index->episode_count && !status; e++)
+            if (!index->episodes[e].quarantine)
+                status = examine_episode(&idle, &index->episodes[e], error);
         trajd_json_close_object(&idle.json);
         fputc('\n', out);
     }
-    trajd_array_reader_destroy(&idle.reader);
+    examine_rows_close(&idle.rows);
     free(idle.is_chosen);
     free(idle.still);
-    free(idle.row);
     free(idle.before);
     return status;
 }

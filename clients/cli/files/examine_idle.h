@@ -15,6 +15,10 @@
  * previous holds its value by design. */
 bool examine_repeats_are_idle(const struct trajd_index_stream *stream);
 
+/* Returns whether the stream has numbers that tell what moved: narrow rows, and not those of commands,
+ * which are held. */
+bool examine_is_motion(const struct trajd_index_stream *stream);
+
 /* A row is still if in none of the streams an element differs by more than `tolerance` from the row
  * before. Still rows that follow each other are idle if the time from the row before them to the
  * last of them is at least `length_ns`. */

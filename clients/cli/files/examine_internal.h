@@ -18,6 +18,41 @@ struct examiner {
 void examine_report(struct examiner *examiner, const struct examine_finding *base,
                     const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+/* Returns the time of a row of a clock from the origin of its episode. */
+static inline int64_t examine_row_ns(const struct trajd_episode_clock *clock, int64_t row)
+{
+    return clock->stamps_ns ? clock->stamps_ns[row]
+                            : clock->start_ns + trajd_rate_row_ns(clock->rate, row);
+}
+
+/* ---- examine_rows.c ---- */
+
+/* Reads rows of streams as numbers. One file at a time is open. */
+struct examine_rows {
+    struct episode_file file;
+    struct trajd_array_reader *reader;
+    uint8_t *bytes;
+    double *values; /* of the rows read last: [count][feature_count] */
+};
+
+enum { EXAMINE_BLOCK_ROWS = 64 }; /* that are read at a time */
+
+/* TRAJD_ERR_MEMORY. The rows are closed in any case. */
+enum trajd_status examine_rows_open(struct examine_rows *rows, const struct trajd_index *index,
+                                    struct trajd_error *error);
+/* Reads EXAMINE_BLOCK_ROWS rows of the stream's array from `begin` on, or as many as there are;
+ * *count becomes their number. Errors are those of trajd_array_read; TRAJD_ERR_ARGUMENT: they are no
+ * numbers. */
+enum trajd_status examine_rows_read(struct examine_rows *rows, const struct trajd_episode *episode,
+                                    const struct trajd_index_stream *stream, uint64_t begin,
+                                    uint64_t *count, struct trajd_error *error);
+void examine_rows_close(struct examine_rows *rows);
+/* Returns how far two rows are apart. Columns that are equal, or NaN in both, are not. */
+double examine_distance(const double *row, const double *other, uint64_t columns);
+/* Returns the status if the storage failed. Damaged rows are findings of examine_index; what else
+ * looks at rows leaves them out. */
+enum trajd_status examine_rows_failure(enum trajd_status status, const struct trajd_error *error);
+
 /* ---- examine_clocks.c ---- */
 
 /* Report what the index refused, quarantined and left out, and rates that are assumed. */
@@ -26,6 +61,13 @@ void examine_rates(struct examiner *examiner);
 /* Reports rows that were dropped and gaps of an episode. TRAJD_ERR_MEMORY. */
 enum trajd_status examine_clocks(struct examiner *examiner, const struct trajd_episode *episode,
                                  struct trajd_error *error);
+
+/* ---- examine_duplicates.c ---- */
+
+/* Reports episodes that nearly repeat an earlier one. TRAJD_ERR_IO, TRAJD_ERR_DATA: rows cannot be
+ * read. */
+enum trajd_status examine_duplicates(struct examiner *examiner, const struct examine_limits *limits,
+                                     struct trajd_error *error);
 
 /* ---- examine_frames.c ---- */
 
