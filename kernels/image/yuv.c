@@ -176,7 +176,7 @@ TRAJD_CLONES static void chroma_swscale(pair *restrict red, pair *restrict green
                   green_v = (int16_t)f->green_v, blue_u = (int16_t)f->blue_u;
 
     for (uint32_t i = 0; i < count; i++) {
-        const int16_t u = (int16_t)((us[i] - 128) << 3), v = (int16_t)((vs[i] - 128) << 3);
+        const int16_t u = (int16_t)(8 * (us[i] - 128)), v = (int16_t)(8 * (vs[i] - 128));
         red[i] = twice((int16_t)(v * red_v >> 16));
         green[i] = twice((int16_t)((int16_t)(u * green_u >> 16) + (int16_t)(v * green_v >> 16)));
         blue[i] = twice((int16_t)(u * blue_u >> 16));
