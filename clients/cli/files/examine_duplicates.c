@@ -9,6 +9,8 @@
 #include "daemon/base/digest.h"
 #include "daemon/base/memory.h"
 
+enum { COMPARED_MAX = 256 };
+
 struct duplicates {
     const struct trajd_index *index;
     const struct examine_limits *limits;
@@ -144,7 +146,8 @@ static void report(struct examiner *examiner, const struct duplicates *d,
                    100 * least, d->limits->duplicate_changes, d->limits->duplicate_rows);
 }
 
-/* Compares all pairs. An episode that repeats an earlier one is not compared with later ones. */
+/* Compares all pairs, of an episode the next COMPARED_MAX ones that begin alike: in some sets all
+ * episodes do. An episode that repeats an earlier one is not compared with later ones. */
 static enum trajd_status compare_pairs(struct examiner *examiner, struct duplicates *d,
                                        uint64_t *starts, struct trajd_error *error)
 {
@@ -154,11 +157,14 @@ static enum trajd_status compare_pairs(struct examiner *examiner, struct duplica
     double least = 0;
 
     for (uint32_t a = 0; a < d->index->episode_count && !status; a++) {
+        uint32_t compared = 0;
         for (uint32_t s = 0; s < d->index->stream_count; s++)
             d->tolerances[s] = NAN;
         for (uint32_t b = a + 1; b < d->index->episode_count && starts[a] && !status; b++) {
             if (starts[b] != starts[a])
                 continue;
+            if (compared++ == COMPARED_MAX)
+                break;
             status = compare_episodes(d, &episodes[a], &episodes[b], &worst, &least, error);
             if (status || !(least > 0))
                 continue;

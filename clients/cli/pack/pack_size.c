@@ -92,7 +92,7 @@ enum trajd_status pack_check_room(struct pack *p)
     needed = result->packed_bytes + estimate.jpeg_bytes + estimate.largest_bytes +
              (result->size_before > replaced ? result->size_before - replaced : 0);
     room = (uint64_t)found.f_bavail * found.f_frsize;
-    if (needed <= room) {
+    if (needed <= room || !found.f_blocks) { /* some filesystems do not tell */
         note(p, &estimate, needed, room);
         return TRAJD_OK;
     }

@@ -101,7 +101,8 @@ def write_metadata(folder, project, tag):
     lines += [f"Classifier: {name}" for name in project["classifiers"]]
     lines += [f"Requires-Dist: {name}" for name in project["dependencies"]]
     for extra, names in project["optional-dependencies"].items():
-        lines += [f"Provides-Extra: {extra}"] + [f"Requires-Dist: {name}; extra == '{extra}'" for name in names]
+        lines += [f"Provides-Extra: {extra}"]
+        lines += [f"Requires-Dist: {name}{' and' if ';' in name else ';'} extra == '{extra}'" for name in names]
     (info / "METADATA").write_text("\n".join(lines) + "\n\n" + (ROOT / project["readme"]).read_text())
     (info / "WHEEL").write_text(f"Wheel-Version: 1.0\nGenerator: trajd_wheel\nRoot-Is-Purelib: false\nTag: {tag}\n")
     entries = "".join(f"{name} = {function}\n" for name, function in project["scripts"].items())

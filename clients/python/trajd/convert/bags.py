@@ -34,7 +34,7 @@ MESSAGE_HEAD = struct.Struct("<HIQQ")  # channel, sequence, log time, publish ti
 CHUNK_BYTES_MAX = 64 << 20             # of a chunk, packed or not, and of a message
 SEARCH_BYTES = 1 << 20                 # read at once where the next chunk is searched
 NO_SCHEMA = records.Schema(id=0, data=b"", encoding="", name="")
-FAULTS = (struct.error, McapError, UnicodeDecodeError)  # of records that are cut
+FAULTS = (struct.error, McapError, OverflowError, UnicodeDecodeError)  # of records that are cut
 
 
 class Channel(NamedTuple):
@@ -165,6 +165,8 @@ class _Mcap:
             if at > size:
                 raise _Damaged("a record in it reaches beyond its end")
             if kind == MESSAGE:
+                if length < MESSAGE_HEAD.size:
+                    raise _Damaged("a message in it is cut short")
                 number, _, log, publish = MESSAGE_HEAD.unpack_from(data, begin)
                 channel = self._channels.get(number)
                 if channel:

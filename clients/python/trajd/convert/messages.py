@@ -22,8 +22,8 @@ class Odd(Exception):
 
 
 # of a definition, and of messages that do not fit to theirs
-FAULTS = (SerdeError, TypesysError, McapError, DecodeError, AttributeError, IndexError, KeyError, RecursionError,
-          TypeError, ValueError)
+FAULTS = (SerdeError, TypesysError, McapError, DecodeError, AttributeError, IndexError, KeyError, MemoryError,
+          OverflowError, RecursionError, TypeError, ValueError)
 
 
 def decoder(channel: Channel) -> Optional[Callable[[bytes], Any]]:

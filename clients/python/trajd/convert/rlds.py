@@ -97,10 +97,10 @@ class Rlds:
                          "SHARD_X_OF_Y": f"{number:05d}-of-{len(split['shardLengths']):05d}"}
                 name = re.sub(r"\{(\w+)\}", lambda found: words[found[1]], split.get("filepathTemplate") or TEMPLATE)
                 path = self._folder / name
-                if "/" in name or not 0 <= count < 1 << 31:
+                if "/" in name or not 0 <= count < 1 << 20:
                     raise ValueError(f"{name} with {count} records")
                 if path.is_file():
-                    places, fault = tfrecord.find_records(path)
+                    places, fault = tfrecord.find_records(path, count)
                     if len(places) != count and not fault:
                         fault = f"it has {len(places)} records, and dataset_info.json says {count}"
                         self.notes += [f"left out: {name}: {fault}"] if len(places) > count else []
@@ -152,8 +152,9 @@ class Rlds:
                 objects[feature.place] = images
         if not rows:
             raise LeftOut(f"{where}: it has no steps")
-        for name in [name for name, text in attributes.items() if "language_instruction" in name and text][:1]:
-            attributes["task"] = attributes[name]
+        texts = [attributes.get(feature.place) for feature in self._features
+                 if feature.kind == "text" and "language_instruction" in feature.place]
+        attributes.update({"task": text for text in list(filter(None, texts))[:1]})
         return Episode(rows, attributes, objects, notes)
 
 
@@ -186,7 +187,8 @@ def _describe(key: str, leaf: Dict[str, Any]) -> Tuple[Feature, Optional[str]]:
         why = f"its encoding is {about['encoding']}"
     elif dtype == "string" and not shape:
         kind = "text"
-    elif not re.fullmatch(DTYPES, dtype) or min(shape, default=1) < 1 or (shape and not key.startswith(STEPS)):
+    elif not re.fullmatch(DTYPES, dtype) or min(shape, default=1) < 1 or math.prod(shape) >> 31 or (
+            shape and not key.startswith(STEPS)):
         why = f"it is {dtype} {list(shape)}"
     return Feature(key, place, {"tensor": "numbers", "image": "images"}.get(kind, kind), shape, dtype), why
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-import re
 import struct
 import tempfile
 from typing import List, Set, Tuple
@@ -108,7 +107,7 @@ class Images(Spool):
             images.attrs["size"] = np.array(image.size, "<i8")
 
 
-START_CODE = re.compile(rb"\x00\x00+\x01")
+START_CODE = b"\0\0\1"  # zeros before it belong to no unit
 IDR, SPS = 5, 7
 
 
@@ -123,7 +122,7 @@ class Video(Spool):
         self._begin = self.data.tell()
 
     def add(self, log: int, publish: int, stamp: int, row: bytes) -> None:
-        head, *units = START_CODE.split(row.rstrip(b"\0"))
+        head, *units = (unit.rstrip(b"\0") for unit in row.split(START_CODE))
         if head or not units:
             raise Odd("it does not begin with a start code, so it is not H.264 in Annex B")
         kinds = {unit[0] & 31: unit for unit in units if len(unit) > 3}

@@ -23,12 +23,13 @@ def masked_crc(data: bytes) -> int:
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def find_records(path: pathlib.Path) -> Tuple[List[Tuple[int, int]], str]:
-    """Returns position and size of the records of a file by their lengths, and why there are no more, or ""."""
+def find_records(path: pathlib.Path, count: int = 1 << 20) -> Tuple[List[Tuple[int, int]], str]:
+    """Returns position and size of the records of a file by their lengths, and why there are no more, or "". Stops
+    behind one more than `count`."""
     places: List[Tuple[int, int]] = []
     at, size = 0, path.stat().st_size
     with path.open("rb") as file:
-        while at < size:
+        while at < size and len(places) <= count:
             file.seek(at)
             header = file.read(HEADER.size)
             where = f"its record {len(places)}, at byte {at},"

@@ -34,7 +34,7 @@ class Part(NamedTuple):
     unit: str = ""
     kind: str = "previous"
     columns: Optional[Sequence[str]] = ()  # None: one number; (): numbered
-    dtype: str = ""                        # "": as the messages have it
+    dtype: str = ""                        # "": that of what is read
 
 
 class Row(NamedTuple):
@@ -107,7 +107,8 @@ def _part(path: str, kind: str) -> Part:
     if name in VECTORS:
         return Part(name, VECTORS[name] + "^2" * kind.startswith("Accel"), "linear", ("x", "y", "z"), "<f8")
     columns = None if kind in NUMBERS else ()
-    return Part(name, "", "linear" if name == "axes" else "previous", columns, NUMBERS.get(kind, ""))
+    dtype = {"axes": "<f4", "buttons": "<i4"}.get(name) or NUMBERS.get(kind.replace("MultiArray", ""), "<f8")
+    return Part(name, "", "linear" if name == "axes" else "previous", columns, dtype)
 
 
 def _plain_reader(kind: str) -> Reader:
@@ -117,7 +118,9 @@ def _plain_reader(kind: str) -> Reader:
                for path, part in zip(paths, parts)]
 
     def read(message: Any) -> Iterator[Row]:
-        values = [np.asarray(get(message), part.dtype or None) for get, part in zip(getters, parts)]
+        values = [np.asarray(get(message), part.dtype) for get, part in zip(getters, parts)]
+        if any(value.ndim != (part.columns is not None) for value, part in zip(values, parts)):
+            raise Odd("a list is in the place of a number, or a number in that of a list")
         if all(value.size for value in values):
             yield Row(_stamp_of(message), parts, values)
         else:
@@ -184,6 +187,8 @@ def _of_points(names: Sequence[str], points: int) -> Tuple[str, ...]:
 
 
 def _data_of(message: Any) -> bytes:
+    if isinstance(message.data, int):  # bytes() makes as many zeros
+        raise Odd("its data are a number")
     return base64.b64decode(message.data, validate=True) if isinstance(message.data, str) else bytes(message.data)
 
 

@@ -26,6 +26,10 @@ except ImportError:  # few stores need it
 
 CHUNK_BYTES_MAX = 1 << 30
 ROWS_BYTES_MAX = 8 << 30  # of one episode
+CHUNKS_MAX = 1 << 20      # that have the rows of one episode
+# others of numcodecs may run what a chunk says, as pickle does
+CODECS = {"blosc", "zlib", "gzip", "bz2", "lzma", "zstd", "lz4", "shuffle", "delta", "fixedscaleoffset", "quantize",
+          "packbits", "astype", "bitround", "crc32", "adler32", "fletcher32"}
 PICTURES = {"imagecodecs_jpegxl": ("JPEG XL", "jpegxl_decode"), "imagecodecs_jpeg2k": ("JPEG 2000", "jpeg2k_decode")}
 
 
@@ -82,9 +86,19 @@ class Array:
             self._order, self._separator = {"C": "C", "F": "F"}[meta["order"]], meta.get("dimension_separator", ".")
             compressor = meta["compressor"] or {}
             self.codec = compressor.get("id")
+            for one in meta["filters"] or []:
+                if one["id"] not in CODECS:
+                    raise ValueError(f"its filter is {one['id']}, and {', '.join(sorted(CODECS))} are read")
             self._codecs = [numcodecs.get_codec(one) for one in (meta["filters"] or [])]
-            if self.codec not in PICTURES and self.codec is not None:
+            if self.codec in PICTURES:
+                if self._codecs or self._chunks[0] != 1:
+                    raise ValueError("its chunks are pictures, and have filters or more than one row")
+            elif self.codec is not None:
+                if self.codec not in CODECS:
+                    raise ValueError(f"its compressor is {self.codec}, and {', '.join(sorted(CODECS))} are read")
                 self._codecs.append(numcodecs.get_codec(compressor))
+            if self._separator not in (".", "/"):
+                raise ValueError(f"its dimension_separator is {self._separator!r}")
         except Exception as error:  # of a file that says anything
             raise ValueError(f"{name}/.zarray: {first_line(error)}") from None
         self._bytes = math.prod(self._chunks) * self.dtype.itemsize
@@ -100,6 +114,10 @@ class Array:
         size = (end - first) * math.prod(self.shape[1:]) * self.dtype.itemsize
         if size > ROWS_BYTES_MAX:
             raise LeftOut(f"{self.name}: its rows {first} to {end - 1} have {size} bytes, more than {ROWS_BYTES_MAX}")
+        held = math.prod(-(-size // chunk) for size, chunk in zip(self.shape[1:], self._chunks[1:])) * (
+            (end - 1) // self._chunks[0] - first // self._chunks[0] + 1)
+        if held > CHUNKS_MAX or held * self._bytes > 2 * ROWS_BYTES_MAX:
+            raise LeftOut(f"{self.name}: its rows {first} to {end - 1} are in {held} chunks of {self._bytes} bytes")
         found = np.empty((end - first, *self.shape[1:]), self.dtype.newbyteorder("="))
         names = self.chunks(first, end)
         # this thread reads, because a ZipFile is for one thread, and the others decode
@@ -123,6 +141,8 @@ class Array:
         if name == self._last[0]:
             return self._last[1]
         try:
+            if self._store.size(name) > CHUNK_BYTES_MAX:
+                raise ValueError(f"it has more than {CHUNK_BYTES_MAX} bytes")
             return self._store.read(name)
         except Exception as error:  # of any file
             raise LeftOut(f"{name}: {first_line(error)}") from None
