@@ -44,7 +44,7 @@ class Feature:
         if self.key in OWN:
             return f"each LeRobot data set has its own {self.key}"
         if self.stream.is_image and (self.stream.dtype != "u8" or self.shape[2:] != (3,)):
-            return f"LeRobot encodes frames of three bytes per pixel, and these are {self.stream.dtype} {list(self.shape)}"
+            return f"LeRobot encodes frames of three bytes a pixel, not {self.stream.dtype} {list(self.shape)}"
         if len(self.shape) > DIMENSIONS_MAX:
             return f"LeRobot has arrays of up to {DIMENSIONS_MAX} dimensions, and this one has {len(self.shape)}"
         return None
@@ -79,7 +79,8 @@ def choose(recording: Recording, names: List[str]) -> List[Feature]:
     return list(features.values())
 
 
-def resampled(recording: Recording, numbers: List[Feature], options: List[str], scratch: str) -> Iterator[Tuple[Any, Any]]:
+def resampled(recording: Recording, numbers: List[Feature], options: List[str],
+              scratch: str) -> Iterator[Tuple[Any, Any]]:
     """Resamples one file after another. Yields of each episode its entry in the index, and its group in the output."""
     import h5py
     base = pathlib.Path(recording._place["path"])
@@ -88,8 +89,9 @@ def resampled(recording: Recording, numbers: List[Feature], options: List[str], 
     for name in dict.fromkeys(one["file"] for one in kept):
         entries, found = [one for one in kept if one["file"] == name], []
         with tempfile.TemporaryDirectory(dir=scratch) as folder, contextlib.ExitStack() as files:
-            done = subprocess.run([launch.program("trajctl"), "resample", base / name if base.is_dir() else base, *options,
-                                   "-o", f"{folder}/rows.hdf5", "--streams", streams], capture_output=True, text=True)
+            path = base / name if base.is_dir() else base
+            done = subprocess.run([launch.program("trajctl"), "resample", path, "-o", f"{folder}/rows.hdf5", *options,
+                                   "--streams", streams], capture_output=True, text=True)
             if done.returncode:
                 raise ArgumentError(done.stderr.strip().replace("trajctl: ", ""))
             sys.stderr.write(done.stderr)
@@ -142,7 +144,8 @@ def steps(recording: Recording, features: List[Feature], rows: Mapping[str, np.n
             if shown not in (-1, step - 1):
                 raise LeftOut(f"a camera has no valid frame at step {step - 1}")
             shown = step
-            yield {**{key: values[step] for key, values in rows.items()}, **dict(zip((one.key for one in cameras), images[1:]))}
+            pictures = dict(zip((one.key for one in cameras), images[1:]))
+            yield {**{key: values[step] for key, values in rows.items()}, **pictures}
     if shown < 0:
         raise LeftOut("at no step do all cameras have a frame")
 
@@ -152,7 +155,8 @@ def write(recording: Recording, features: List[Feature], options: argparse.Names
     numbers = [one for one in features if not one.stream.is_image]
     rate, made, notes = recording._place.get("rate"), None, []
     assume = [f"--assume-rate={rate}"] if rate else ["--assume-rate"] if options.assume_rate else []
-    resample = [f"--rate={options.fps}", "--dtype=float32", "--backend=cpu", f"--layout={recording._place['layout']}", *assume]
+    layout = recording._place["layout"]
+    resample = [f"--rate={options.fps}", "--dtype=float32", "--backend=cpu", f"--layout={layout}", *assume]
     for entry, group in resampled(recording, numbers, resample, scratch):
         recording.file, recording.episode = entry["file"], entry["id"]
         rows = {one.key: one.rows(group) for one in numbers}
@@ -172,7 +176,8 @@ def write(recording: Recording, features: List[Feature], options: argparse.Names
         raise ArgumentError("\n".join(["no episode could be exported", *notes]))
     made.finalize()
     os.rename(f"{scratch}/set", options.out)
-    print("\n".join([f"{options.out}: {made.num_episodes} episodes, {made.meta.total_frames} steps at {options.fps} Hz", *notes]))
+    counts = f"{made.num_episodes} episodes, {made.meta.total_frames} steps at {options.fps} Hz"
+    print("\n".join([f"{options.out}: {counts}", *notes]))
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
@@ -191,7 +196,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     os.environ.setdefault("SVT_LOG", "1")  # errors of LeRobot's encoder, without its settings
     try:
         if not options.fps.isdigit() or not int(options.fps):
-            raise ArgumentError(f"--fps {options.fps}: give the steps per second, a whole number, such as --fps 30")
+            raise ArgumentError(f"--fps {options.fps or 'is missing'}: give steps per second, a whole number, such as 30")
         if options.out.exists():
             raise ArgumentError(f"{options.out} exists: name a new folder")
         import lerobot  # noqa: F401 (where it is missing, say so before anything is read)
