@@ -202,7 +202,11 @@ def main(arguments: Optional[List[str]] = None) -> int:
         import lerobot  # noqa: F401 (where it is missing, say so before anything is read)
         recording = Recording(options.path, layout=options.layout, feed=options.feed)
         features = choose(recording, [one for one in options.streams.split(",") if one])
-        with tempfile.TemporaryDirectory(prefix=f"{options.out.name}.", dir=options.out.absolute().parent) as scratch:
+        one = next(feature.stream for feature in features if not feature.stream.is_image)
+        held = {**recording._row_spec(one.clock, [one])[0], **recording._only(), "global_batch": 1}
+        folder = options.out.absolute().parent
+        # Without an open feed, the private daemon would end while LeRobot encodes a long episode.
+        with recording._open(held), tempfile.TemporaryDirectory(prefix=f"{options.out.name}.", dir=folder) as scratch:
             write(recording, features, options, scratch)
         return 0
     except ImportError as error:
