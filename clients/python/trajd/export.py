@@ -194,9 +194,10 @@ def main(arguments: Optional[List[str]] = None) -> int:
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore", DataWarning)  # the package has printed what they say
     os.environ.setdefault("SVT_LOG", "1")  # errors of LeRobot's encoder, without its settings
+    os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
     try:
         if not options.fps.isdigit() or not int(options.fps):
-            raise ArgumentError(f"--fps {options.fps or 'is missing'}: give steps per second, a whole number, such as 30")
+            raise ArgumentError(f"--fps {options.fps or 'is missing'}: give whole steps per second, such as 30")
         if options.out.exists():
             raise ArgumentError(f"{options.out} exists: name a new folder")
         import lerobot  # noqa: F401 (where it is missing, say so before anything is read)
