@@ -304,7 +304,8 @@ def test_video_that_is_out_of_order_is_left_out(frames, tmp_path):
 @pytest.mark.parametrize("change, sentence", [
     (lambda frames: [frame[4:] for frame in frames], "24 of 24 messages: it does not begin with a start code"),
     (lambda frames: frames[1:6], "5 of 5 messages: it is before the first key frame"),
-    (lambda frames: [bytes(30)] * 5, "5 of 5 messages: it does not begin with a start code")])
+    (lambda frames: [bytes(30)] * 5, "5 of 5 messages: it does not begin with a start code"),
+    (lambda frames: [b"\1" + bytes(1 << 20) + b"\2"] * 5, "5 of 5 messages: it does not begin with a start code")])
 def test_video_that_is_none_is_told(frames, change, sentence, tmp_path):
     status, lines, _ = run([write_frames(tmp_path / "a.mcap", change(frames))], tmp_path / "out.hdf5")
     assert status == 2 and sentence in lines[-1]
