@@ -10,7 +10,7 @@ import google_crc32c
 import h5py
 import numpy as np
 import pytest
-from conversions import MOMENTS, contents, converted, kill_at, left_out, run
+from conversions import MOMENTS, converted, kill_and_repeat, left_out, run
 from paths import ROOT, TRAJCTL, clean_environment
 
 import trajd
@@ -324,11 +324,7 @@ def test_a_set_without_steps_has_no_episodes(droid, tmp_path):
 
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_run_that_was_killed_begins_again(moment, tmp_path):
-    converted("rlds", FOLDERS["droid_small"], tmp_path / "whole.hdf5")
-    kill_at(moment, "rlds", FOLDERS["droid_small"], tmp_path / "out.hdf5")
-    converted("rlds", FOLDERS["droid_small"], tmp_path / "out.hdf5")
-    assert contents(tmp_path / "out.hdf5") == contents(tmp_path / "whole.hdf5")
-    assert not (tmp_path / "out.hdf5.partial").exists()
+    kill_and_repeat(moment, "rlds", FOLDERS["droid_small"], tmp_path / "out.hdf5")
     check(tmp_path / "out.hdf5", "droid_small")
 
 

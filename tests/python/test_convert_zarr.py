@@ -11,7 +11,7 @@ import zipfile
 import h5py
 import numpy as np
 import pytest
-from conversions import MOMENTS, contents, converted, kill_at, left_out, run
+from conversions import MOMENTS, contents, converted, kill_and_repeat, left_out, run
 from paths import ROOT, TRAJCTL, clean_environment, package_environment
 from PIL import Image
 from scipy.spatial.transform import Rotation
@@ -316,11 +316,7 @@ def test_without_imagecodecs(tmp_path):
 
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_run_that_was_killed_begins_again(moment, tmp_path):
-    converted("zarr", PATHS["umi"], tmp_path / "whole.hdf5")
-    kill_at(moment, "zarr", PATHS["umi"], tmp_path / "out.hdf5")
-    converted("zarr", PATHS["umi"], tmp_path / "out.hdf5")
-    assert contents(tmp_path / "out.hdf5") == contents(tmp_path / "whole.hdf5")
-    assert not (tmp_path / "out.hdf5.partial").exists()
+    kill_and_repeat(moment, "zarr", PATHS["umi"], tmp_path / "out.hdf5")
     check(tmp_path / "out.hdf5", "umi")
 
 

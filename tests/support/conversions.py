@@ -65,3 +65,13 @@ def contents(path):
             found.update({(name, key): np.array(value).tolist() for key, value in one.attrs.items()})
         file.visititems(visit)
     return found
+
+
+def kill_and_repeat(moment, source, folder, output):
+    """Converts in a process that is killed, and again: the file is that of a run that nothing disturbed."""
+    whole = output.with_name("whole.hdf5")
+    converted(source, folder, whole)
+    kill_at(moment, source, folder, output)
+    converted(source, folder, output)
+    assert contents(output) == contents(whole)
+    assert not output.with_name(f"{output.name}.partial").exists()

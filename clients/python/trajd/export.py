@@ -12,14 +12,13 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-import warnings
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
 
 from . import launch
-from .errors import ArgumentError, DataWarning, Error
-from .recordings import Recording, Stream
+from .errors import ArgumentError, Error
+from .recordings import Recording, Stream, run_command
 
 FOLDERS = ("observations/", "observation/", "obs/")  # of streams that are observations
 NAMES = {"actions": "action", "state": "observation.state"}  # as LeRobot's policies look for them
@@ -64,7 +63,7 @@ class Feature:
 
 
 def choose(recording: Recording, names: List[str]) -> List[Feature]:
-    listed = {one["name"]: one for one in recording._index["streams"]}
+    listed = {one["name"]: one for one in recording.index["streams"]}
     features: Dict[str, Feature] = {}
     for stream in recording.choose(names) if names else recording.streams.values():
         feature = Feature(stream, listed[stream.name])
@@ -83,8 +82,8 @@ def resampled(recording: Recording, numbers: List[Feature], options: List[str],
               scratch: str) -> Iterator[Tuple[Any, Any]]:
     """Resamples one file after another. Yields of each episode its entry in the index, and its group in the output."""
     import h5py
-    base = pathlib.Path(recording._place["path"])
-    kept = [one for one in recording._index["episodes"] if not one["quarantine"]]
+    base = pathlib.Path(recording.place["path"])
+    kept = [one for one in recording.index["episodes"] if not one["quarantine"]]
     streams = ",".join(one.stream.name for one in numbers)
     for name in dict.fromkeys(one["file"] for one in kept):
         entries, found = [one for one in kept if one["file"] == name], []
@@ -108,7 +107,7 @@ def resampled(recording: Recording, numbers: List[Feature], options: List[str],
 def frames(recording: Recording, stream: Stream, times: np.ndarray) -> Iterator[Optional[np.ndarray]]:
     """Yields for each time the last frame not after it: None if it is bad, before the first one and after the last."""
     rows = ((time, None if mask else np.array(frame[0]))
-            for batch, stamps in recording._batches(*recording._row_spec(stream.clock, [stream]))
+            for batch, stamps in recording.batches(*recording.row_spec(stream.clock, [stream]))
             for time, frame, mask in zip(stamps, batch.raw(stream.name), batch.mask(stream.name)[:, 0]))
     last, following = (-np.inf, None), next(rows, None)
     for time in times:
@@ -121,7 +120,7 @@ def begin_of(recording: Recording, numbers: List[Feature], group: Any) -> int:
     """Returns when the steps begin, in ns from the episode's origin: when all clocks of numbers have had a row."""
     begins = []
     for clock, one in {one.stream.clock: one.stream for one in numbers}.items():
-        batch, times = next(recording._batches(*recording._row_spec(clock, [one])))
+        batch, times = next(recording.batches(*recording.row_spec(clock, [one])))
         begins.append(round(times[0] * 1e9))
     if "trajd_part" in group.attrs:
         return json.loads(group.attrs["trajd_part"])["ns"][0] - int(batch.anchor_ns[0]) + begins[-1]
@@ -153,9 +152,9 @@ def steps(recording: Recording, features: List[Feature], rows: Mapping[str, np.n
 def write(recording: Recording, features: List[Feature], options: argparse.Namespace, scratch: str) -> None:
     from lerobot.datasets.lerobot_dataset import LeRobotDataset
     numbers = [one for one in features if not one.stream.is_image]
-    rate, made, notes = recording._place.get("rate"), None, []
+    rate, made, notes = recording.place.get("rate"), None, []
     assume = [f"--assume-rate={rate}"] if rate else ["--assume-rate"] if options.assume_rate else []
-    layout = recording._place["layout"]
+    layout = recording.place["layout"]
     resample = [f"--rate={options.fps}", "--dtype=float32", "--backend=cpu", f"--layout={layout}", *assume]
     for entry, group in resampled(recording, numbers, resample, scratch):
         recording.file, recording.episode = entry["file"], entry["id"]
@@ -180,6 +179,22 @@ def write(recording: Recording, features: List[Feature], options: argparse.Names
     print("\n".join([f"{options.out}: {counts}", *notes]))
 
 
+def export(options: argparse.Namespace) -> None:
+    if not options.fps.isdigit() or not int(options.fps):
+        raise ArgumentError(f"--fps {options.fps or 'is missing'}: give whole steps per second, such as 30")
+    if options.out.exists():
+        raise ArgumentError(f"{options.out} exists: name a new folder")
+    import lerobot  # noqa: F401 (where it is missing, say so before anything is read)
+    recording = Recording(options.path, layout=options.layout, feed=options.feed)
+    features = choose(recording, [one for one in options.streams.split(",") if one])
+    one = next(feature.stream for feature in features if not feature.stream.is_image)
+    held = {**recording.row_spec(one.clock, [one])[0], **recording.only(), "global_batch": 1}
+    folder = options.out.absolute().parent
+    # Without an open feed, the private daemon would end while LeRobot encodes a long episode.
+    with recording.open(held), tempfile.TemporaryDirectory(prefix=f"{options.out.name}.", dir=folder) as scratch:
+        write(recording, features, options, scratch)
+
+
 def main(arguments: Optional[List[str]] = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m trajd.export", description="Writes a LeRobot data set, v3.0.")
     parser.add_argument("format", choices=["lerobot"])
@@ -192,31 +207,9 @@ def main(arguments: Optional[List[str]] = None) -> int:
     parser.add_argument("--layout", metavar="NAME", help="the layout of FILE, by name or path (default: what fits)")
     parser.add_argument("--feed", metavar="NAME", help="export the dataset of this feed of CONFIG (default: the first)")
     options = parser.parse_args(arguments)
-    warnings.simplefilter("ignore", DataWarning)  # the package has printed what they say
     os.environ.setdefault("SVT_LOG", "1")  # errors of LeRobot's encoder, without its settings
     os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
-    try:
-        if not options.fps.isdigit() or not int(options.fps):
-            raise ArgumentError(f"--fps {options.fps or 'is missing'}: give whole steps per second, such as 30")
-        if options.out.exists():
-            raise ArgumentError(f"{options.out} exists: name a new folder")
-        import lerobot  # noqa: F401 (where it is missing, say so before anything is read)
-        recording = Recording(options.path, layout=options.layout, feed=options.feed)
-        features = choose(recording, [one for one in options.streams.split(",") if one])
-        one = next(feature.stream for feature in features if not feature.stream.is_image)
-        held = {**recording._row_spec(one.clock, [one])[0], **recording._only(), "global_batch": 1}
-        folder = options.out.absolute().parent
-        # Without an open feed, the private daemon would end while LeRobot encodes a long episode.
-        with recording._open(held), tempfile.TemporaryDirectory(prefix=f"{options.out.name}.", dir=folder) as scratch:
-            write(recording, features, options, scratch)
-        return 0
-    except ImportError as error:
-        print(f"trajd.export: {error.name} is not installed: pip install 'trajd[export]'", file=sys.stderr)
-    except (Error, OSError) as error:
-        print(f"trajd.export: {error}", file=sys.stderr)
-    except KeyboardInterrupt:
-        return 130
-    return 2
+    return run_command("trajd.export", "export", lambda: export(options))
 
 
 if __name__ == "__main__":

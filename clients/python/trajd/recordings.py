@@ -98,19 +98,19 @@ class Recording:
             raise ArgumentError(f"{path}: a file of recordings has no feeds and windows. Name a configuration")
         else:
             layout = os.path.abspath(layout) if layout and os.path.exists(layout) else layout
-            self._dataset, self._place = "file", {"path": os.path.abspath(path), "layout": layout}
+            self._dataset, self.place = "file", {"path": os.path.abspath(path), "layout": layout}
         self._inspect()
         if not self.is_config:
-            self._endpoint = launch.ensure_daemon({"version": 2, "datasets": {"file": self._place}, "feeds": {}})
+            self._endpoint = launch.ensure_daemon({"version": 2, "datasets": {"file": self.place}, "feeds": {}})
         if window is not None:
-            with self._open(self._window_spec()) as source:
+            with self.open(self._window_spec()) as source:
                 if not 0 <= window < source.info.window_count:
                     raise NotFound(f"--window {window}: the feed has windows 0 to {source.info.window_count - 1}")
                 explained = source.explain(window)
                 episode = f"{explained['file']}:{explained['episode']}"
         self.file, self.episode = self._find_episode(episode)
-        self._rows = next(one["rows"] for one in self._index["episodes"] if (one["file"], one["id"]) == (self.file, self.episode))
-        self.streams = {one["name"]: self._stream(one) for one in self._index["streams"] if self._rows.get(one["clock"])}
+        self._rows = next(one["rows"] for one in self.index["episodes"] if (one["file"], one["id"]) == (self.file, self.episode))
+        self.streams = {one["name"]: self._stream(one) for one in self.index["streams"] if self._rows.get(one["clock"])}
 
     def _read_config(self, path: str, feed: Optional[str]) -> None:
         document = launch.read_config(path)
@@ -123,23 +123,23 @@ class Recording:
             raise ArgumentError(f"{path}: feed {name} mixes datasets, which are not drawn together. Name a feed of one dataset, "
                                 f"such as `NAME: {{like: {name}, mix: null, dataset: DATASET}}`")
         self._dataset = self.spec["dataset"]
-        self._place = document["datasets"][self._dataset]
+        self.place = document["datasets"][self._dataset]
         self._endpoint = launch.ensure_daemon(path)
 
     def _inspect(self) -> None:
-        layout = ["--layout", self._place["layout"]] if self._place.get("layout") else []
-        done = subprocess.run([launch.program("trajctl"), "inspect", "--json", *layout, self._place["path"]],
+        layout = ["--layout", self.place["layout"]] if self.place.get("layout") else []
+        done = subprocess.run([launch.program("trajctl"), "inspect", "--json", *layout, self.place["path"]],
                               capture_output=True, text=True)
         if done.returncode:
             raise ArgumentError(done.stderr.strip().removeprefix("trajctl: "))
-        self._index = json.loads(done.stdout)[0]
-        if "streams" not in self._index:
-            raise ArgumentError(f"{self._place['path']}: {self._index.get('error', 'no layout fits')}. Name one with --layout")
-        self._place["layout"] = self._place["layout"] or self._index["layout"]
-        self._undecided = [one["name"] for one in self._index["streams"] if one.get("color") == "undecided"]
+        self.index = json.loads(done.stdout)[0]
+        if "streams" not in self.index:
+            raise ArgumentError(f"{self.place['path']}: {self.index.get('error', 'no layout fits')}. Name one with --layout")
+        self.place["layout"] = self.place["layout"] or self.index["layout"]
+        self._undecided = [one["name"] for one in self.index["streams"] if one.get("color") == "undecided"]
 
     def _find_episode(self, wanted: Optional[str]) -> Tuple[str, str]:
-        kept = [(one["file"], one["id"]) for one in self._index["episodes"] if not one["quarantine"]]
+        kept = [(one["file"], one["id"]) for one in self.index["episodes"] if not one["quarantine"]]
         for file, name in kept:
             if wanted in (None, name, file, f"{file}:{name}"):
                 return file, name
@@ -147,7 +147,7 @@ class Recording:
 
     def _stream(self, one: Mapping[str, Any]) -> Stream:
         count = int(np.prod(one["row_shape"], initial=1))
-        names = [] if one["image"] else _column_names(pathlib.Path(self._place["path"]), self.file, self.episode, one["dataset"])
+        names = [] if one["image"] else _column_names(pathlib.Path(self.place["path"]), self.file, self.episode, one["dataset"])
         columns = names if len(names) == count else [str(i) for i in range(0 if one["image"] else count)]
         return Stream(one["name"], one["clock"], one["kind"], one["unit"] or "", one["image"], one["dtype"], tuple(columns))
 
@@ -160,19 +160,19 @@ class Recording:
 
     # ---- feeds ----
 
-    def _open(self, spec: Mapping[str, Any]) -> "contextlib.closing[Feed]":
+    def open(self, spec: Mapping[str, Any]) -> "contextlib.closing[Feed]":
         """Opens a feed in which no other process takes part, and of which the daemon keeps no journal."""
         return contextlib.closing(connect(self._endpoint, spec=json.dumps({**spec, "bad_rows": "keep"}), mode="shard", rank=0,
                                           world_size=1, job=f"view {uuid.uuid4().hex}"))
 
-    def _only(self) -> Dict[str, Any]:
+    def only(self) -> Dict[str, Any]:
         """Returns the keys of a feed that has the windows of the episode in their order."""
         return {"dataset": self._dataset, "episodes": [f"{self.file}:{self.episode}"], "order": "sequential", "tail": "short"}
 
-    def _batches(self, spec: Mapping[str, Any], row_bytes: int) -> Iterator[Tuple[Any, Any]]:
+    def batches(self, spec: Mapping[str, Any], row_bytes: int) -> Iterator[Tuple[Any, Any]]:
         """Yields (batch, its times in s from the episode's begin) of the windows of the episode in their order."""
         batch = max(1, min(BATCH_ROWS, BATCH_BYTES // max(1, row_bytes)))
-        with self._open({**spec, **self._only(), "global_batch": batch}) as feed:
+        with self.open({**spec, **self.only(), "global_batch": batch}) as feed:
             origin = feed.explain(0)["origin_ns"]
             for batch in feed.epoch(0):
                 yield batch, (batch.anchor_ns - origin) * 1e-9
@@ -182,28 +182,28 @@ class Recording:
         made: Dict[str, List[Series]] = {one.name: [] for one in streams}
         for clock in {self.streams[name].clock for name in made}:
             names = [name for name in made if self.streams[name].clock == clock]
-            for batch, times in self._batches(*self._row_spec(clock, [self.streams[name] for name in names])):
+            for batch, times in self.batches(*self.row_spec(clock, [self.streams[name] for name in names])):
                 for name in names:
                     made[name].append(_series(batch, name, times, not self.streams[name].is_image))
         return {name: _join(parts) for name, parts in made.items() if parts}
 
-    def _row_spec(self, clock: str, streams: Iterable[Stream]) -> Tuple[Dict[str, Any], int]:
+    def row_spec(self, clock: str, streams: Iterable[Stream]) -> Tuple[Dict[str, Any], int]:
         outputs: Dict[str, Dict[str, Any]] = {one.name: {"at": 0, "missing": "zero"} for one in streams}
         for one in streams:
             if one.is_image:  # where nothing says whether red or blue comes first, as OpenCV reads it
-                is_open = one.name in self._undecided and "color" not in self._place
+                is_open = one.name in self._undecided and "color" not in self.place
                 outputs[one.name].update(image={"channels": "cv2"} if is_open else {}, layout="hwc")
             elif one.dtype == "f64":
                 outputs[one.name]["dtype"] = "float64"
         return {"anchor": {"clock": clock}, "outputs": outputs}, sum(self._bytes(one) for one in streams)
 
     def _bytes(self, stream: Stream) -> int:
-        shape = next(one["row_shape"] for one in self._index["streams"] if one["name"] == stream.name)
+        shape = next(one["row_shape"] for one in self.index["streams"] if one["name"] == stream.name)
         return max(1 if stream.is_image else 4, np.dtype(NUMPY[stream.dtype]).itemsize) * int(np.prod(shape, initial=1))
 
     def frames(self, stream: Stream) -> Iterator[Tuple[float, np.ndarray]]:
         """Yields (time, frame) of a camera, decoded and upright, without any other preparation. Bad frames are left out."""
-        for batch, times in self._batches(*self._row_spec(stream.clock, [stream])):
+        for batch, times in self.batches(*self.row_spec(stream.clock, [stream])):
             good = batch.mask(stream.name)[:, 0] == 0
             yield from ((time, np.array(frame[0])) for time, frame, ok in zip(times, batch.raw(stream.name), good) if ok)
 
@@ -243,7 +243,7 @@ class Recording:
         parts: Dict[str, List[Series]] = {name: [] for name in spec["outputs"]}
         images = [name for name in parts if self._is_image(name)]
         described = self._describe(spec)
-        for batch, times in self._batches(spec, 4 << 20 if images else 64 << 10):
+        for batch, times in self.batches(spec, 4 << 20 if images else 64 << 10):
             for name, (step, offset, _) in described.items():
                 parts[name].append(_series(batch, name, times + offset, name not in images, step))
                 if name in images and show:
@@ -254,7 +254,7 @@ class Recording:
     def _describe(self, spec: Mapping[str, Any]) -> Dict[str, Tuple[int, float, Sources]]:
         """Returns of each output the step nearest to the anchor, its distance in s, and the sources."""
         made = {}
-        with self._open({**spec, **self._only(), "global_batch": 1}) as feed:
+        with self.open({**spec, **self.only(), "global_batch": 1}) as feed:
             explained = feed.explain(0)
         for output in (one for one in explained["outputs"] if one["name"] in spec["outputs"]):
             offsets = [(item["ns"] - output.get("goal_ns", explained["anchor_ns"])) * 1e-9 for item in output["items"]]
@@ -276,7 +276,7 @@ class Recording:
 
     def window(self) -> Tuple[List[Output], Dict[str, np.ndarray], Explanation]:
         """Returns the outputs of the window that was named, the frames of images [T, ...], and the origin of each step."""
-        with self._open(self._window_spec()) as feed:
+        with self.open(self._window_spec()) as feed:
             info = feed.info
             feed.load_state_dict({"version": VERSION, "seed": info.seed, "epoch": 0, "position": self._number,
                                   "fingerprint": f"{info.fingerprint:016x}"}, strict=False)
@@ -298,27 +298,33 @@ class Recording:
         found: Dict[str, Mapping[str, np.ndarray]] = {}
         keys = {key: self.spec[key] for key in ("filter", "where", "split", "ranges", "episodes") if key in self.spec}
         for clock in {self.streams[name].clock for name in names}:
-            spec, _ = self._row_spec(clock, [self.streams[name] for name in names if self.streams[name].clock == clock])
-            with self._open({**keys, **spec, "dataset": self._dataset, "global_batch": 1}) as feed:
+            spec, _ = self.row_spec(clock, [self.streams[name] for name in names if self.streams[name].clock == clock])
+            with self.open({**keys, **spec, "dataset": self._dataset, "global_batch": 1}) as feed:
                 stats = feed.stats()
                 found.update({name: stats[name] for name in spec["outputs"]})
         return found
 
 
-def run(program: str, options: argparse.Namespace, show: Callable[[Recording], None]) -> int:
-    """Shows the recording that a command line names. Returns the exit status: 2 after an error, which is one sentence."""
+def run_command(program: str, extra: str, command: Callable[[], None]) -> int:
+    """Runs what a command line asks for. Returns the exit status: 2 after an error, which is one sentence."""
     warnings.simplefilter("ignore", DataWarning)  # the package has printed what they say
     try:
-        show(Recording(options.path, layout=options.layout, feed=options.feed, episode=options.episode, rate=options.rate,
-                       window=getattr(options, "window", None)))
+        command()
         return 0
     except ImportError as error:
-        print(f"{program}: {error.name} is not installed: pip install 'trajd[view]'", file=sys.stderr)
+        print(f"{program}: {error.name} is not installed: pip install 'trajd[{extra}]'", file=sys.stderr)
     except (Error, OSError) as error:
         print(f"{program}: {error}", file=sys.stderr)
     except KeyboardInterrupt:
         return 130
     return 2
+
+
+def run(program: str, options: argparse.Namespace, show: Callable[[Recording], None]) -> int:
+    """Shows the recording that a command line names."""
+    return run_command(program, "view", lambda: show(Recording(
+        options.path, layout=options.layout, feed=options.feed, episode=options.episode, rate=options.rate,
+        window=getattr(options, "window", None))))
 
 
 def parser(program: str, description: str) -> argparse.ArgumentParser:
