@@ -1,5 +1,5 @@
 /* trajctl plot: draws one stream of one episode over time on the terminal, as recorded and as
- * resampled; of pictures a film strip. Without a stream it lists them. */
+ * resampled. A stream of pictures becomes a film strip. Without a stream it lists all streams. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>

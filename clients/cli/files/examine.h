@@ -90,9 +90,9 @@ struct examine_limits {
     double lag_frames, lag_correlation;
 };
 
-/* Calls `report` for masks that share an episode, clocks of an episode that run apart, and episodes
- * that nearly repeat another one. Reads the first rows of all episodes, and all rows of those that
- * begin alike. TRAJD_ERR_IO, TRAJD_ERR_DATA: rows cannot be read. TRAJD_ERR_MEMORY. */
+/* Calls `report` for masks that share an episode, for clocks of an episode that run apart, and for
+ * episodes that nearly repeat an earlier one. Reads the first rows of each episode, and further rows
+ * of those that begin alike. TRAJD_ERR_IO, TRAJD_ERR_DATA: rows cannot be read. TRAJD_ERR_MEMORY. */
 enum trajd_status
 examine_pairs(const struct trajd_index *index, const struct examine_limits *limits,
               void (*report)(void *context, const struct examine_finding *finding), void *context,
