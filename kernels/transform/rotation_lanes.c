@@ -32,8 +32,9 @@ TRAJD_INLINE void set_vector(column *n, uint32_t l, struct trajd_vector value)
 /* ---- from a form ---- */
 
 /* w is the place of the real part among the four numbers, v that of the first of the others. */
-TRAJD_CLONES static void load_quaternions(const column *restrict n, int v, int w, uint32_t count,
-                                          struct trajd_rotation_lanes *restrict q)
+TRAJD_WIDE_CLONES static void load_quaternions(const column *restrict n, int v, int w,
+                                               uint32_t count,
+                                               struct trajd_rotation_lanes *restrict q)
 {
     for (uint32_t l = 0; l < count; l++)
         set(q, l,
@@ -42,8 +43,8 @@ TRAJD_CLONES static void load_quaternions(const column *restrict n, int v, int w
 }
 
 /* Returns whether all angles are at most 2 pi. */
-TRAJD_CLONES static bool load_axis_angles(const column *restrict n, uint32_t count,
-                                          struct trajd_rotation_lanes *restrict q)
+TRAJD_WIDE_CLONES static bool load_axis_angles(const column *restrict n, uint32_t count,
+                                               struct trajd_rotation_lanes *restrict q)
 {
     int64_t far = 0;
 
@@ -65,15 +66,15 @@ static void load_far_axis_angles(const column *n, uint32_t count, struct trajd_r
     }
 }
 
-TRAJD_CLONES static void load_two_rows(const column *restrict n, uint32_t count,
-                                       struct trajd_rotation_lanes *restrict q)
+TRAJD_WIDE_CLONES static void load_two_rows(const column *restrict n, uint32_t count,
+                                            struct trajd_rotation_lanes *restrict q)
 {
     for (uint32_t l = 0; l < count; l++)
         set(q, l, trajd_rotation_of_two_rows(get_vector(n, l), get_vector(n + 3, l)));
 }
 
-TRAJD_CLONES static void load_matrices(const column *restrict n, uint32_t count,
-                                       struct trajd_rotation_lanes *restrict q)
+TRAJD_WIDE_CLONES static void load_matrices(const column *restrict n, uint32_t count,
+                                            struct trajd_rotation_lanes *restrict q)
 {
     for (uint32_t l = 0; l < count; l++)
         set(q, l,
@@ -81,8 +82,8 @@ TRAJD_CLONES static void load_matrices(const column *restrict n, uint32_t count,
                 (struct trajd_rows){get_vector(n, l), get_vector(n + 3, l), get_vector(n + 6, l)}));
 }
 
-TRAJD_CLONES static void load_euler(struct trajd_euler_order order, const column *restrict n,
-                                    uint32_t count, struct trajd_rotation_lanes *restrict q)
+TRAJD_WIDE_CLONES static void load_euler(struct trajd_euler_order order, const column *restrict n,
+                                         uint32_t count, struct trajd_rotation_lanes *restrict q)
 {
     const double *first = n[order.reversed ? 2 : 0], *last = n[order.reversed ? 0 : 2];
     const struct trajd_vector i = trajd_vector_axis(order.axes[0]),
@@ -116,8 +117,8 @@ void trajd_lanes_load(enum trajd_rotation_form form, const double (*numbers)[TRA
 
 /* ---- to a form ---- */
 
-TRAJD_CLONES static void store_quaternions(const struct trajd_rotation_lanes *restrict q, int v,
-                                           int w, uint32_t count, column *restrict n)
+TRAJD_WIDE_CLONES static void store_quaternions(const struct trajd_rotation_lanes *restrict q,
+                                                int v, int w, uint32_t count, column *restrict n)
 {
     for (uint32_t l = 0; l < count; l++) {
         const struct trajd_rotation one = trajd_rotation_scale(get(q, l), q->w[l] < 0 ? -1 : 1);
@@ -128,15 +129,15 @@ TRAJD_CLONES static void store_quaternions(const struct trajd_rotation_lanes *re
     }
 }
 
-TRAJD_CLONES static void store_axis_angles(const struct trajd_rotation_lanes *restrict q,
-                                           uint32_t count, column *restrict n)
+TRAJD_WIDE_CLONES static void store_axis_angles(const struct trajd_rotation_lanes *restrict q,
+                                                uint32_t count, column *restrict n)
 {
     for (uint32_t l = 0; l < count; l++)
         set_vector(n, l, trajd_rotation_to_axis_angle(get(q, l)));
 }
 
-TRAJD_CLONES static void store_two_rows(const struct trajd_rotation_lanes *restrict q,
-                                        uint32_t count, column *restrict n)
+TRAJD_WIDE_CLONES static void store_two_rows(const struct trajd_rotation_lanes *restrict q,
+                                             uint32_t count, column *restrict n)
 {
     for (uint32_t l = 0; l < count; l++) {
         const struct trajd_rows rows = trajd_rotation_to_rows(get(q, l));
@@ -145,8 +146,8 @@ TRAJD_CLONES static void store_two_rows(const struct trajd_rotation_lanes *restr
     }
 }
 
-TRAJD_CLONES static void store_matrices(const struct trajd_rotation_lanes *restrict q,
-                                        uint32_t count, column *restrict n)
+TRAJD_WIDE_CLONES static void store_matrices(const struct trajd_rotation_lanes *restrict q,
+                                             uint32_t count, column *restrict n)
 {
     for (uint32_t l = 0; l < count; l++) {
         const struct trajd_rows rows = trajd_rotation_to_rows(get(q, l));
@@ -156,8 +157,8 @@ TRAJD_CLONES static void store_matrices(const struct trajd_rotation_lanes *restr
     }
 }
 
-TRAJD_CLONES static void find_angles(struct trajd_euler_order order, const column *restrict m,
-                                     uint32_t count, column *restrict n)
+TRAJD_WIDE_CLONES static void find_angles(struct trajd_euler_order order, const column *restrict m,
+                                          uint32_t count, column *restrict n)
 {
     const int i = order.axes[0], j = order.axes[1], k = order.axes[2];
     double *first = n[order.reversed ? 2 : 0], *last = n[order.reversed ? 0 : 2];
@@ -201,22 +202,24 @@ void trajd_lanes_store(enum trajd_rotation_form form, const struct trajd_rotatio
 
 /* ---- relative to an origin ---- */
 
-TRAJD_CLONES void trajd_lanes_relate_anchor(const struct trajd_rotation_lanes *restrict origin,
-                                            uint32_t count, struct trajd_rotation_lanes *restrict q)
+TRAJD_WIDE_CLONES void trajd_lanes_relate_anchor(const struct trajd_rotation_lanes *restrict origin,
+                                                 uint32_t count,
+                                                 struct trajd_rotation_lanes *restrict q)
 {
     for (uint32_t l = 0; l < count; l++)
         set(q, l, trajd_rotation_product(trajd_rotation_inverse(get(origin, l)), get(q, l)));
 }
 
-TRAJD_CLONES void trajd_lanes_relate_base(const struct trajd_rotation_lanes *restrict origin,
-                                          uint32_t count, struct trajd_rotation_lanes *restrict q)
+TRAJD_WIDE_CLONES void trajd_lanes_relate_base(const struct trajd_rotation_lanes *restrict origin,
+                                               uint32_t count,
+                                               struct trajd_rotation_lanes *restrict q)
 {
     for (uint32_t l = 0; l < count; l++)
         set(q, l, trajd_rotation_product(get(q, l), trajd_rotation_inverse(get(origin, l))));
 }
 
-TRAJD_CLONES void trajd_lanes_turn_back(const struct trajd_rotation_lanes *restrict origin,
-                                        uint32_t count, double (*restrict v)[TRAJD_LANES])
+TRAJD_WIDE_CLONES void trajd_lanes_turn_back(const struct trajd_rotation_lanes *restrict origin,
+                                             uint32_t count, double (*restrict v)[TRAJD_LANES])
 {
     for (uint32_t l = 0; l < count; l++)
         set_vector(v, l,

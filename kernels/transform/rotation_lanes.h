@@ -8,7 +8,7 @@
 #define TRAJD_LANES 128
 
 struct trajd_rotation_lanes {
-    double x[TRAJD_LANES], y[TRAJD_LANES], z[TRAJD_LANES], w[TRAJD_LANES];
+    _Alignas(64) double x[TRAJD_LANES], y[TRAJD_LANES], z[TRAJD_LANES], w[TRAJD_LANES];
 };
 
 /* numbers[width of the form][lane]. A lane whose numbers are no rotation becomes NaN. */

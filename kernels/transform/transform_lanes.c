@@ -19,7 +19,7 @@ struct piece {
 
 struct work {
     const struct trajd_transform_group *group;
-    trajd_column gathered[COLUMNS_MAX + 3], made[COLUMNS_MAX];
+    _Alignas(64) trajd_column gathered[COLUMNS_MAX + 3], made[COLUMNS_MAX];
     double *outputs[COLUMNS_MAX];
     bool any_lost, lost[TRAJD_LANES]; /* a number of the step has become NaN; unset without any */
     /* the rotations that steps are relative to, of that part; NULL: not loaded yet */
@@ -135,7 +135,7 @@ static void subtract_steps_before(const struct work *work, const struct piece *p
                                   trajd_column *firsts, trajd_column *numbers)
 {
     const struct trajd_transform_group *group = work->group;
-    trajd_column room[COLUMNS_MAX + 3], zeros;
+    _Alignas(64) trajd_column room[COLUMNS_MAX + 3], zeros;
     trajd_column *before = gather(group, work->before, group->window_count,
                                   piece->part->first + piece->skipped, piece->count, room);
 
@@ -154,7 +154,7 @@ static void load_steps_before(struct work *work, const struct trajd_transform_pa
     const struct trajd_transform_group *group = work->group;
     const uint32_t width = trajd_rotation_width(part->from);
     struct trajd_rotation_lanes q;
-    trajd_column room[TRAJD_ROTATION_MAX_WIDTH + 3], *numbers;
+    _Alignas(64) trajd_column room[TRAJD_ROTATION_MAX_WIDTH + 3], *numbers;
 
     numbers = gather(group, work->before, group->window_count, part->first, width, room);
     trajd_lanes_load(part->from, (const trajd_column *)numbers, group->window_count, &q);
@@ -192,7 +192,7 @@ static void load_origins(struct work *work, const struct trajd_transform_part *p
 {
     const uint32_t windows = work->group->window_count;
     struct trajd_rotation_lanes q;
-    trajd_column room[TRAJD_ROTATION_MAX_WIDTH + 3], *numbers;
+    _Alignas(64) trajd_column room[TRAJD_ROTATION_MAX_WIDTH + 3], *numbers;
 
     if (work->origin_part == part)
         return;
@@ -207,15 +207,15 @@ static void load_origins(struct work *work, const struct trajd_transform_part *p
     spread(&q, windows, work->group->step_count, &work->origins);
 }
 
-TRAJD_CLONES static void subtract(const double *restrict zeros, uint32_t windows, uint32_t steps,
-                                  double *restrict values)
+TRAJD_WIDE_CLONES static void subtract(const double *restrict zeros, uint32_t windows,
+                                       uint32_t steps, double *restrict values)
 {
     for (uint32_t w = 0; w < windows; w++, values += steps)
         for (uint32_t i = 0; i < steps; i++)
             values[i] -= zeros[w];
 }
 
-TRAJD_CLONES static void wrap(double period, uint32_t count, double *values)
+TRAJD_WIDE_CLONES static void wrap(double period, uint32_t count, double *values)
 {
     for (uint32_t l = 0; l < count; l++)
         values[l] -= period * floor(values[l] / period + 0.5);
@@ -225,7 +225,7 @@ static void relate_columns(struct work *work, const struct piece *piece, trajd_c
 {
     const struct trajd_transform_group *group = work->group;
     const struct trajd_transform_part *part = piece->part;
-    trajd_column room[COLUMNS_MAX + 3];
+    _Alignas(64) trajd_column room[COLUMNS_MAX + 3];
     trajd_column *zeros =
         gather_references(group, part->reference_first + piece->skipped, piece->count, room);
 

@@ -1,5 +1,5 @@
 """Part `picture_feeds`: pictures to one Python worker that reads every byte. Frames that are resident against memcpy and memset; compressed ALOHA
-episodes against act-plus-plus; robomimic's pictures against robomimic and diffusion_policy."""
+episodes against act-plus-plus; robomimic's pictures against memcpy, robomimic and diffusion_policy."""
 import ctypes
 import json
 import mmap
@@ -14,7 +14,8 @@ from bench_daemon import Daemon, ROOT, figure, middle
 
 LOADERS = ROOT / "tests/bench/bench_picture_loaders.py"
 CREDIT, SIDE, BATCH, ACT_BATCH = 2, 224, 64, 8
-MEMCPY_RATIO, MEMSET_RATIO = 0.7, 0.5
+MEMCPY_RATIO, MEMSET_RATIO, MOVE_RATIO = 0.7, 0.5, 1.4
+DEFAULT_SLOTS = 4  # of a feed without `slots`
 ACT_FIRST, ACT_RESIDENT = 3, 15
 ROBOMIMIC = {"u8": 10, "float32": 5}
 RESIDENT = {"frames": (4, 256, {"cam_image": (240, 320)}), "robomimic": (20, 100, {"agentview_image": (84, 84), "robot0_eye_in_hand_image": (84, 84)})}
@@ -82,8 +83,8 @@ def write_resident(options, name):
     return path
 
 
-def worker(daemon, feed, length):
-    out = subprocess.run([sys.executable, ROOT / "tests/bench/picture_worker.py", daemon.build, daemon.endpoint, feed, str(CREDIT),
+def worker(daemon, feed, length, credit=CREDIT):
+    out = subprocess.run([sys.executable, ROOT / "tests/bench/picture_worker.py", daemon.build, daemon.endpoint, feed, str(credit),
                           str(daemon.process.pid), str(length)], check=True, capture_output=True, text=True)
     result = json.loads(out.stdout)
     result["cpu_us"] = result["daemon_us"] + result["worker_us"]
@@ -93,6 +94,21 @@ def worker(daemon, feed, length):
 def loaders(options, *arguments):
     out = subprocess.run([options.robomimic_python, LOADERS, *map(str, arguments)], check=True, capture_output=True, text=True)
     return json.loads(out.stdout) if out.stdout else None
+
+
+def move_windows(window_bytes, seconds):
+    """Copies rows at random places, as many and as large as the frames of robomimic's windows, out of an array that has as many rows as the data set
+    has frames, to a ring as large as that of the feed with its default of slots. Returns windows per second."""
+    demos, rows, cameras = RESIDENT["robomimic"]
+    per_window = 2 * len(cameras)
+    source = np.ones((demos * rows * len(cameras), window_bytes // per_window), np.uint8)
+    ring = np.ones((DEFAULT_SLOTS, BATCH * per_window, source.shape[1]), np.uint8)
+    order, moved = np.random.default_rng(1).integers(0, len(source), (64, BATCH * per_window)), 0
+    begin = time.perf_counter()
+    while time.perf_counter() - begin < seconds:
+        np.take(source, order[moved % 64], axis=0, out=ring[moved % DEFAULT_SLOTS], mode="clip")
+        moved += 1
+    return moved * BATCH / (time.perf_counter() - begin)
 
 
 def memory_speed(batch_bytes, is_copy, seconds):
@@ -177,6 +193,29 @@ def act(options):
                          f"act-plus-plus, {form}, {chosen[form]} workers", least if form == "float32" else None, by_cpu=True)
 
 
+def robomimic_default_config(path):
+    """As robomimic_config, with the default number of slots."""
+    return "\n".join(line for line in robomimic_config(path).splitlines() if not line.startswith("    slots:"))
+
+
+def beside_memcpy(options):
+    """One worker that reads every byte, with the default slots and credit, beside a memcpy of the bytes of its frames."""
+    turns = {form: [] for form in FORMS}
+    with Daemon(options.build, options.work / "picture_feeds", robomimic_default_config(write_resident(options, "robomimic"))) as daemon:
+        for _ in range(options.rounds):
+            for form, list_of in turns.items():
+                turn = worker(daemon, form, options.seconds, credit="default")
+                turn["moved_per_s"] = move_windows(2 * 2 * 76 * 76 * 3 * (1 if form == "u8" else 4), options.seconds)
+                list_of.append(turn)
+    for form, list_of in turns.items():
+        one = figure(f"2 cameras of 84, crop 76, history 2, {form}, default slots and credit", middle([1e6 / turn["windows_per_s"] for turn in list_of], 2),
+                     "us per window", ratio=middle([turn["moved_per_s"] / turn["windows_per_s"] for turn in list_of], 2),
+                     ratio_to="the time of a memcpy of its frames", worker_us=middle([turn["worker_us"] for turn in list_of]),
+                     daemon_us=middle([turn["daemon_us"] for turn in list_of]))
+        one["budget"], one["met"] = f"<= {MOVE_RATIO}x", one["ratio"]["median"] <= MOVE_RATIO
+        yield one
+
+
 def robomimic(options):
     path, ours, theirs, chosen = write_resident(options, "robomimic"), {form: [] for form in FORMS}, {}, {}
     for peer in ("robomimic", "diffusion_policy"):
@@ -194,7 +233,7 @@ def robomimic(options):
 
 
 def run(options):
-    figures = list(resident(options))
+    figures = [*resident(options), *beside_memcpy(options)]
     if options.robomimic_python:
         figures += [*act(options), *robomimic(options)]
     note = "" if options.robomimic_python else "not beside other loaders: no --robomimic-python (tests/bench/make_peers.sh makes one)"
