@@ -12,6 +12,7 @@
 #include "proto/array_len.h"
 #include "proto/plural.h"
 #include "proto/regular_file.h"
+#include "proto/visible.h"
 
 static const char *const sections[] = {"memory", "gpu",    "threads", "index",
                                        "listen", "limits", NULL};
@@ -259,7 +260,9 @@ static enum trajd_status unknown_key(const char *name, struct trajd_error *error
 {
     char texts[TRAJD_CONFIG_MAX_KEYS][64];
     const char *names[TRAJD_CONFIG_MAX_KEYS], *nearest;
+    char shown[64];
 
+    trajd_visible(shown, sizeof shown, name);
     for (size_t k = 0; k < trajd_config_key_count; k++) {
         const struct trajd_config_key *key = &trajd_config_keys[k];
         snprintf(texts[k], sizeof texts[k], "%s%s%s", key->section ? key->section : "",
@@ -268,7 +271,7 @@ static enum trajd_status unknown_key(const char *name, struct trajd_error *error
     }
     nearest = trajd_yaml_nearest(name, names, trajd_config_key_count);
     return trajd_error_set(
-        error, TRAJD_ERR_ARGUMENT, 0, "command line: %.64s: no such key (%s%s)", name,
+        error, TRAJD_ERR_ARGUMENT, 0, "command line: %s: no such key (%s%s)", shown,
         nearest ? "did you mean " : "keys are SECTION.NAME as in the file, such as memory.store",
         nearest ? nearest : "");
 }
@@ -298,12 +301,14 @@ static enum trajd_status apply_value(struct trajd_config *config, const struct t
     const size_t length = strcspn(value->text, "=");
     struct trajd_yaml_node node = {
         .kind = TRAJD_YAML_SCALAR, .line = 1, .value = value->text + length + 1};
-    char name[64];
+    char name[64], shown[64];
     size_t k = 0;
 
-    if (!value->text[length] || length >= sizeof name)
+    if (!value->text[length] || length >= sizeof name) {
+        trajd_visible(shown, sizeof shown, value->text);
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "command line: %.64s: must have the form KEY=VALUE", value->text);
+                               "command line: %s: must have the form KEY=VALUE", shown);
+    }
     memcpy(name, value->text, length);
     name[length] = 0;
     node.path = name;
