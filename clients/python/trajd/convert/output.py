@@ -13,7 +13,7 @@ import h5py
 
 from ..errors import ArgumentError
 from ..progress import Share
-from .objects import Object
+from .objects import Object, write_attributes, write_group
 
 DATA_GROUP = "data"
 
@@ -141,7 +141,8 @@ def convert(source: Source, path: pathlib.Path, force: bool = False, finish: Cal
                 found = read()
                 for piece, episode in enumerate([found] if isinstance(found, Episode) else found):
                     summary.total += piece > 0
-                    _write(data.create_group(episode_name(number) + episode.suffix), episode)
+                    name = episode_name(number) + episode.suffix
+                    _write(h5py.Group(write_group(data.id, name)), episode)
                     summary.episodes += 1
                     summary.rows += episode.rows
                     for note in episode.notes:
@@ -170,6 +171,6 @@ def _has_bar() -> bool:
 
 
 def _write(group: h5py.Group, episode: Episode) -> None:
-    group.attrs.update(episode.attributes)
+    write_attributes(group.id, episode.attributes)
     for path, one in episode.objects.items():
         one.write(group, path)
