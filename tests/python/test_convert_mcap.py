@@ -378,7 +378,7 @@ def test_any_damage_ends_in_words(tmp_path):
 # ---- runs ----
 
 
-@pytest.mark.parametrize("moment", ["bags._Mcap._read", "spool.Rows.write", "mcap.Mcap.write_layout"])
+@pytest.mark.parametrize("moment", ["bags._Mcap._read", "spool.Rows.write", "mcap.Mcap.finish"])
 def test_a_run_that_was_killed_begins_again(moment, tmp_path):
     """It is killed while it reads, while it writes, and when all is written."""
     converted([GOLDEN / "numbers.mcap"], tmp_path / "whole.hdf5")
@@ -387,7 +387,7 @@ def test_a_run_that_was_killed_begins_again(moment, tmp_path):
               f"own, calls = module.{place}, []\n"
               "def kill(*arguments):\n"
               "    calls.append(1)\n"
-              f"    return own(*arguments) if len(calls) < {1 if 'layout' in moment else 3} else os.kill(os.getpid(), signal.SIGKILL)\n"
+              f"    return own(*arguments) if len(calls) < {1 if 'finish' in moment else 3} else os.kill(os.getpid(), signal.SIGKILL)\n"
               f"module.{place} = kill\n"
               f"main(['mcap', {str(GOLDEN / 'numbers.mcap')!r}, '-o', {str(tmp_path / 'out.hdf5')!r}])\n")
     killed = subprocess.run([sys.executable, "-c", script], env={**os.environ, **package_environment()}, capture_output=True, text=True)

@@ -14,7 +14,7 @@ import re
 import stat
 import string
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from ..errors import ArgumentError, names_there_are
 from .objects import DTYPES, Images, Numbers, Object, is_name, is_taken, text_of
-from .output import Episode, LeftOut, first_line
+from .output import Episode, Episodes, LeftOut, Source, first_line
 from .rate import attribute_of, exact_rate
 from .video import Clip, Video, describe
 
@@ -103,9 +103,7 @@ class _Files:
         return path
 
 
-class LeRobot:
-    """A source of output.convert."""
-
+class LeRobot(Source):
     def __init__(self, folder: pathlib.Path, options: Options = Options()):
         self._folder, self._options = folder, options
         self.notes: List[str] = []
@@ -136,14 +134,18 @@ class LeRobot:
         self._ahead: Dict[str, Future[Video]] = {}                          # the next ones, which are described
         self._pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
 
-    def episodes(self) -> List[Tuple[int, Callable[[], Episode]]]:
+    def episodes(self) -> Episodes:
         chosen = self._options.episodes
-        entries = [entry for entry in self._entries if chosen is None or any(entry.number in numbers for numbers in chosen)]
+        return [(entry.number, lambda entry=entry: self._read(entry)) for entry in self._entries
+                if chosen is None or any(entry.number in numbers for numbers in chosen)]
+
+    def expect(self, episodes: Episodes) -> List[str]:
+        numbers = {number for number, _ in episodes}
         for camera in self._cameras:
-            parts = (entry.parts[camera.key] for entry in entries)
+            parts = (entry.parts[camera.key] for entry in self._entries if entry.number in numbers)
             paths = list(dict.fromkeys(part.path for part in parts if isinstance(part, Part)))
             self._next.update(zip(paths, paths[1:]))
-        return [(entry.number, lambda entry=entry: self._read(entry)) for entry in entries]
+        return []
 
     # ---- metadata ----
 
