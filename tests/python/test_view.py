@@ -1,4 +1,5 @@
 """trajd.plot and trajd.view: what they draw are the rows of the file, and the steps and masks of the feed."""
+import re
 import sys
 import tempfile
 
@@ -246,6 +247,20 @@ def test_cameras_before_and_after_preparation(arm):
     assert len(frames) == 40 and all(is_crop(frame, number // 2) for number, frame in enumerate(frames))
     times, frames = saved.images("/window/top/frames", (4, 4, 3))
     assert np.allclose(times, [0.25]) and is_crop(frames[0], 2)
+
+
+def test_frames_without_a_key_image(arm):
+    """As `trajctl init` writes them for a layout without a preset."""
+    pytest.importorskip("rerun", reason="rerun-sdk is not installed (170 MB, 490 MB when unpacked)")
+    from trajd import view
+    config = re.sub("top: {at: 0, image.*}", "obs/camera: {from: top, at: 0}", CONFIG)
+    (arm / "train.yaml").write_text(config)
+    assert view.main([str(arm / "train.yaml"), "--window", "45", "--save", str(arm / "out.rrd")]) == 0
+    saved, recorded = Saved(arm / "out.rrd"), of_file(arm, "top")
+    _, frames = saved.images("/cameras/top/steps/obs/camera", (12, 16, 3))
+    assert np.array_equal(frames, recorded.repeat(2, axis=0))
+    assert np.array_equal(saved.images("/window/obs/camera/frames", (12, 16, 3))[1], recorded[2:3])
+    assert not len(saved.get("/window/obs/camera/steps", "scalars")[1])
 
 
 def test_the_steps_of_a_window(arm):
