@@ -6,6 +6,7 @@ import re
 import struct
 import subprocess
 import sys
+import tempfile
 
 import h5py
 import numpy as np
@@ -409,14 +410,51 @@ def test_files_that_are_none_are_named(tmp_path):
 # ---- feeds ----
 
 
-def test_two_cameras_and_their_robot_go_into_a_feed(daemon, tmp_path):
+@pytest.fixture
+def lab(tmp_path):
+    """lab.mcap, converted, and the configuration that `trajctl init` writes of it."""
+    converted([GOLDEN / "lab.mcap"], tmp_path / "out.hdf5")
+    subprocess.run([TRAJCTL, "init", "out.hdf5", "--layout", "out.layout.yaml", "-o", "made.yaml"], check=True, cwd=tmp_path,
+                   capture_output=True, timeout=60)
+    made = tmp_path / "made.yaml"
+    made.write_text(made.read_text().replace("anchor: {clock: action}", "anchor: {clock: wrench}"))
+    return made
+
+
+def test_two_cameras_and_their_robot_go_into_the_view(lab, tmp_path):
+    """The rows as they were recorded, on their own times, and the steps and frames that a policy gets of them."""
+    pytest.importorskip("rerun", reason="rerun-sdk is not installed (170 MB, 490 MB when unpacked)")
+    from saved_rrd import Saved
+    script = "import sys; from trajd.view import main; sys.exit(main(sys.argv[1:]))"
+    with tempfile.TemporaryDirectory(prefix="trajd-view-") as runtime:
+        subprocess.run([sys.executable, "-c", script, lab, "--window", "5", "--save", tmp_path / "out.rrd"], check=True, timeout=120,
+                       env={**os.environ, **package_environment(), "TRAJD_RUNTIME_DIR": runtime}, capture_output=True)
+    saved = Saved(tmp_path / "out.rrd")
+    with h5py.File(tmp_path / "out.hdf5") as file:
+        group = file["data/episode_000000"]
+        first = min(group[name]["time"][0] for name in group)
+        for name, rate in (("joint_states", 500), ("wrench", 100)):
+            part, step = {"joint_states": ("position", "obs/position"), "wrench": ("force", "obs/force")}[name]
+            times, values = saved.get(f"/streams/{name}/{part}/recorded", "scalars")
+            assert np.allclose(times, (group[name]["time"][()] - first) / 1e9, atol=2e-9) and np.isclose(np.median(np.diff(times)), 1 / rate)
+            assert np.array_equal(values, group[name][part][()])
+            at, steps = saved.get(f"/streams/{name}/{part}/steps/{step}", "scalars")
+            assert len(at) >= len(group["wrench/time"]) - 2  # the first steps are before the episode
+            assert np.allclose(np.array(steps)[1:-1], [[np.interp(time, times, column) for column in np.transpose(values)] for time in at[1:-1]],
+                               atol=1e-5)
+        frames = np.array([np.array(Image.open(io.BytesIO(row))) for row in rows_of_images(group["wrist_compressed/image"])])
+    times, shown = saved.images("/cameras/wrist_compressed/image/recorded", (24, 32, 3))
+    assert np.array_equal(shown, frames)
+    at, steps = saved.images("/cameras/wrist_compressed/image/steps/obs/wrist_compressed_image", (24, 32, 3))
+    assert np.array_equal(steps, frames[np.searchsorted(times, at + 1e-7, "right") - 1])
+    assert len(saved.images("/cameras/top_compressed/image/recorded", (24, 32, 3))[0]) == 18
+    assert "window 5: data, out.hdf5, episode episode_000000" in saved.get("/window/origin", "text")[1][0][0]
+
+
+def test_two_cameras_and_their_robot_go_into_a_feed(daemon, lab, tmp_path):
     """500 Hz, 100 Hz and 30 Hz, each on its own stamps. The position of joint j is (j + 1) times the time, so that linear steps
     between rows are exact, and wrist frames are PNG: each step has the one that was recorded last."""
-    converted([GOLDEN / "lab.mcap"], tmp_path / "out.hdf5")
-    made = subprocess.run([TRAJCTL, "init", tmp_path / "out.hdf5", "--layout", tmp_path / "out.layout.yaml", "-o", tmp_path / "made.yaml"],
-                          capture_output=True, text=True, timeout=60)
-    assert made.returncode == 0, made.stderr
-    text = (tmp_path / "made.yaml").read_text().replace("anchor: {clock: action}", "anchor: {clock: wrench}")
+    text = lab.read_text()
     one = daemon(text.replace("version: 2\n", ""), folder="daemon")
     with h5py.File(tmp_path / "out.hdf5") as file:
         group = file["data/episode_000000"]
