@@ -84,7 +84,7 @@ def lag_of(finding):
 
 
 @pytest.mark.parametrize("encode", [None, png])
-@pytest.mark.parametrize("lag", [0.08, 0.25, -0.06])
+@pytest.mark.parametrize("lag", [0.08, 0.25, -0.06, 0.025])
 def test_a_camera_that_lags(tmp_path, lag, encode):
     write(tmp_path / "one.hdf5", frames_at(TIMES - lag), TIMES, encode)
     assert validate(tmp_path) == []
@@ -159,3 +159,16 @@ def test_a_frame_that_is_damaged_ends_a_time(tmp_path):
         file["data/demo_0/camera/frames"][312, 60:] = 0
     found = validate(tmp_path, "--decode", "--ignore", "lag")
     assert [(f["rule"], f["row"]) for f in found] == [("frames", 312)]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 11])
+def test_many_joints_that_swing_fit_at_any_lag(seed, tmp_path):
+    random = np.random.default_rng(seed)
+    rates, begins, weights = random.uniform(0.3, 2, 14), random.uniform(0, 6, 14), random.standard_normal((14, 192))
+
+    def swing(times):
+        return np.sin(times[:, None] * rates + begins)
+
+    frames = (128 + 20 * swing(TIMES) @ weights / 14).clip(0, 255).astype(np.uint8).reshape(-1, 8, 8, 3)
+    write(tmp_path / "one.hdf5", frames, TIMES, joints=swing)
+    assert validate(tmp_path, "--decode") == []
