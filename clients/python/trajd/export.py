@@ -18,7 +18,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 import numpy as np
 
 from . import launch
-from .errors import ArgumentError, Error
+from .errors import ArgumentError
 from .recordings import Recording, Stream, run_command
 
 FOLDERS = ("observations/", "observation/", "obs/")  # of streams that are observations

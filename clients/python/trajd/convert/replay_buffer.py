@@ -8,7 +8,7 @@ import os
 import pathlib
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from typing import List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
