@@ -119,6 +119,7 @@ def _convert(options: argparse.Namespace) -> None:
         recipe, total, path = shards.recipe(options, len(episodes)), len(episodes), shard.path(path)
         if not options.force and shards.is_complete(path, recipe):
             print(shown(f"{shard}: {path} is complete"))
+            source.after()  # the run that made it may have been killed before
             return
         source.attributes["recipe"], episodes = recipe, shard.part(episodes)
         print(f"{shard}: {len(episodes)} of {total} episodes", flush=True)
