@@ -22,18 +22,11 @@ class Object(Protocol):
 
 WITH_PARENTS = h5p.create(h5p.LINK_CREATE)
 WITH_PARENTS.set_create_intermediate_group(True)
-
-
-def creation(alloc_time: int = h5d.ALLOC_TIME_DEFAULT) -> h5p.PropDCID:
-    """Returns how datasets are created: all their bytes will be written, and no time is kept."""
-    form = h5p.create(h5p.DATASET_CREATE)
-    form.set_alloc_time(alloc_time)
-    form.set_fill_time(h5d.FILL_TIME_NEVER)
-    form.set_obj_track_times(False)
-    return form
-
-
-NEW, NEW_WITH_PLACE = creation(), creation(h5d.ALLOC_TIME_EARLY)
+NEW = h5p.create(h5p.DATASET_CREATE)  # all bytes of a dataset will be written, and no time is kept
+NEW.set_fill_time(h5d.FILL_TIME_NEVER)
+NEW.set_obj_track_times(False)
+NEW_WITH_PLACE = NEW.copy()
+NEW_WITH_PLACE.set_alloc_time(h5d.ALLOC_TIME_EARLY)
 
 
 @functools.lru_cache(maxsize=1024)
