@@ -120,6 +120,9 @@ static enum trajd_status open_dataset(struct init *init, uint32_t which, struct 
                  init->layout ? init->layout : init->indices[which]->layout->name);
     if (status)
         return status;
+    if (init->layout && trajd_layout_is_path(init->layout))
+        (void)!realpath(init->layout,
+                        init->layouts[which]); /* the output may be in another folder */
     if (trajd_is_glob(path) || !realpath(path, init->paths[which]))
         snprintf(init->paths[which], sizeof init->paths[which], "%s", path);
     init->datasets[which] =

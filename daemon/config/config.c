@@ -399,7 +399,7 @@ static enum trajd_status resolve_paths(struct trajd_config *config, const char *
             status = resolve_path(config, real, directories[i], error);
     for (uint32_t d = 0; d < config->dataset_count && !status; d++) {
         status = resolve_path(config, real, &config->datasets[d].path, error);
-        if (!status && strchr(config->datasets[d].layout, '/')) /* otherwise it is a name */
+        if (!status && trajd_layout_is_path(config->datasets[d].layout))
             status = resolve_path(config, real, &config->datasets[d].layout, error);
         if (!status && config->datasets[d].media)
             status = resolve_path(config, real, &config->datasets[d].media, error);

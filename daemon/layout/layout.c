@@ -347,12 +347,17 @@ static enum trajd_status load_file(const char *path, struct trajd_layout **layou
     return status;
 }
 
+bool trajd_layout_is_path(const char *name)
+{
+    const size_t length = strlen(name);
+
+    return strchr(name, '/') || (length > 5 && !strcmp(name + length - 5, ".yaml"));
+}
+
 enum trajd_status trajd_layout_load(const char *name, const char *directory, uint32_t version,
                                     struct trajd_layout **layout, struct trajd_error *error)
 {
-    const size_t name_length = strlen(name);
-    const bool is_path =
-        strchr(name, '/') || (name_length > 5 && !strcmp(name + name_length - 5, ".yaml"));
+    const bool is_path = trajd_layout_is_path(name);
     char path[4096], names[300];
     enum trajd_status status;
 

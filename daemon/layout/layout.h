@@ -209,6 +209,9 @@ bool trajd_layout_is_pattern(const struct trajd_layout *layout, const char *path
  * quarantined. */
 bool trajd_layout_requires(const struct trajd_layout *layout, const char *path);
 
+/* Tells whether a layout is named by the path of its file: it has a slash, or ends in .yaml. */
+bool trajd_layout_is_path(const char *name);
+
 /* Loads a layout. `name` is the path of a .yaml file, or a bare name that is looked up in
  * `directory`. version 1, of a configuration: where the directory has NAME@1, the layout of trajd
  * 0.1.0, that is taken. TRAJD_ERR_NOT_FOUND lists the names in the directory; TRAJD_ERR_ARGUMENT

@@ -1,5 +1,6 @@
 """trajctl init and check: the daemon accepts the configuration that `init` guesses from a file."""
 import re
+import shutil
 import subprocess
 
 import h5py
@@ -34,6 +35,26 @@ def test_many_clocks(tmp_path, demo_file):
 def test_a_guessed_layout(tmp_path, demo_file):
     made, checked = check(tmp_path, demo_file)
     assert "layout: robomimic" in made and "obs/robot0_eef_quat" in checked
+
+
+@pytest.mark.parametrize("layout", ["mine.yaml", "./mine.yaml"])
+def test_a_layout_beside_the_file_is_found_from_everywhere(layout, tmp_path, demo_file):
+    """The configuration may be in another folder than the layout, and the daemon is started in another one."""
+    shutil.copy(ROOT / "configs/layouts/demo.yaml", tmp_path / "mine.yaml")
+    (tmp_path / "configs").mkdir()
+    subprocess.run([TRAJCTL, "init", "--layout", layout, demo_file, "-o", "configs/made.yaml"], check=True, cwd=tmp_path, capture_output=True,
+                   timeout=60)
+    for folder in (tmp_path, "/"):
+        checked = subprocess.run([TRAJCTL, "check", tmp_path / "configs/made.yaml"], capture_output=True, text=True, cwd=folder, timeout=60)
+        assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_a_layout_beside_its_configuration(tmp_path, demo_file):
+    """A name that ends in .yaml is a file beside the configuration."""
+    shutil.copy(ROOT / "configs/layouts/demo.yaml", tmp_path / "mine.yaml")
+    made = trajctl("init", "--layout", tmp_path / "mine.yaml", demo_file).stdout
+    (tmp_path / "made.yaml").write_text(re.sub(r"layout: [^},]*", "layout: mine.yaml", made, count=1))
+    assert trajctl("check", tmp_path / "made.yaml").returncode == 0
 
 
 def steps_of(text):

@@ -6,6 +6,7 @@ import h5py
 import numpy as np
 import pytest
 
+from moving_frames import FPS, SECONDS, frames_at, joints_at, swing_at
 from paths import TRAJCTL
 from picture_files import png
 
@@ -20,33 +21,6 @@ streams:
   torques: {path: arm/torques, clock: arm, kind: linear}
   camera: {path: camera/frames, clock: camera, kind: previous, image: {color: rgb}}
 """
-SECONDS, FPS = 20, 30
-
-
-def joints_at(times):
-    """Returns positions of three joints that move by turns, as an operator moves them: below 2 Hz, with pauses."""
-    random = np.random.default_rng(4)
-    grid = np.arange(-1, SECONDS + 1, 0.01)
-    steps = np.array([np.convolve(random.normal(size=len(grid)), np.hanning(40), "same") for _ in range(3)])
-    steps *= np.clip(2 * np.sin(grid * [[1.2], [0.9], [1.7]]) + 1, 0, 1)
-    return np.stack([np.interp(times, grid, row) for row in np.cumsum(steps, axis=1) * 0.01], axis=1)
-
-
-def swing_at(times):
-    """Returns positions of three joints that swing at 0.5 Hz and less: the speed of the first repeats each second."""
-    return np.stack([np.sin(2 * np.pi * rate * times) for rate in (0.5, 0.31, 0.17)], axis=1)
-
-
-def frames_at(times, joints=joints_at):
-    """Returns what a camera sees: a texture that moves with the joints, and the noise of the sensor."""
-    random = np.random.default_rng(1)
-    texture = random.integers(0, 256, (12, 100, 3)).repeat(8, axis=0).repeat(8, axis=1).astype(float)
-    left = joints(times) @ ([1, 0.7, -0.5] if joints is joints_at else [1, 0, 0]) * 30 + 300
-    columns = left[:, None] + np.arange(96)
-    whole, part = columns.astype(int), (columns % 1)[..., None]
-    frames = np.stack([texture[:, a] * (1 - b) + texture[:, a + 1] * b for a, b in zip(whole, part)])
-    return (frames + random.normal(0, 2, frames.shape)).clip(0, 255).astype(np.uint8)
-
 
 def write(path, frames, times, encode=None, joints=joints_at):
     """Writes an arm at 100 Hz and a camera. Its frames are raw, or padded rows of what `encode` returns."""
@@ -84,7 +58,7 @@ def lag_of(finding):
 
 
 @pytest.mark.parametrize("encode", [None, png])
-@pytest.mark.parametrize("lag", [0.08, 0.25, -0.06])
+@pytest.mark.parametrize("lag", [0.08, 0.25, -0.06, 0.025])
 def test_a_camera_that_lags(tmp_path, lag, encode):
     write(tmp_path / "one.hdf5", frames_at(TIMES - lag), TIMES, encode)
     assert validate(tmp_path) == []
@@ -159,3 +133,16 @@ def test_a_frame_that_is_damaged_ends_a_time(tmp_path):
         file["data/demo_0/camera/frames"][312, 60:] = 0
     found = validate(tmp_path, "--decode", "--ignore", "lag")
     assert [(f["rule"], f["row"]) for f in found] == [("frames", 312)]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 11])
+def test_many_joints_that_swing_fit_at_any_lag(seed, tmp_path):
+    random = np.random.default_rng(seed)
+    rates, begins, weights = random.uniform(0.3, 2, 14), random.uniform(0, 6, 14), random.standard_normal((14, 192))
+
+    def swing(times):
+        return np.sin(times[:, None] * rates + begins)
+
+    frames = (128 + 20 * swing(TIMES) @ weights / 14).clip(0, 255).astype(np.uint8).reshape(-1, 8, 8, 3)
+    write(tmp_path / "one.hdf5", frames, TIMES, joints=swing)
+    assert validate(tmp_path, "--decode") == []

@@ -136,6 +136,28 @@ def test_the_task_is_the_first_language_instruction(tmp_path):
                 assert group.attrs["task"] == texts[0]
 
 
+@pytest.mark.parametrize("texts, task", [
+    (([""], ["a"], ["b"]), "a"),
+    ((["x", "y"], ["a"], ["b"]), "a"),
+    ((["", "y"], [""], ["b"]), "b"),
+    (([""], [""], [""]), None),
+])
+def test_a_task_is_neither_empty_nor_does_it_change(droid, texts, task, tmp_path):
+    """`texts`: those of each of the three instructions, the last of which holds until the end."""
+    _, records = records_of(droid / SECOND)
+    features = lists_of(records[1])
+    steps = len(tfrecord.parse_example(records[1])["steps/is_first"])
+    for number, own in enumerate(texts, 1):
+        rows = [*own, *(steps - len(own)) * own[-1:]]
+        key = "steps/language_instruction" + (f"_{number}" if number > 1 else "")
+        features[key] = tfrecord.BYTES, b"".join(field(1, text.encode()) for text in rows)
+    write_records(droid / SECOND, [records[0], example(features), records[2]])
+    converted("rlds", droid, tmp_path / "out.hdf5")
+    with h5py.File(tmp_path / "out.hdf5") as file:
+        assert file["data/episode_000003"].attrs.get("task") == task
+        assert ("language_instruction" in file["data/episode_000003"].attrs) == (len(texts[0]) == 1)
+
+
 def test_chosen_episodes_and_cameras(tmp_path):
     converted("rlds", FOLDERS["droid_small"], tmp_path / "out.hdf5", "--episodes", "1-2", "--cameras",
               "wrist_image_left")

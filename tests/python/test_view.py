@@ -1,10 +1,12 @@
 """trajd.plot and trajd.view: what they draw are the rows of the file, and the steps and masks of the feed."""
+import re
 import sys
 import tempfile
 
 import h5py
 import numpy as np
 import pytest
+from saved_rrd import Saved
 
 from trajd import errors, launch
 from trajd.recordings import Recording
@@ -185,29 +187,6 @@ def test_a_window_that_the_feed_does_not_have(arm):
 
 # ---- the viewer ----
 
-class Saved:
-    """The content of a .rrd, by the path of an entity and the name of a component."""
-
-    def __init__(self, path):
-        from rerun.chunk import RrdReader
-        self.chunks = [(str(chunk.entity_path), chunk.to_record_batch()) for chunk in RrdReader(path).stream()]
-
-    def get(self, entity, component):
-        """Returns (times in s, values) of all rows of a component; its times are empty if it is static."""
-        found = []
-        for path, batch in self.chunks:
-            names = [name for name in batch.schema.names if name.endswith(":" + component)]
-            if path == entity and names:
-                times = batch.column("episode").cast("int64").to_pylist() if "episode" in batch.schema.names else []
-                found += zip(times or [0] * batch.num_rows, batch.column(names[0]).to_pylist())
-        found.sort(key=lambda row: row[0])
-        return np.array([time for time, _ in found]) * 1e-9, [value for _, value in found]
-
-    def images(self, entity, shape):
-        times, buffers = self.get(entity, "buffer")
-        return times, np.array([np.array(buffer[0], np.uint8).reshape(shape) for buffer in buffers])
-
-
 def test_the_viewer_has_what_the_feed_has(arm):
     """Window 40 is the first one of demo_1: its steps before the anchor are masked."""
     pytest.importorskip("rerun", reason="rerun-sdk is not installed (170 MB, 490 MB when unpacked)")
@@ -246,6 +225,20 @@ def test_cameras_before_and_after_preparation(arm):
     assert len(frames) == 40 and all(is_crop(frame, number // 2) for number, frame in enumerate(frames))
     times, frames = saved.images("/window/top/frames", (4, 4, 3))
     assert np.allclose(times, [0.25]) and is_crop(frames[0], 2)
+
+
+def test_frames_without_a_key_image(arm):
+    """As `trajctl init` writes them for a layout without a preset."""
+    pytest.importorskip("rerun", reason="rerun-sdk is not installed (170 MB, 490 MB when unpacked)")
+    from trajd import view
+    config = re.sub("top: {at: 0, image.*}", "obs/camera: {from: top, at: 0}", CONFIG)
+    (arm / "train.yaml").write_text(config)
+    assert view.main([str(arm / "train.yaml"), "--window", "45", "--save", str(arm / "out.rrd")]) == 0
+    saved, recorded = Saved(arm / "out.rrd"), of_file(arm, "top")
+    _, frames = saved.images("/cameras/top/steps/obs/camera", (12, 16, 3))
+    assert np.array_equal(frames, recorded.repeat(2, axis=0))
+    assert np.array_equal(saved.images("/window/obs/camera/frames", (12, 16, 3))[1], recorded[2:3])
+    assert not len(saved.get("/window/obs/camera/steps", "scalars")[1])
 
 
 def test_the_steps_of_a_window(arm):

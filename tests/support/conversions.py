@@ -22,10 +22,10 @@ MOMENTS = {
 
 
 def run(source, folder, output, *options):
-    """Converts, and returns the exit status, the lines of stdout and what stderr got."""
+    """Converts a folder or a list of files. Returns the exit status, the lines of stdout and what stderr got."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        status = main([source, str(folder), "-o", str(output), *map(str, options)])
+        status = main([source, *map(str, folder if isinstance(folder, list) else [folder]), "-o", str(output), *map(str, options)])
     return status, out.getvalue().splitlines(), err.getvalue().strip()
 
 
@@ -43,17 +43,19 @@ def left_out(source, folder, output, *options):
     ]
 
 
-def kill_at(moment, source, folder, output):
-    """Converts in a process that is killed."""
+def kill_at(moment, source, folder, output, *options, partial=None):
+    """Converts in a process that is killed. It leaves the file `partial`, by default that of `output`."""
     script = (
         "import os, signal, trajd.convert.output as output\nkill = lambda: os.kill(os.getpid(), signal.SIGKILL)\n"
         f"{MOMENTS[moment]}\n"
-        f"from trajd.convert.__main__ import main\nmain([{source!r}, {str(folder)!r}, '-o', {str(output)!r}])\n")
+        f"from trajd.convert.__main__ import main\nmain({[source, str(folder), '-o', str(output), *options]})\n")
     killed = subprocess.run([sys.executable, "-c", script],
                             env={**os.environ, **package_environment()},
                             capture_output=True, text=True)
     assert killed.returncode == -9, killed.stderr
-    assert [path.name for path in output.parent.glob(f"{output.name}*")] == [f"{output.name}.partial"]
+    assert [path.name for path in output.parent.glob(f"{output.stem}*.partial")] == [
+        f"{(partial or output).name}.partial"
+    ]
 
 
 def contents(path):

@@ -17,7 +17,7 @@
 
 /* Of a stream with more columns than PAIRS_MAX, only squares are terms. */
 enum { PAIRS_MAX = 16, TERMS_MAX = PAIRS_MAX * (PAIRS_MAX + 1) / 2, SIDE = TERMS_MAX + 2 };
-enum { FRAMES_MIN = 30, LAGS_MAX = 64, FINE_STEPS = 8 };
+enum { FRAMES_MIN = 30, LAGS_MAX = 64, FINE_STEPS = 8, AT_ONCE = 4 };
 #define PEAKS_ALIKE 0.02
 static const double lag_max_s = 0.5;
 
@@ -130,27 +130,44 @@ static void find_stuck(struct camera *camera, const struct path *path, double le
 /* Sums of the products of 1, the terms of the form, and the squared change, of all frames. */
 struct fit {
     double sums[SIDE][SIDE]; /* above the diagonal */
-    int terms;
+    double values[AT_ONCE]
+                 [SIDE]; /* of frames whose products are not added yet; 0 where there is none */
+    int terms, waiting;
     int64_t frames;
 };
+
+/* Adds the products of the frames that wait: of several at once, because the sums do not fit into the
+ * first cache. */
+static void add_products(struct fit *fit)
+{
+    const double *a = fit->values[0], *b = fit->values[1], *c = fit->values[2], *d = fit->values[3];
+
+    for (int i = 0; i < fit->terms + 2; i++)
+        for (int j = i; j < fit->terms + 2; j++)
+            fit->sums[i][j] += a[i] * a[j] + b[i] * b[j] + c[i] * c[j] + d[i] * d[j];
+    memset(fit->values, 0, sizeof fit->values);
+    fit->waiting = 0;
+}
 
 /* Adds a frame with the step of the joints; NAN leaves it out. */
 static void add_frame(struct fit *fit, const double *step, uint64_t columns, double change)
 {
-    double values[SIDE] = {1}, sum = change;
+    double *values = fit->values[fit->waiting], sum = change;
     int count = 1;
 
     for (uint64_t i = 0; i < columns; i++)
         for (uint64_t j = i; j < (columns > PAIRS_MAX ? i + 1 : columns); j++)
             sum += values[count++] = step[i] * step[j];
     fit->terms = count - 1;
-    values[count++] = change * change;
-    if (!isfinite(sum))
+    values[0] = 1;
+    values[count] = change * change;
+    if (!isfinite(sum)) {
+        memset(values, 0, sizeof fit->values[0]);
         return;
+    }
     fit->frames++;
-    for (int i = 0; i < count; i++)
-        for (int j = i; j < count; j++)
-            fit->sums[i][j] += values[i] * values[j];
+    if (++fit->waiting == AT_ONCE)
+        add_products(fit);
 }
 
 /* Returns the correlation of the squared changes with the form that fits best, less what so many
@@ -160,10 +177,11 @@ static double solve(struct fit *fit)
     const int last = fit->terms + 1;
     double(*const sums)[SIDE] = fit->sums, all = 0, diagonal[SIDE], part;
 
+    add_products(fit);
     for (int i = 0; i <= last; i++)
         diagonal[i] = sums[i][i];
     for (int i = 0; i < last; i++) {
-        if (!(sums[i][i] > 1e-9 * diagonal[i]))
+        if (!(sums[i][i] > 1e-6 * diagonal[i]))
             continue;
         for (int r = i + 1; r <= last; r++)
             for (int c = last; c >= r; c--)
@@ -171,7 +189,7 @@ static double solve(struct fit *fit)
         all = i ? all : sums[last][last];
     }
     part = sums[last][last] / all * (double)(fit->frames - 1) / (double)(fit->frames - last);
-    return fit->frames - last < FRAMES_MIN || !(part < 1) ? 0 : sqrt(1 - part);
+    return fit->frames - last < FRAMES_MIN || !(part < 1) ? 0 : sqrt(1 - fmax(part, 0));
 }
 
 /* Interpolates the row of a time; NAN where there is none. *row is where the last call, for an
@@ -212,14 +230,15 @@ static double correlate(const struct camera *camera, const struct path *path, do
 
 /* Takes the lag that fits best, up to lag_max_s. Motions that repeat fit at several lags, and a lag of
  * half a period with the opposite sign, so of the peaks that are nearly as high the one at the
- * smallest lag counts. */
+ * smallest lag counts. Where none fits nearly as well, there is none: many joints that swing fit at
+ * any lag. */
 static void find_lag(struct camera *camera, const struct path *path)
 {
     const double step = fmax(camera->interval, lag_max_s / LAGS_MAX);
     const int steps = (int)(lag_max_s / step);
     struct fit *fit = trajd_memory_or_exit(malloc(sizeof *fit));
     double found[2 * LAGS_MAX + 3] = {0}, *const at = found + steps + 1, best = 0;
-    int peak = steps + 1;
+    int peak = steps + 1, fine;
     bool is_better;
 
     for (int i = -steps - 1; i <= steps + 1; i++) {
@@ -230,8 +249,10 @@ static void find_lag(struct camera *camera, const struct path *path)
         if (at[i] >= at[i - 1] && at[i] >= at[i + 1] && at[i] >= best - PEAKS_ALIKE &&
             abs(i) < abs(peak))
             peak = i;
+    peak = at[0] >= best - PEAKS_ALIKE ? 0 : peak;
+    fine = peak ? FINE_STEPS : 0;
     is_better = best > camera->correlation;
-    for (int i = -FINE_STEPS; i <= FINE_STEPS && peak <= steps && is_better; i++) {
+    for (int i = -fine; i <= fine && peak <= steps && is_better; i++) {
         const double lag = (peak + (double)i / FINE_STEPS) * step,
                      correlation = correlate(camera, path, lag, fit);
         if (correlation > camera->correlation) {

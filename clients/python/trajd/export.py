@@ -12,12 +12,13 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+from fractions import Fraction
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
 
 from . import launch
-from .errors import ArgumentError, Error
+from .errors import ArgumentError
 from .recordings import Recording, Stream, run_command
 
 FOLDERS = ("observations/", "observation/", "obs/")  # of streams that are observations
@@ -149,10 +150,23 @@ def steps(recording: Recording, features: List[Feature], rows: Mapping[str, np.n
         raise LeftOut("at no step do all cameras have a frame")
 
 
+def rate_of(recording: Recording) -> Any:
+    """Returns the `rate:` of the dataset. `trajctl resample` takes it only where the files state none."""
+    rate = recording.place.get("rate")
+    stated = {one["name"]: one["lowest_rate_hz"] for one in recording.index["clocks"] if one["rate_source"] == "declared"}
+    if isinstance(rate, dict):
+        raise ArgumentError("`rate:` of single clocks cannot be exported: give one rate for all, or none")
+    for clock, hz in stated.items() if rate else ():
+        if abs(float(Fraction(rate)) - hz) > 1e-6:
+            raise ArgumentError(f"the files state {hz:g} Hz for the clock {clock}, and `rate:` says {float(Fraction(rate)):g}: remove `rate:`, or "
+                                "what the files state")
+    return rate
+
+
 def write(recording: Recording, features: List[Feature], options: argparse.Namespace, scratch: str) -> None:
     from lerobot.datasets.lerobot_dataset import LeRobotDataset
     numbers = [one for one in features if not one.stream.is_image]
-    rate, made, notes = recording.place.get("rate"), None, []
+    rate, made, notes = rate_of(recording), None, []
     assume = [f"--assume-rate={rate}"] if rate else ["--assume-rate"] if options.assume_rate else []
     layout = recording.place["layout"]
     resample = [f"--rate={options.fps}", "--dtype=float32", "--backend=cpu", f"--layout={layout}", *assume]

@@ -215,7 +215,7 @@ class _Source:
 
         All but the configuration and its layouts enter it by size and times."""
         parts = [str(self.path), *others]
-        for path in [str(self.path)] + [d["layout"] for d in self.document["datasets"].values() if "/" in d["layout"]]:
+        for path in [str(self.path)] + [d["layout"] for d in self.document["datasets"].values() if _is_file(d["layout"])]:
             parts.append(read_regular(path))
         files = [self.path.parent / holder[key] for holder, key in _feed_files(self.document["feeds"])]
         for path in [d["path"] for d in self.document["datasets"].values()] + [program(), *files]:
@@ -223,6 +223,11 @@ class _Source:
                 found = os.stat(path)
                 parts.append(f"{path} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}")
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
+
+
+def _is_file(layout: str) -> bool:
+    """Tells whether a layout is a file, and not the name of one of trajd's."""
+    return "/" in layout or layout.endswith(".yaml")
 
 
 def _absolute(config: Mapping[str, Any]) -> Dict[str, Any]:
@@ -239,7 +244,7 @@ def _absolute(config: Mapping[str, Any]) -> Dict[str, Any]:
             if isinstance(value, dict):
                 if isinstance(value.get("path"), (str, os.PathLike)):
                     value["path"] = os.path.abspath(value["path"])
-                if isinstance(value.get("layout"), (str, os.PathLike)) and "/" in os.fspath(value["layout"]):
+                if isinstance(value.get("layout"), (str, os.PathLike)) and _is_file(os.fspath(value["layout"])):
                     value["layout"] = os.path.abspath(value["layout"])
     if isinstance(result.get("feeds"), Mapping):
         result["feeds"] = copy.deepcopy(dict(result["feeds"]))

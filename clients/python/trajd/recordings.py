@@ -214,9 +214,13 @@ class Recording:
         if not self.is_config:
             outputs = {one.name: {"at": 0, "role": "action", "missing": "zero"} for one in self.streams.values() if not one.is_image}
             return {"anchor": {"rate": self._rate}, "outputs": outputs}
-        plain = {name: {**keys, "norm": "none", **({"layout": "hwc"} if "image" in keys else {})}
-                 for name, keys in self.spec["outputs"].items()}
+        plain = {name: {**keys, "norm": "none", **self._image_keys(name, keys)} for name, keys in self.spec["outputs"].items()}
         return {**{key: value for key, value in self.spec.items() if key not in NOT_SENT}, "outputs": plain}
+
+    def _image_keys(self, name: str, keys: Mapping[str, Any]) -> Dict[str, Any]:
+        """Returns what to add to an output of frames: pixels with their colours last. Frames need no key `image`."""
+        is_image = any(one["image"] and one["name"] == _source(name, keys) for one in self.index["streams"])
+        return {"image": keys.get("image", {}), "layout": "hwc"} if is_image else {}
 
     def _window_spec(self) -> Dict[str, Any]:
         return {**self._policy_spec(), "order": "sequential", "tail": "short", "global_batch": 1}
@@ -264,8 +268,7 @@ class Recording:
 
     def source_of(self, output: str) -> str:
         """Returns the first stream of an output of the feed."""
-        source = self._policy_spec()["outputs"][output].get("from", output)
-        return source if isinstance(source, str) else source[0]
+        return _source(output, self._policy_spec()["outputs"][output])
 
     def _sources(self, output: Mapping[str, Any]) -> Sources:
         keys = self._policy_spec()["outputs"][output["name"]]
@@ -303,6 +306,11 @@ class Recording:
                 stats = feed.stats()
                 found.update({name: stats[name] for name in spec["outputs"]})
         return found
+
+
+def _source(output: str, keys: Mapping[str, Any]) -> str:
+    source = keys.get("from", output)
+    return source if isinstance(source, str) else source[0]
 
 
 def run_command(program: str, extra: str, command: Callable[[], None]) -> int:

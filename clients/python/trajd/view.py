@@ -139,7 +139,7 @@ class Writer:
         lanes = rrb.StateTimelineView(origin="/", contents=["bands/**", "window/**"], name="gaps and masks")
         rows = rrb.Horizontal(rrb.Vertical(*plots), rrb.Grid(*beside)) if beside else rrb.Vertical(*plots)
         self._stream.send_blueprint(rrb.Blueprint(rrb.Vertical(rows, lanes, row_shares=[4, 1]), rrb.SelectionPanel(state="collapsed"),
-                                                  rrb.TimePanel(state="collapsed")))
+                                                  rrb.BlueprintPanel(state="collapsed"), rrb.TimePanel(state="collapsed")))
 
 
 def _numbers(output: Output) -> List[str]:

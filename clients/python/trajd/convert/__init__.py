@@ -5,6 +5,7 @@ and video stays as the packets that were recorded, either copied too or in their
 that does not add up is left out with a sentence that has its file and its numbers, and the others are converted.
 
     __main__.py   the command line
+    shard.py      which part of a data set a run converts, and into which file
     output.py     the loop over episodes and the file that it writes: restart, progress, summary
     objects.py    what an episode consists of: arrays and encoded images
     video.py      a part of an MP4: found by `trajd-decoder describe`, copied or referred to
@@ -19,4 +20,4 @@ that does not add up is left out with a sentence that has its file and its numbe
     topics.py     rows and images of the known types
     spool.py      rows on their way to the HDF5 file: their clock and order, and H.264 as an MP4
 
-A new source is a class with `attributes`, `notes` and `episodes()`, as output.Source has them."""
+A new source is a class that is derived from output.Source."""

@@ -8,7 +8,8 @@ import sys
 from fractions import Fraction
 from typing import Any, List, Optional
 
-from ..errors import Error
+from ..errors import ArgumentError, Error
+from . import shard as shards
 from .rate import exact_rate
 
 
@@ -41,13 +42,17 @@ def _quality(text: str) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    common = argparse.ArgumentParser(add_help=False)
+    output = argparse.ArgumentParser(add_help=False)
+    output.add_argument("-o", "--output", metavar="OUT.hdf5", type=pathlib.Path, required=True,
+                        help="the file to write (mcap: OUT.layout.yaml becomes its layout)")
+    output.add_argument("--shard", metavar="I/N", type=shards.parse,
+                        help="convert only part I of N, counted from 0, into OUT-0000I-of-0000N.hdf5; a part that is "
+                             "complete is not made again")
+    output.add_argument("--force", action="store_true", help="replace files that exist")
+    common = argparse.ArgumentParser(add_help=False, parents=[output])
     common.add_argument("folder", metavar="PATH", type=pathlib.Path, help="the data set: a folder (zarr: or a .zip)")
-    common.add_argument("-o", "--output", metavar="OUT.hdf5", type=pathlib.Path, required=True,
-                        help="the file to write")
     common.add_argument("--episodes", metavar="N,N-M", type=_ranges, help="only these episodes, such as 0-9,12")
     common.add_argument("--cameras", metavar="NAME,...", type=_names, help="only the frames of these cameras")
-    common.add_argument("--force", action="store_true", help="replace OUT.hdf5 if it exists")
     video = argparse.ArgumentParser(add_help=False)
     video.add_argument("--media", metavar="FOLDER", type=pathlib.Path,
                        help="the folder beneath which MP4 files are referred to (default: that of OUT.hdf5); give it "
@@ -70,11 +75,9 @@ def _parser() -> argparse.ArgumentParser:
     zarr = sources.add_parser("zarr", parents=[common, rate], help="a ReplayBuffer of diffusion_policy or UMI")
     zarr.add_argument("--jpeg", metavar="QUALITY", type=_quality, help="store frames as JPEG, such as of quality 95")
     sources.add_parser("rlds", parents=[common, rate], help="RLDS of TFDS, such as DROID and Open X-Embodiment")
-    mcap = sources.add_parser("mcap", help="MCAP files of ROS 2 or Foxglove, rosbag2 folders and .db3 files; a layout "
+    mcap = sources.add_parser("mcap", parents=[output], help="MCAP files of ROS 2 or Foxglove, rosbag2 folders and .db3 files; a layout "
                                            "is written, too")
     mcap.add_argument("files", metavar="FILE", type=pathlib.Path, nargs="+", help="a file, or a rosbag2 folder")
-    mcap.add_argument("-o", "--output", metavar="OUT.hdf5", type=pathlib.Path, required=True,
-                      help="the file to write; OUT.layout.yaml becomes its layout")
     mcap.add_argument("--topics", metavar="NAME,...", type=_names,
                       help="only these topics, such as /joint_states,/camera/*")
     cut = mcap.add_mutually_exclusive_group()
@@ -82,23 +85,18 @@ def _parser() -> argparse.ArgumentParser:
                      "data) changes, and there is none while it is 0, false or empty")
     cut.add_argument("--cut-gap", metavar="SECONDS", type=float,
                      help="an episode begins after such a pause of all topics")
-    mcap.add_argument("--force", action="store_true", help="replace OUT.hdf5 and its layout if they exist")
     return parser
 
 
 def _source(options: argparse.Namespace) -> Any:
     """Returns the output.Source. Its packages are imported here, because other sources do not need them."""
-    from .output import shown
     if options.source == "mcap":
         from .mcap import Mcap
         return Mcap(options.files, options.output, options)
     chosen = options.episodes, options.cameras
     if options.source == "zarr":
         from .replay_buffer import ReplayBuffer
-        source = ReplayBuffer(options.folder, *chosen, options.fps, options.jpeg)
-        for line in source.sizes():
-            print(shown(line), flush=True)
-        return source
+        return ReplayBuffer(options.folder, *chosen, options.fps, options.jpeg)
     if options.source == "rlds":
         from .rlds import Rlds
         return Rlds(options.folder, *chosen, options.fps)
@@ -111,16 +109,37 @@ def _source(options: argparse.Namespace) -> Any:
     return SOURCES[options.source](options.folder, media, *chosen)
 
 
+def _convert(options: argparse.Namespace) -> None:
+    from .output import convert, shown
+    source, path, shard = _source(options), options.output, options.shard
+    episodes = source.episodes()
+    if not episodes:
+        raise ArgumentError("the set has none of the episodes that --episodes names")
+    if shard:
+        recipe, total, path = shards.recipe(options, len(episodes)), len(episodes), shard.path(path)
+        if not options.force and shards.is_complete(path, recipe):
+            print(shown(f"{shard}: {path} is complete"))
+            source.after()  # the run that made it may have been killed before
+            return
+        source.attributes["recipe"], episodes = recipe, shard.part(episodes)
+        print(f"{shard}: {len(episodes)} of {total} episodes", flush=True)
+        if not episodes:
+            return
+    for line in source.expect(episodes):
+        print(shown(line), flush=True)
+    convert(source, episodes, path, options.force)
+    source.after()
+
+
 def main(arguments: Optional[List[str]] = None) -> int:
     options = _parser().parse_args(arguments)
     try:
-        from .output import convert, shown
-        source = _source(options)
-        convert(source, options.output, options.force, getattr(source, "write_layout", lambda: None))
+        _convert(options)
         return 0
     except ImportError as error:
         print(f"trajd-convert: {error.name} is not installed: pip install 'trajd[convert]'", file=sys.stderr)
     except (Error, OSError) as error:
+        from .output import shown
         print(f"trajd-convert: {shown(str(error))}", file=sys.stderr)
     except KeyboardInterrupt:
         print("trajd-convert: interrupted; nothing was written", file=sys.stderr)

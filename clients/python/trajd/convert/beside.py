@@ -7,21 +7,21 @@ from __future__ import annotations
 import contextlib
 import json
 import pathlib
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import h5py
 import numpy as np
 
 from ..errors import ArgumentError, names_there_are
 from .objects import Numbers, Object, text_of
-from .output import Episode, LeftOut
+from .output import Episode, Episodes, LeftOut, Source
 from .video import Clip, describe
 
 NUMBERS_BYTES_MAX = 256 << 20  # of one episode: more is no recording of steps
 
 
-class _Beside:
-    """A source of output.convert. `media` is the folder beneath which MP4 files are referred to."""
+class _Beside(Source):
+    """`media` is the folder beneath which MP4 files are referred to."""
 
     files = ""  # pattern of the HDF5 files
     title = ""
@@ -35,7 +35,7 @@ class _Beside:
         self.notes: List[str] = []
         self.attributes = {"source": self.title}
 
-    def episodes(self) -> List[Tuple[int, Callable[[], Episode]]]:
+    def episodes(self) -> Episodes:
         return [(number, lambda path=path: self._read(path)) for number, path in enumerate(self._paths)
                 if self._chosen is None or any(number in numbers for numbers in self._chosen)]
 

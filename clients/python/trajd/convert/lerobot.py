@@ -8,11 +8,13 @@ from __future__ import annotations
 import errno
 import json
 import math
+import os
 import pathlib
 import re
 import stat
 import string
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +23,7 @@ import pyarrow.parquet as pq
 
 from ..errors import ArgumentError, names_there_are
 from .objects import DTYPES, Images, Numbers, Object, is_name, is_taken, text_of
-from .output import Episode, LeftOut, first_line
+from .output import Episode, Episodes, LeftOut, Source, first_line
 from .rate import attribute_of, exact_rate
 from .video import Clip, Video, describe
 
@@ -101,9 +103,7 @@ class _Files:
         return path
 
 
-class LeRobot:
-    """A source of output.convert."""
-
+class LeRobot(Source):
     def __init__(self, folder: pathlib.Path, options: Options = Options()):
         self._folder, self._options = folder, options
         self.notes: List[str] = []
@@ -129,12 +129,23 @@ class LeRobot:
         for number in (number for number, next_one in zip(numbers, numbers[1:]) if number == next_one):
             raise ArgumentError(f"{folder}/meta: episode {number} is there twice")
         self._tables: Dict[str, Union[pa.Table, LeftOut]] = {}              # the last file that was read
-        self._videos: Dict[str, Tuple[str, Union[Video, LeftOut]]] = {}     # the last one of each camera
+        self._videos: Dict[str, Tuple[str, Future[Video]]] = {}             # the last one of each camera
+        self._next: Dict[str, str] = {}                                     # the camera's MP4 after this one
+        self._ahead: Dict[str, Future[Video]] = {}                          # the next ones, which are described
+        self._pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
 
-    def episodes(self) -> List[Tuple[int, Callable[[], Episode]]]:
+    def episodes(self) -> Episodes:
         chosen = self._options.episodes
         return [(entry.number, lambda entry=entry: self._read(entry)) for entry in self._entries
                 if chosen is None or any(entry.number in numbers for numbers in chosen)]
+
+    def expect(self, episodes: Episodes) -> List[str]:
+        numbers = {number for number, _ in episodes}
+        for camera in self._cameras:
+            parts = (entry.parts[camera.key] for entry in self._entries if entry.number in numbers)
+            paths = list(dict.fromkeys(part.path for part in parts if isinstance(part, Part)))
+            self._next.update(zip(paths, paths[1:]))
+        return []
 
     # ---- metadata ----
 
@@ -333,16 +344,21 @@ class LeRobot:
         part = entry.parts[key]
         if isinstance(part, str):
             raise LeftOut(part)
-        if self._videos.get(key, ("",))[0] != part.path:
-            try:
-                self._videos[key] = part.path, describe(self._folder / part.path, part.path)
-            except LeftOut as error:
-                self._videos[key] = part.path, error
-        video = self._videos[key][1]
-        if isinstance(video, LeftOut):
-            raise video
+        video = self._video(key, part.path)
         self._check_frames(video, part, entry.length)
         return Clip(video, part.first, entry.length, self._options.reference)
+
+    def _video(self, key: str, path: str) -> Video:
+        """Returns what is in an MP4. The camera's next one is described meanwhile."""
+        if self._videos.get(key, ("",))[0] != path:
+            self._videos[key] = path, self._ahead.pop(path, None) or self._describe(path)
+            following = self._next.get(path)
+            if following and following not in self._ahead:
+                self._ahead[following] = self._describe(following)
+        return self._videos[key][1].result()
+
+    def _describe(self, path: str) -> Future[Video]:
+        return self._pool.submit(describe, self._folder / path, path)
 
     def _check_frames(self, video: Video, part: Part, length: int) -> None:
         """Checks that the episode's frames are where they are counted to be.

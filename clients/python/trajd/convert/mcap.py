@@ -15,7 +15,7 @@ from ..errors import ArgumentError
 from .bags import Channel, files_of, read_messages
 from .messages import FAULTS, Odd, decoder
 from .objects import Object, text_of
-from .output import Episode, LeftOut, first_line
+from .output import Episode, Episodes, LeftOut, Source, first_line, shown
 from .spool import SPOOLS, Rows, Spool, Stream, choose_clock
 from .topics import Row, is_event, reader, stream_name
 
@@ -48,6 +48,14 @@ class Streams:
                 what = "; ".join(parts) or str(row.image)
                 self.notes.append(f"topic {channel.topic}: messages of another form are the stream {name}: {what}")
         return self.all[key]
+
+    def facts(self) -> Dict[str, Any]:
+        """Returns what the layout has to say of the streams that were written."""
+        written = ((key, one) for key, one in self.all.items() if one.episodes)
+        return {"episodes": self.episodes, "streams": {one.name: {
+            "form": str(key), "color": one.image.color if one.image else "", "is_event": one.is_event, "episodes": one.episodes,
+            "parts": [(part.name, part.unit, part.kind) for part in one.parts], "is_repeated": one.has_equal_times,
+            "zero_rotations": sorted(one.zero_rotations)} for key, one in written}}
 
 
 class _Topic:
@@ -93,17 +101,17 @@ class _Topic:
             yield f"{name}: {count} of {self.count} messages: {why}"
 
 
-class Mcap:
-    """A source of output.convert. `layout` is the file that is written beside the output.
+class Mcap(Source):
+    """`layout` is the file that is written beside the output. With --shard, each run leaves what the layout has to say of
+    its recordings beside its output, and the last one puts it together.
 
     The options are those of the command line: `topics` are patterns, and `cut_topic` or `cut_gap` say where a recording
     is cut into episodes."""
 
     def __init__(self, paths: Sequence[pathlib.Path], output: pathlib.Path, options: Any):
-        self._paths, self._options, self._folder = paths, options, output.parent
+        self._paths, self._options, self._output = paths, options, output
         self.layout = output.with_suffix(".layout.yaml")
         self.attributes = {"source": "MCAP or rosbag2"}
-        self.show: Callable[[float], None] = lambda share: None
         self._streams = Streams()
         self.notes = self._streams.notes
         for path in paths:
@@ -112,20 +120,41 @@ class Mcap:
         if options.cut_gap is not None and not options.cut_gap > 0:
             raise ArgumentError(f"--cut-gap {options.cut_gap}: it must be above 0")
 
-    def episodes(self) -> List[Tuple[int, Callable[[], Iterator[Episode]]]]:
+    def episodes(self) -> Episodes:
         return [(number, lambda path=path: self._read(path)) for number, path in enumerate(self._paths)]
 
     def _read(self, path: pathlib.Path) -> Iterator[Episode]:
-        recording = _Recording(self._streams, self._options, self._folder)
+        recording = _Recording(self._streams, self._options, self._output.parent)
         try:
             recording.read(path, self.show)
             yield from recording.episodes(path)
         finally:
             recording.close()
 
-    def write_layout(self) -> None:
-        self.layout.write_text(layout_of(self.layout.name.partition(".")[0], self._streams))
+    def finish(self, path: pathlib.Path) -> None:
+        facts = self._streams.facts()
+        if self._options.shard:
+            facts_path(path).write_text(json.dumps(facts))
+            self.notes.append(f"its layout {self.layout} is written by the last shard")
+        else:
+            self._write_layout(facts)
+
+    def after(self) -> None:
+        shard = self._options.shard
+        paths = shard.paths(self._output, len(self._paths)) if shard else []
+        if paths and all(path.exists() and facts_path(path).exists() for path in paths):
+            self._write_layout(together([json.loads(facts_path(path).read_text()) for path in paths]))
+            print(shown(self.notes[-1]))
+
+    def _write_layout(self, facts: Dict[str, Any]) -> None:
+        made = self.layout.with_name(f"{self.layout.name}.partial")
+        made.write_text(layout_of(self.layout.name.partition(".")[0], facts))
+        made.replace(self.layout)
         self.notes.append(f"its layout is {self.layout}")
+
+
+def facts_path(path: pathlib.Path) -> pathlib.Path:
+    return path.with_suffix(".layout.json")
 
 
 class _Recording:
@@ -205,28 +234,40 @@ class _Recording:
         return [(begin, end, value) for (begin, value), end in zip(cuts, ends) if value or not self._options.cut_topic]
 
 
-def layout_of(name: str, streams: Streams) -> str:
+def together(shards: List[Dict[str, Any]]) -> Dict[str, Any]:
+    """Returns what the layout has to say of the recordings of all shards."""
+    found: Dict[str, Any] = {}
+    for name, one in (named for shard in shards for named in shard["streams"].items()):
+        known = found.setdefault(name, {**one, "episodes": 0})
+        if known["form"] != one["form"]:
+            raise ArgumentError(f"the stream {name} has messages of one form in some shards and of another one in others, so no "
+                                "layout fits all: convert these files without --shard")
+        known.update(episodes=known["episodes"] + one["episodes"], is_repeated=known["is_repeated"] or one["is_repeated"],
+                     zero_rotations=sorted({*known["zero_rotations"], *one["zero_rotations"]}))
+    return {"episodes": sum(shard["episodes"] for shard in shards), "streams": found}
+
+
+def layout_of(name: str, facts: Dict[str, Any]) -> str:
     """Returns the layout of the files of a conversion."""
     lines = ["# Written by trajd.convert: each topic has the times of its own messages. `latency` is the time from the",
              "# exposure of a camera to its stamps: fill it in. The columns' names are attributes of the datasets.",
              f"layout: {json.dumps(name)}", "version: 1", 'episodes: {files: "**/*.hdf5", groups: /data/episode_*}',
              'meta: {task: {attribute: "@task"}}', "clocks:"]
-    written = [stream for stream in streams.all.values() if stream.episodes]
-    for stream in written:
-        more = ", latency: 0ms" if stream.image else ""
-        more += ", repeated: keep_last, lost_rows: 50%" if stream.has_equal_times else ""
-        lines.append(f"  {json.dumps(stream.name)}: {{path: {stream.name}/time, unit: ns{more}}}")
+    for name, stream in facts["streams"].items():
+        more = ", latency: 0ms" if stream["color"] else ""
+        more += ", repeated: keep_last, lost_rows: 50%" if stream["is_repeated"] else ""
+        lines.append(f"  {json.dumps(name)}: {{path: {name}/time, unit: ns{more}}}")
     lines.append("streams:")
-    for stream in written:
-        more = ", optional: true" if stream.episodes < streams.episodes else ""
-        more += ", events: true" if stream.is_event else ""
-        clock = f"clock: {json.dumps(stream.name)}"
-        if stream.image:
-            color = f"{'unit' if stream.image.color in ('mm', 'm') else 'color'}: {stream.image.color}"
-            lines.append(f"  {stream.name}/image: {{{clock}, kind: previous, image: {{{color}}}{more}}}")
-        for part in stream.parts:
-            kind = "previous" if stream.is_event or part.name in stream.zero_rotations else part.kind
+    for name, stream in facts["streams"].items():
+        more = ", optional: true" if stream["episodes"] < facts["episodes"] else ""
+        more += ", events: true" if stream["is_event"] else ""
+        clock = f"clock: {json.dumps(name)}"
+        if stream["color"]:
+            color = f"{'unit' if stream['color'] in ('mm', 'm') else 'color'}: {stream['color']}"
+            lines.append(f"  {name}/image: {{{clock}, kind: previous, image: {{{color}}}{more}}}")
+        for part, unit, kind in stream["parts"]:
+            kind = "previous" if stream["is_event"] or part in stream["zero_rotations"] else kind
             order = ", order: xyzw" if kind == "slerp" else ""
-            unit = f", unit: {json.dumps(part.unit)}" if part.unit else ""
-            lines.append(f"  {stream.name}/{part.name}: {{{clock}, kind: {kind}{order}{unit}{more}}}")
+            unit = f", unit: {json.dumps(unit)}" if unit else ""
+            lines.append(f"  {name}/{part}: {{{clock}, kind: {kind}{order}{unit}{more}}}")
     return "\n".join(lines) + "\n"

@@ -7,13 +7,13 @@ import os
 import pathlib
 import stat
 import sys
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Protocol, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple, Union
 
 import h5py
 
 from ..errors import ArgumentError
 from ..progress import Share
-from .objects import Object
+from .objects import Object, write_attributes, write_group
 
 DATA_GROUP = "data"
 
@@ -32,15 +32,31 @@ class Episode(NamedTuple):
     suffix: str = ""            # of its name, where a recording has several
 
 
-class Source(Protocol):
-    """A data set of another project."""
+Episodes = Sequence[Tuple[int, Callable[[], Union[Episode, Iterator[Episode]]]]]
+
+
+class Source:
+    """A data set of another project, to be derived from."""
 
     attributes: Dict[str, Any]  # of the group /data
     notes: List[str]            # sentences for the summary: what is left out of all episodes, and what is doubtful
-    show: Callable[[float], None]  # set by convert: tells which share of an episode is read
 
-    def episodes(self) -> List[Tuple[int, Callable[[], Union[Episode, Iterator[Episode]]]]]:
+    def episodes(self) -> Episodes:
         """Returns the number of each episode, and a function that reads it or raises LeftOut. It may be several."""
+        raise NotImplementedError
+
+    def show(self, share: float) -> None:
+        """Tells which share of an episode is read. Set by convert."""
+
+    def expect(self, episodes: Episodes) -> List[str]:
+        """Returns what to say before these episodes are converted."""
+        return []
+
+    def finish(self, path: pathlib.Path) -> None:
+        """Is called when all episodes are written, before the file gets the name `path`."""
+
+    def after(self) -> None:
+        """Is called when the file has its name."""
 
 
 class Summary:
@@ -123,25 +139,21 @@ def _remove_old(partial: pathlib.Path) -> None:
     partial.unlink()
 
 
-def convert(source: Source, path: pathlib.Path, force: bool = False, finish: Callable[[], None] = lambda: None) -> None:
-    """Writes the episodes of a source into a file and prints the summary. Raises ArgumentError if there is none.
-
-    `finish` is called when all are written, before the file gets its name."""
-    episodes = source.episodes()
-    if not episodes:
-        raise ArgumentError("the set has none of the episodes that --episodes names")
+def convert(source: Source, episodes: Episodes, path: pathlib.Path, force: bool = False) -> None:
+    """Writes episodes of a source into a file and prints the summary. Raises ArgumentError if there is none."""
     summary = Summary(len(episodes))
     progress = Share(f"converting to {path.name}", "tqdm" if _has_bar() else None)
     with contextlib.closing(progress), _partial(path, force) as file:
         data = file.create_group(DATA_GROUP)
         data.attrs.update(source.attributes)
         for done, (number, read) in enumerate(episodes):
-            source.show = lambda share, done=done: progress.show((done + share) / len(episodes))
+            source.show = lambda share, done=done: progress.show((done + share) / len(episodes))  # type: ignore[method-assign]
             try:
                 found = read()
                 for piece, episode in enumerate([found] if isinstance(found, Episode) else found):
                     summary.total += piece > 0
-                    _write(data.create_group(episode_name(number) + episode.suffix), episode)
+                    name = episode_name(number) + episode.suffix
+                    _write(h5py.Group(write_group(data.id, name)), episode)
                     summary.episodes += 1
                     summary.rows += episode.rows
                     for note in episode.notes:
@@ -151,7 +163,7 @@ def convert(source: Source, path: pathlib.Path, force: bool = False, finish: Cal
                 summary.say("left out", number, str(error))
             progress.show((done + 1) / len(episodes))
         if summary.episodes:
-            finish()
+            source.finish(path)
         file.flush()
         for line in summary.lines(path, file.id.get_filesize(), source.notes):
             print(shown(line))
@@ -170,6 +182,6 @@ def _has_bar() -> bool:
 
 
 def _write(group: h5py.Group, episode: Episode) -> None:
-    group.attrs.update(episode.attributes)
+    write_attributes(group.id, episode.attributes)
     for path, one in episode.objects.items():
         one.write(group, path)

@@ -8,14 +8,14 @@ import os
 import pathlib
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
-from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
 from ..errors import ArgumentError, names_there_are
 from . import zarr_store
 from .objects import Images, Numbers, Object, is_name, is_taken
-from .output import Episode, LeftOut
+from .output import Episode, Episodes, LeftOut, Source
 from .rate import attribute_of
 
 ENDS = "meta/episode_ends"
@@ -31,9 +31,7 @@ class Key(NamedTuple):
     kind: str   # "numbers", "pixels" (stored as they are) or "encoded"
 
 
-class ReplayBuffer:
-    """A source of output.convert."""
-
+class ReplayBuffer(Source):
     def __init__(self, path: pathlib.Path, episodes: Optional[Sequence[range]] = None,
                  cameras: Optional[Sequence[str]] = None, rate: Optional[Fraction] = None, jpeg: Optional[int] = None):
         self._chosen, self._jpeg = episodes, jpeg
@@ -83,12 +81,12 @@ class ReplayBuffer:
         self.notes += [f"left out: {array.name}: its rows {end} to {rows - 1} are of no episode"] if rows > end else []
         return Key(name, array, place, kind)
 
-    def sizes(self) -> List[str]:
+    def expect(self, episodes: Episodes) -> List[str]:
         """Returns, for each camera whose frames are encoded again, what they take and about what they will take."""
         form = "PNG" if self._jpeg is None else f"JPEG of quality {self._jpeg}"
         lines = []
         for array in (key.array for key in self._keys if key.kind == "encoded"):
-            numbers = [number for number, _ in self.episodes()]
+            numbers = [number for number, _ in episodes]
             ends = np.minimum(self._ends[numbers], array.shape[0])
             parts = [range(begin, end) for begin, end in zip(self._begins[numbers].clip(0), ends) if begin < end]
             rows = np.concatenate([np.empty(0, int), *parts])
@@ -102,7 +100,7 @@ class ReplayBuffer:
                          f"{sum(sampled) * len(rows) // max(len(sampled), 1)} bytes")
         return lines
 
-    def episodes(self) -> List[Tuple[int, Callable[[], Episode]]]:
+    def episodes(self) -> Episodes:
         return [(number, lambda number=number: self._read(number)) for number in range(len(self._ends))
                 if self._chosen is None or any(number in numbers for numbers in self._chosen)]
 

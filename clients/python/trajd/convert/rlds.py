@@ -9,14 +9,14 @@ import math
 import pathlib
 import re
 from fractions import Fraction
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from ..errors import ArgumentError, names_there_are
 from . import tfrecord
 from .objects import DTYPES, Images, Numbers, Object, is_name, is_taken, text_of
-from .output import Episode, LeftOut, first_line
+from .output import Episode, Episodes, LeftOut, Source, first_line
 from .rate import attribute_of
 
 STEPS = "steps/"
@@ -40,9 +40,7 @@ class Shard(NamedTuple):
     fault: str              # why there are no more places
 
 
-class Rlds:
-    """A source of output.convert."""
-
+class Rlds(Source):
     def __init__(self, folder: pathlib.Path, episodes: Optional[Sequence[range]] = None,
                  cameras: Optional[Sequence[str]] = None, rate: Optional[Fraction] = None):
         self._folder, self._chosen, self._cameras = folder, episodes, cameras
@@ -111,7 +109,7 @@ class Rlds:
         if missing:
             self.notes.append(f"left out: {len(missing)} files of dataset_info.json are not there: {missing[0]} ...")
 
-    def episodes(self) -> List[Tuple[int, Callable[[], Episode]]]:
+    def episodes(self) -> Episodes:
         return [(shard.first + index, lambda shard=shard, index=index: self._read(shard, index))
                 for shard in self._shards for index in range(shard.total)
                 if self._chosen is None or any(shard.first + index in numbers for numbers in self._chosen)]

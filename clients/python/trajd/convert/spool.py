@@ -99,7 +99,7 @@ class Images(Spool):
         assert image
         begins, sizes = (np.cumsum(sizes) - sizes)[rows], sizes[rows]
         images = group.create_group("image")
-        copy_pieces(self.data.fileno(), begins, sizes, images, "the rows of images")
+        copy_pieces(self.data.fileno(), begins, sizes, images.id, "the rows of images")
         images["offsets"] = np.concatenate([[0], np.cumsum(sizes)])
         images.attrs["encoding"] = "raw" if image.kind == "raw" else "auto"
         images.attrs["unit" if image.color in ("mm", "m") else "color"] = image.color

@@ -5,7 +5,7 @@ import base64
 import functools
 import re
 from operator import attrgetter
-from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -18,6 +18,7 @@ PACKAGES = {"sensor_msgs", "geometry_msgs", "std_msgs", "tf2_msgs", "nav_msgs", 
 NO_STAMP = -1 << 63
 RAW = {"rgb8": ("|u1", 3, "rgb"), "8UC3": ("|u1", 3, "rgb"), "bgr8": ("|u1", 3, "bgr"), "mono8": ("|u1", 1, "gray"),
        "8UC1": ("|u1", 1, "gray"), "16UC1": ("<u2", 1, "mm"), "mono16": ("<u2", 1, "mm"), "32FC1": ("<f4", 1, "m")}
+YUV = {"yuv422": 1, "uyvy": 1, "yuv422_yuy2": 0, "yuyv": 0}  # pixels in pairs: the place of the first luma
 DEPTH_HEADER_BYTES = 12  # before the PNG of compressedDepth: how 32FC1 was quantised
 
 
@@ -192,18 +193,28 @@ def _data_of(message: Any) -> bytes:
     return base64.b64decode(message.data, validate=True) if isinstance(message.data, str) else bytes(message.data)
 
 
+def _from_yuv(pixels: np.ndarray, luma: int) -> np.ndarray:
+    """Returns RGB of pairs [height, bytes], as cv_bridge and OpenCV make it (BT.601, limited range)."""
+    pairs = pixels.reshape(len(pixels), -1, 4).astype(np.int64)
+    y, chroma = 1220542 * (pairs[..., luma::2] - 16).clip(0)[..., None], pairs[..., 1 - luma::2] - 128
+    parts = chroma @ np.array([[0, -409993, 2116026], [1673527, -852492, 0]]) + (1 << 19)
+    return ((y + parts[..., None, :]) >> 20).clip(0, 255).astype(np.uint8)
+
+
 def _read_raw(message: Any) -> Iterator[Row]:
-    if message.encoding not in RAW:
-        raise Odd(f"its encoding is \"{message.encoding}\", and {', '.join(RAW)} are read")
-    dtype, channels, color = RAW[message.encoding]
+    luma = YUV.get(message.encoding)
+    if message.encoding not in RAW and (luma is None or message.width % 2):
+        raise Odd(f"its encoding is \"{message.encoding}\", and {', '.join((*RAW, *YUV))} are read")
+    dtype, channels, color = RAW.get(message.encoding, ("|u1", 2, "rgb"))
     height, width, step, data = int(message.height), int(message.width), int(message.step), _data_of(message)
     size = width * channels * np.dtype(dtype).itemsize
     if not size or not height or step < size or len(data) < step * height:
         raise Odd(f"it has {len(data)} bytes for {height} rows of {step} bytes, of which {size} are pixels")
     if np.dtype(dtype).itemsize > 1 and getattr(message, "is_bigendian", 0):
         raise Odd("its pixels are big-endian")
-    pixels = np.frombuffer(data, np.uint8, step * height).reshape(height, step)[:, :size].tobytes()
-    yield Row(_stamp_of(message), (), (), "", Image("raw", color, (height, width)), pixels)
+    pixels = np.frombuffer(data, np.uint8, step * height).reshape(height, step)[:, :size]
+    pixels = pixels if luma is None else _from_yuv(pixels, luma)
+    yield Row(_stamp_of(message), (), (), "", Image("raw", color, (height, width)), pixels.tobytes())
 
 
 def _read_encoded(message: Any) -> Iterator[Row]:

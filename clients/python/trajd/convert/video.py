@@ -14,9 +14,11 @@ from typing import Any, BinaryIO, Dict, NamedTuple, Optional, Tuple
 
 import h5py
 import numpy as np
+from h5py import h5d, h5g, h5i, h5t
 
 from ..errors import ArgumentError
 from ..launch import program
+from .objects import NEW_WITH_PLACE, space_of, write_array, write_attributes, write_group
 from .output import LeftOut
 
 VERSION = 1                   # of the groups
@@ -143,41 +145,40 @@ class Clip:
 
     def write(self, group: h5py.Group, path: str) -> None:
         header, packets = self.video.header, self.packets
-        video = group.create_group(path)
+        video = write_group(group.id, path)
         if self.media is None:
-            with open(self.video.path, "rb", buffering=0) as file:
-                packets = self._copy(file, video)
+            packets = self._copy(video)
         else:
-            video.attrs.update(media=self.media, media_size=header["file_bytes"])
+            write_attributes(video, {"media": self.media, "media_size": header["file_bytes"]})
         for name, array in (("rows", self.rows), ("packets", packets), ("units", self.units),
                             ("extradata_ends", np.array(header["extradata_ends"], "<i8")),
                             ("extradata", self.video.extradata)):
-            video.create_dataset(name, data=array)
+            write_array(video, name, array)
         firsts = self.units[:, 0]
         largest = [np.diff(firsts, append=len(packets)).max(), np.add.reduceat(packets[:, 1], firsts).max()]
-        video.attrs.update({name: header[name] for name in ("codec", "pixel_format", "matrix", "range")}, version=VERSION,
-                           encoding="video", color="rgb", size=np.array([header["height"], header["width"]], "<i8"),
-                           largest_unit=np.array(largest, "<i8"))
+        write_attributes(video, {name: header[name] for name in ("codec", "pixel_format", "matrix", "range")} | {
+            "version": VERSION, "encoding": "video", "color": "rgb", "largest_unit": np.array(largest, "<i8"),
+            "size": np.array([header["height"], header["width"]], "<i8")})
 
-    def _copy(self, file: BinaryIO, group: h5py.Group) -> np.ndarray:
+    def _copy(self, group: h5g.GroupID) -> np.ndarray:
         """Copies the packets. Returns the table of their new positions."""
-        copy_pieces(file.fileno(), self.packets[:, 0], self.packets[:, 1], group, self.video.path)
-        return np.concatenate([(np.cumsum(self.packets[:, 1]) - self.packets[:, 1])[:, None], self.packets[:, 1:]], axis=1)
+        begins, sizes = self.packets[:, 0], self.packets[:, 1]
+        with open(self.video.path, "rb", buffering=0) as file:
+            copy_pieces(file.fileno(), begins, sizes, group, self.video.path)
+        return np.concatenate([(np.cumsum(sizes) - sizes)[:, None], self.packets[:, 1:]], axis=1)
 
 
-def copy_pieces(source: int, begins: np.ndarray, sizes: np.ndarray, group: h5py.Group, name: object) -> None:
+def copy_pieces(source: int, begins: np.ndarray, sizes: np.ndarray, group: h5g.GroupID, name: object) -> None:
     """Copies pieces of a file into the dataset `bytes`, one after another. `name` is the file's, for a message.
 
     The kernel copies from file to file, as cp does: HDF5 has given the dataset its place before."""
-    space, form = h5py.h5s.create_simple((int(sizes.sum()),)), h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-    form.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
-    form.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
-    place = h5py.h5d.create(group.id, b"bytes", h5py.h5t.STD_U8LE, space, form).get_offset()
+    place = h5d.create(group, b"bytes", h5t.STD_U8LE, space_of((int(sizes.sum()),)), NEW_WITH_PLACE).get_offset()
+    target = h5i.get_file_id(group).get_vfd_handle()
     ends = begins + sizes
     cuts = np.flatnonzero(begins[1:] != ends[:-1]) + 1  # between pieces that are not one after another in the file
     for first, last in zip([0, *cuts], [*(cuts - 1), len(ends) - 1]):
         size = int(ends[last] - begins[first])
-        _copy_bytes(source, int(begins[first]), group.file.id.get_vfd_handle(), place, size, name)
+        _copy_bytes(source, int(begins[first]), target, place, size, name)
         place += size
 
 
