@@ -10,9 +10,7 @@
 
 /* Targets whose rows a thread loads before it uses the first. */
 #define VALUES_IN_FLIGHT 2
-/* For a walk: targets that are looked at together, and the least vectors per step for which threads
- * have runs of them. */
-#define WALK_STEPS 4
+/* For a walk: the least vectors per step for which threads have runs of targets. */
 #define WALK_VECTORS_MIN 8
 
 /* The threads that serve one stream together: all threads of a block, or some of its warps. */
@@ -239,65 +237,65 @@ __device__ __forceinline__ step_run run_of(const lane_place &lane, uint32_t vect
             lane.slot < step_count ? (step_count - 1 - lane.slot) / lane.slots + 1 : 0};
 }
 
-/* Forms one vector of features along a run, and stores steps so that they leave the cache first.
- * `first` is the vector's place in the tile's first step. While the row stays the same, its two
- * vectors stay in registers, as floats. Returns whether a result may not be finite, or a row is
- * missing. It looks at the results of both rows, between which all others lie. */
+/* Two rows of one vector of features: the lower row and what leads to the upper one, as floats. */
+template <int V> struct walk_rows {
+    float values[V];
+    float slopes[V];
+};
+
+/* Loads the two rows of an entry. Returns whether a result between them may not be finite: it looks
+ * at the results of both rows, between which all others lie. */
 template <typename S, typename O, int V, typename STREAM>
-__device__ __forceinline__ bool walk_run(const STREAM &stream, const entry *entries,
-                                         const step_run &run, uint32_t vector, char *first,
-                                         uint32_t step_stride_bytes)
+__device__ __forceinline__ bool load_rows(const STREAM &stream, const char *row,
+                                          uint32_t next_bytes, uint32_t vector, walk_rows<V> &rows)
 {
-    const uint4 *raw = (const uint4 *)entries;
-    /* an entry as it lies in memory: row, a, next_bytes; no row at first */
-    uint4 row = {0, 0, 0, UINT32_MAX};
-    float values[V], slopes[V];
-    bool suspect = false;
+    const char *from = row + vector * (uint32_t)(V * sizeof(S));
+    const vector_of<S, V> low = load_vector<S, V>(from),
+                          high = load_vector<S, V>(from + next_bytes);
+    bool suspect = may_be_lost(blend<S, O, V>(stream, 0, low, high, vector * V)) ||
+                   may_be_lost(blend<S, O, V>(stream, 1, low, high, vector * V));
 
 #pragma unroll
-    for (int v = 0; v < V; v++)
-        values[v] = slopes[v] = 0;
+    for (int v = 0; v < V; v++) {
+        rows.values[v] = as_float(low.elements[v]);
+        rows.slopes[v] = as_float(high.elements[v]) - rows.values[v];
+        suspect |= is_lost(rows.slopes[v]);
+    }
+    return suspect;
+}
+
+/* Forms one vector of features along a run, and stores steps so that they leave the cache first.
+ * `to` is the vector's place in the run's first step. While the row stays the same, its two vectors
+ * stay in registers. Returns whether a result may not be finite, or a row is missing. */
+template <typename S, typename O, int V, typename STREAM>
+__device__ __forceinline__ bool walk_run(const STREAM &stream, const entry *entries,
+                                         const step_run &run, uint32_t vector, char *to,
+                                         uint64_t stride_bytes)
+{
+    /* an entry as it lies in memory: row, a, next_bytes; no row at first */
+    const uint4 *raw = (const uint4 *)entries + run.first;
+    uint4 row = {0, 0, 0, UINT32_MAX}, next = raw[0];
+    walk_rows<V> rows = {};
+    bool suspect = false;
+
 #pragma unroll 1
-    for (uint32_t i = 0, t = run.first; i < run.count;) {
-        uint4 at[WALK_STEPS];
-        bool same = i + WALK_STEPS <= run.count;
-#pragma unroll
-        for (int k = 0; k < WALK_STEPS; k++) {
-            at[k] = raw[same ? t + k * run.stride : t];
-            same &= ((at[k].x ^ row.x) | (at[k].y ^ row.y) | (at[k].w ^ row.w)) == 0;
-        }
-        if (!same) {
-            const char *from = (const char *)((uint64_t)at[0].y << 32 | at[0].x);
-            suspect |= !from;
-            if (from && ((at[0].x ^ row.x) | (at[0].y ^ row.y) | (at[0].w ^ row.w)) != 0) {
-                row = at[0];
-                const vector_of<S, V> low =
-                    load_vector<S, V>(from + vector * (uint32_t)(V * sizeof(S)));
-                const vector_of<S, V> high =
-                    load_vector<S, V>(from + vector * (uint32_t)(V * sizeof(S)) + row.w);
-#pragma unroll
-                for (int v = 0; v < V; v++) {
-                    values[v] = as_float(low.elements[v]);
-                    slopes[v] = as_float(high.elements[v]) - values[v];
-                    suspect |= is_lost(slopes[v]);
-                }
-                suspect |= may_be_lost(blend<S, O, V>(stream, 0, low, high, vector * V)) ||
-                           may_be_lost(blend<S, O, V>(stream, 1, low, high, vector * V));
-            }
+    for (uint32_t left = run.count; left > 0; left--) {
+        const uint4 at = next;
+        float result[V];
+
+        raw += run.stride;
+        if (left > 1)
+            next = *raw;
+        if (((at.x ^ row.x) | (at.y ^ row.y) | (at.w ^ row.w)) != 0) {
+            const char *from = (const char *)((uint64_t)at.y << 32 | at.x);
+            row = at;
+            suspect |= !from || load_rows<S, O, V>(stream, from, at.w, vector, rows);
         }
 #pragma unroll
-        for (int k = 0; k < WALK_STEPS; k++) {
-            float result[V];
-            if (k > 0 && !same)
-                break;
-#pragma unroll
-            for (int v = 0; v < V; v++)
-                result[v] = fmaf(__uint_as_float(at[k].z), slopes[v], values[v]);
-            store_streaming<O, V>(first + (uint64_t)(t + k * run.stride) * step_stride_bytes,
-                                  finish<O, V>(stream, result, vector * V));
-        }
-        i += same ? WALK_STEPS : 1;
-        t += same ? WALK_STEPS * run.stride : run.stride;
+        for (int v = 0; v < V; v++)
+            result[v] = fmaf(__uint_as_float(at.z), rows.slopes[v], rows.values[v]);
+        store_streaming<O, V>(to, finish<O, V>(stream, result, vector * V));
+        to += stride_bytes;
     }
     return suspect;
 }
@@ -314,9 +312,10 @@ __device__ __forceinline__ bool walk_values(const team &team, const STREAM &stre
 
 #pragma unroll 1
     for (uint32_t vector = lane.vector; vector < vector_count; vector += lane.vector_step) {
-        suspect |= walk_run<S, O, V>(stream, entries, run, vector,
-                                     out.first + vector * (uint32_t)(V * sizeof(O)),
-                                     out.step_stride_bytes);
+        if (run.count > 0)
+            suspect |= walk_run<S, O, V>(stream, entries, run, vector,
+                                         out.at(run.first) + vector * (uint32_t)(V * sizeof(O)),
+                                         (uint64_t)run.stride * out.step_stride_bytes);
     }
     return suspect;
 }
