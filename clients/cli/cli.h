@@ -76,7 +76,7 @@ extern const struct cli_option cli_inspect_options[], cli_init_options[], cli_va
     cli_recv_options[], cli_bench_options[], cli_explain_options[], cli_diff_options[],
     cli_stats_options[], cli_reload_options[], cli_keygen_options[], cli_names_options[],
     cli_resample_options[], cli_pack_options[], cli_preprocess_options[], cli_merge_options[];
-/* The option --shard of struct shard (shards/shard.h), of several commands. */
+/* The option --shard of struct shard (cli_shard.h), of several commands. */
 extern const struct cli_option cli_shard_options[];
 /* Options of struct frame_resize (frames/frame_read.h), of several commands. */
 extern const struct cli_option cli_resize_options[];

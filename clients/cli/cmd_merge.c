@@ -7,8 +7,8 @@
 
 #include "clients/cli/cli.h"
 #include "clients/cli/files/cli_files.h"
-#include "clients/cli/shards/shard.h"
-#include "clients/cli/shards/shard_record.h"
+#include "clients/cli/cli_shard.h"
+#include "clients/cli/cli_shard_record.h"
 #include "daemon/base/json.h"
 #include "daemon/base/json_read.h"
 #include "daemon/base/memory.h"
@@ -36,10 +36,10 @@ struct merging {
     struct trajd_error *error;
 };
 
-const struct cli_option cli_merge_options[] = {
-    {"--layout", "NAME", "the layout of the outputs (that of the manifests)", CLI_TEXT,
-     offsetof(struct merging, layout)},
-    {0}};
+const struct cli_option cli_merge_options[] = {{"--layout", "NAME",
+                                                "the layout of the outputs (that of the manifests)",
+                                                CLI_TEXT, offsetof(struct merging, layout)},
+                                               {0}};
 
 static enum trajd_status refuse(const struct merging *merging, const char *text)
 {
@@ -70,8 +70,7 @@ static enum trajd_status load(struct merging *merging, const struct trajd_file_l
         }
         if (!first) {
             merging->count = count;
-            merging->records =
-                trajd_memory_or_exit(calloc(count, sizeof *merging->records));
+            merging->records = trajd_memory_or_exit(calloc(count, sizeof *merging->records));
         }
         merging->records[index] = record;
         first = &merging->records[index];
@@ -125,11 +124,10 @@ static enum trajd_status check_output(const struct merging *merging, const struc
                                "%s of shard %u/%u is missing: run that shard again", path,
                                output->shard, merging->count);
     if ((uint64_t)found.st_size != identity->size_bytes)
-        return trajd_error_set(merging->error, TRAJD_ERR_DATA, 0,
-                               "%s of shard %u/%u has %lld bytes instead of %" PRIu64
-                               ": run that shard again",
-                               path, output->shard, merging->count, (long long)found.st_size,
-                               identity->size_bytes);
+        return trajd_error_set(
+            merging->error, TRAJD_ERR_DATA, 0,
+            "%s of shard %u/%u has %lld bytes instead of %" PRIu64 ": run that shard again", path,
+            output->shard, merging->count, (long long)found.st_size, identity->size_bytes);
     return TRAJD_OK;
 }
 
@@ -141,8 +139,7 @@ static enum trajd_status list_outputs(struct merging *merging)
     for (uint32_t s = 0; s < merging->count; s++)
         for (uint32_t e = 0; e < merging->records[s].entry_count; e++)
             capacity += merging->records[s].entries[e].record.output_count;
-    merging->outputs =
-        trajd_memory_or_exit(calloc((size_t)capacity + 1, sizeof *merging->outputs));
+    merging->outputs = trajd_memory_or_exit(calloc((size_t)capacity + 1, sizeof *merging->outputs));
     for (uint32_t s = 0; s < merging->count; s++)
         for (uint32_t e = 0; e < merging->records[s].entry_count; e++) {
             const struct shard_entry *entry = &merging->records[s].entries[e];

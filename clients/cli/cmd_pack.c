@@ -11,7 +11,7 @@
 #include "clients/cli/files/cli_files.h"
 #include "clients/cli/pack/pack_config.h"
 #include "clients/cli/pack/pack_file.h"
-#include "clients/cli/shards/shard.h"
+#include "clients/cli/cli_shard.h"
 #include "daemon/base/memory.h"
 #include "daemon/base/paths.h"
 #include "daemon/base/progress/progress.h"
@@ -107,8 +107,8 @@ static int pack_one(struct packer *packer, const char *input, const char *output
     if (!status)
         status = pack_file(&options, &result, &error);
     if (!status && record) {
-        record->layout = trajd_memory_or_exit(
-            strdup(packer->layout ? packer->layout : index->layout->name));
+        record->layout =
+            trajd_memory_or_exit(strdup(packer->layout ? packer->layout : index->layout->name));
         record->episodes = index->kept_count;
         record->left_out = index->episode_count - index->kept_count;
     }
@@ -210,7 +210,8 @@ int cli_pack(int argc, char **argv)
     packer.is_folder = !stat(packer.output, &status) && S_ISDIR(status.st_mode);
     if (cli_files_find(&packer.files, &error))
         return cli_fail("%s", error.message);
-    if (!read_prepare(&packer) || (count > 1 && !packer.shard.count && !packer.is_folder && !make_folder(&packer))) {
+    if (!read_prepare(&packer) ||
+        (count > 1 && !packer.shard.count && !packer.is_folder && !make_folder(&packer))) {
         pack_config_free(&packer.config);
         return CLI_FAILED;
     }

@@ -11,7 +11,7 @@
 #include "clients/cli/cli.h"
 #include "clients/cli/preprocess/prep_file.h"
 #include "clients/cli/preprocess/prep_inbox.h"
-#include "clients/cli/shards/shard.h"
+#include "clients/cli/cli_shard.h"
 #include "daemon/base/heartbeat.h"
 #include "daemon/base/memory.h"
 #include "daemon/base/progress/progress.h"
@@ -82,9 +82,8 @@ static enum trajd_status make_pass(struct preprocessing *preprocessing, struct t
 {
     const struct prep_run run = {&preprocessing->config, &preprocessing->files, &preprocessing->log,
                                  &is_cancelled};
-    enum trajd_status status =
-        prep_inbox_look(&preprocessing->inbox, &preprocessing->config, is_ours,
-                        &preprocessing->shard, error);
+    enum trajd_status status = prep_inbox_look(&preprocessing->inbox, &preprocessing->config,
+                                               is_ours, &preprocessing->shard, error);
 
     preprocessing->wait_ns = 0;
     for (uint32_t a = 0; a < preprocessing->inbox.count && !status && !is_cancelled; a++) {

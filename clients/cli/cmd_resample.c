@@ -9,7 +9,7 @@
 #include "clients/cli/cli.h"
 #include "clients/cli/files/cli_files.h"
 #include "clients/cli/resample/convert.h"
-#include "clients/cli/shards/shard.h"
+#include "clients/cli/cli_shard.h"
 #include "daemon/base/json.h"
 #include "daemon/base/memory.h"
 #include "daemon/base/progress/progress.h"

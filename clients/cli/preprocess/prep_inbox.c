@@ -60,8 +60,8 @@ static void carry_over(struct prep_arrival *arrival, const struct prep_inbox *be
 }
 
 enum trajd_status prep_inbox_look(struct prep_inbox *inbox, const struct prep_config *config,
-                                  bool (*is_ours)(void *context, const char *name),
-                                  void *context, struct trajd_error *error)
+                                  bool (*is_ours)(void *context, const char *name), void *context,
+                                  struct trajd_error *error)
 {
     struct trajd_file_list list = {0};
     struct prep_inbox next = {0};

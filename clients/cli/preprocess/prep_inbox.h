@@ -29,8 +29,8 @@ struct prep_inbox {
  * as unfinished. Ignores names that begin with a dot or end with .partial, .part, .tmp or ~, and
  * everything but regular files, and names that are not `is_ours`. TRAJD_ERR_IO. */
 enum trajd_status prep_inbox_look(struct prep_inbox *inbox, const struct prep_config *config,
-                                  bool (*is_ours)(void *context, const char *name),
-                                  void *context, struct trajd_error *error);
+                                  bool (*is_ours)(void *context, const char *name), void *context,
+                                  struct trajd_error *error);
 /* Returns 0 for a settled file, else the ns until it can be settled. */
 int64_t prep_inbox_wait_ns(const struct prep_config *config, const struct prep_arrival *arrival);
 void prep_inbox_clear(struct prep_inbox *inbox);

@@ -1,5 +1,5 @@
 /* Reads and compares the records of shards. */
-#include "clients/cli/shards/shard_record.h"
+#include "clients/cli/cli_shard_record.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,8 +7,8 @@
  *     {"end":12}                         all files of the shard are made
  *
  * A line counts when it is complete. Of several lines about one file the last one counts. */
-#ifndef TRAJD_CLI_SHARDS_SHARD_RECORD_H
-#define TRAJD_CLI_SHARDS_SHARD_RECORD_H
+#ifndef TRAJD_CLI_SHARD_RECORD_H
+#define TRAJD_CLI_SHARD_RECORD_H
 
 #include "clients/cli/preprocess/prep_record.h"
 

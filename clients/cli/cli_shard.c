@@ -1,4 +1,4 @@
-#include "clients/cli/shards/shard.h"
+#include "clients/cli/cli_shard.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 
 #include "clients/cli/cli.h"
 #include "clients/cli/resample/convert.h"
-#include "clients/cli/shards/shard_record.h"
+#include "clients/cli/cli_shard_record.h"
 #include "daemon/base/files.h"
 #include "daemon/base/json.h"
 #include "daemon/base/memory.h"
@@ -61,16 +61,15 @@ static void add_file(FILE *out, const char *value)
     fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return;
-    if (!fstat(fd, &found) && S_ISREG(found.st_mode) &&
-        !prep_digest_file(fd, path, digest, &error))
+    if (!fstat(fd, &found) && S_ISREG(found.st_mode) && !prep_digest_file(fd, path, digest, &error))
         fprintf(out, " (%.12s)", digest);
     close(fd);
 }
 
 const char *shard_recipe(int argc, char **argv)
 {
-    static const char *const but[] = {"-o",        "--output", "--shard", "--threads", "--force",
-                                      "--json",    "--dry-run", "--resume", "--endpoint", NULL};
+    static const char *const but[] = {"-o",     "--output",  "--shard",  "--threads",  "--force",
+                                      "--json", "--dry-run", "--resume", "--endpoint", NULL};
     static char *text;
     size_t size = 0;
     FILE *out = trajd_memory_or_exit(open_memstream(&text, &size));
@@ -113,8 +112,7 @@ static void add_listed(struct run *run, const char *name, const char *folder)
 
     if (run->file_count == run->capacity) {
         run->capacity = 2 * run->capacity + 64;
-        run->files =
-            trajd_memory_or_exit(realloc(run->files, run->capacity * sizeof *run->files));
+        run->files = trajd_memory_or_exit(realloc(run->files, run->capacity * sizeof *run->files));
     }
     file = &run->files[run->file_count++];
     file->name = trajd_memory_or_exit(strdup(name));
@@ -423,8 +421,8 @@ int shard_do(const struct shard_work *work)
     int result = status ? cli_fail("%s", error.message) : CLI_OK;
 
     if (!status) {
-        own_count = (run.file_count + work->shard.count - 1 - work->shard.index) /
-                    work->shard.count;
+        own_count =
+            (run.file_count + work->shard.count - 1 - work->shard.index) / work->shard.count;
         fprintf(stderr, "shard %u/%u: %u of %u file%s\n", work->shard.index, work->shard.count,
                 own_count, run.file_count, trajd_plural(run.file_count));
     }

@@ -2,11 +2,11 @@
  * of the outputs. Each input becomes one output of the same name.
  *
  * The list is put in the natural order of the names, and file k of it belongs to shard k mod N. A
- * shard writes a record beside its outputs (shard_record.h). A shard that is started again skips the
+ * shard writes a record beside its outputs (cli_shard_record.h). A shard that is started again skips the
  * files that it has finished, and makes again the one at which it was killed. `trajctl merge` checks
  * that all shards are there. */
-#ifndef TRAJD_CLI_SHARDS_SHARD_H
-#define TRAJD_CLI_SHARDS_SHARD_H
+#ifndef TRAJD_CLI_SHARD_H
+#define TRAJD_CLI_SHARD_H
 
 #include "clients/cli/preprocess/prep_record.h"
 
