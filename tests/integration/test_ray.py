@@ -8,11 +8,12 @@ import tempfile
 import pytest
 
 from datasets import make_demo_file
-from paths import PACKAGE, PROGRAM, SUPPORT, TRAJCTL
+from paths import PACKAGE, PROGRAM, ROOT, SUPPORT, TRAJCTL
 from pythons import find_python
 from waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.release]
+CLUSTERS = ROOT / "configs/clusters"
 CONFIG = """
 version: 2
 exit_idle: 5s
@@ -40,12 +41,12 @@ class Runs:
         (self.folder / "demo.yaml").write_text(CONFIG.format(path=path))
         self.env = {name: value for name, value in os.environ.items() if not name.startswith(("TRAJD_", "SLURM_", "MASTER_", "RAY_"))}
         self.env.update(TRAJD_RUNTIME_DIR=str(self.folder), XDG_CACHE_HOME=str(self.folder), TRAJD_PROGRAM=str(PROGRAM), CUDA_VISIBLE_DEVICES="",
-                        PYTHONPATH=f"{PACKAGE}:{SUPPORT}:{SUPPORT.parents[1] / 'configs/clusters'}", OMP_NUM_THREADS="1", RAY_TRAIN_V2_ENABLED="1",
-                        RAY_USAGE_STATS_ENABLED="0", SLURM_PROCID="3", SLURM_NTASKS="9", SLURM_STEP_ID="0")  # as if Slurm had started Ray
+                        PYTHONPATH=f"{PACKAGE}:{SUPPORT}:{CLUSTERS}", OMP_NUM_THREADS="1", RAY_TRAIN_V2_ENABLED="1",
+                        RAY_USAGE_STATS_ENABLED="0", RAY_DEDUP_LOGS="0", SLURM_PROCID="3", SLURM_NTASKS="9", SLURM_STEP_ID="0")  # as if Slurm had started Ray
 
     def training(self, name, kill=0):
         (self.folder / name).mkdir()
-        return {"kind": "train", "folder": str(self.folder / name), "config": str(self.folder / "demo.yaml"), "epochs": 1, "every": EVERY, "kill": kill}
+        return {"folder": str(self.folder / name), "config": str(self.folder / "demo.yaml"), "epochs": 1, "every": EVERY, "kill": kill}
 
     def run(self, nodes, *jobs):
         """Runs the jobs one after another. Returns what the processes said."""
@@ -93,24 +94,46 @@ def test_workers_that_are_killed_have_the_losses_of_those_that_were_not(runs, no
     assert (runs.folder / "killed/killed").exists()
     check_resumed(whole, killed)
     assert len(list((runs.folder / "killed").glob("node-*"))) == nodes
-    assert len(runs.daemons()) == 2 * nodes, runs.daemons()  # a daemon for each run and node, which outlives the killed workers
+    assert len(runs.daemons()) == 2 * nodes, runs.daemons()  # one for each run and node
+    assert said.count("trajd: private daemon") == 2 * nodes, said  # those of the killed workers have outlived them
     for rank in range(nodes):
         assert f"trajd: rank {rank} of 2, from Ray Train" in said
 
 
+# stands for trajctl: in the first tries of a shard it dies at a random time, together with the task of Ray that started it
+MORTAL = """#!/usr/bin/env python3
+import os, random, signal, subprocess, sys, time
+shard = sys.argv[-1].replace("/", "-of-")
+tries = sum(name.startswith(shard + ".") for name in os.listdir({folder!r}))
+open(f"{folder}/{{shard}}.{{tries}}", "w").close()
+process = subprocess.Popen([{trajctl!r}, *sys.argv[1:]])
+if tries < 2:
+    time.sleep(random.Random(f"{{shard}} {{tries}}").uniform(0, 0.1))
+    if process.poll() is None:
+        process.kill()
+        os.kill(os.getppid(), signal.SIGKILL)
+sys.exit(process.wait())
+"""
+
+
 def test_shards_as_tasks_that_die(runs, tmp_path):
-    recordings = tmp_path / "in"
-    recordings.mkdir()
+    recordings, bin_, tries = tmp_path / "in", tmp_path / "bin", tmp_path / "tries"
+    for folder in (recordings, bin_, tries):
+        folder.mkdir()
+    (bin_ / "trajctl").write_text(MORTAL.format(folder=str(tries), trajctl=str(TRAJCTL)))
+    (bin_ / "trajctl").chmod(0o755)
     for number in range(11):
         make_demo_file(recordings / f"{number}.hdf5", "--seed", str(number), episodes=2)
-    jobs = []
+
+    def command(out):
+        return ["resample", recordings, "-o", tmp_path / out, "--rate", "10", "--layout", "demo"]
+
+    subprocess.run([TRAJCTL, *command("whole"), "--shard", "0/1"], check=True, capture_output=True)
     for count in (1, 3, 7):
-        (tmp_path / f"tries_{count}").mkdir()
-        command = [str(TRAJCTL), "resample", str(recordings), "-o", str(tmp_path / f"of_{count}"), "--rate", "10", "--layout", "demo"]
-        jobs.append({"kind": "shards", "command": command, "count": count, "folder": str(tmp_path / f"tries_{count}")})
-    subprocess.run([*command[:-5], str(tmp_path / "whole"), *command[-4:], "--shard", "0/1"], check=True, capture_output=True)
-    runs.run(1, *jobs)
+        done = subprocess.run([runs.python, CLUSTERS / "ray_shards.py", str(count), *command(f"of_{count}")], capture_output=True, text=True,
+                              env={**runs.env, "PATH": f"{bin_}:{os.environ['PATH']}"}, timeout=300)
+        assert done.returncode == 0, done.stderr
     found = [subprocess.run([TRAJCTL, "merge", tmp_path / name], check=True, capture_output=True, text=True).stdout
              for name in ("whole", "of_1", "of_3", "of_7")]
     assert len({text.split("fingerprint ")[1] for text in found}) == 1, found
-    assert sum(len(list((tmp_path / f"tries_{count}").iterdir())) - count for count in (1, 3, 7)) >= 5
+    assert len(list(tries.iterdir())) >= 11 + 5  # each of the 11 shards once, and again after it was killed

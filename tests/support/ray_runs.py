@@ -1,15 +1,12 @@
 """Runs in a Python that has Ray, on a cluster of this machine: ray_runs.py NODES JOBS.json
 
-Each job is {"kind": "train", ...} or {"kind": "shards", ...}. A job of training writes a line for each step of each rank
-into its folder. A job or shard with "kill" kills its processes once by SIGKILL, and Ray starts them again."""
+Each job trains by ray_train.py and writes a line for each step of each rank into its folder. With "kill", rank 1 kills
+itself once at that step, and Ray starts the workers again."""
 import json
 import os
 import pathlib
-import random
 import signal
-import subprocess
 import sys
-import time
 
 import ray
 from ray.cluster_utils import Cluster
@@ -62,28 +59,9 @@ def train(job):
                  run_config=RunConfig(storage_path=job["folder"], failure_config=FailureConfig(max_failures=2))).fit()
 
 
-@ray.remote(num_cpus=1, max_retries=20, retry_exceptions=True)
-def make_shard(command, shard, count, folder):
-    """Runs a shard, and dies with it at a random time in most of its tries."""
-    tries = len(list(folder.glob(f"try-{shard}-*")))
-    (folder / f"try-{shard}-{tries}").touch()
-    process = subprocess.Popen([*command, "--shard", f"{shard}/{count}"])
-    if tries < 3:
-        time.sleep(random.Random(100 * shard + tries).uniform(0, 0.1))
-        if process.poll() is None:
-            process.kill()
-            os.kill(os.getpid(), signal.SIGKILL)
-    if process.wait():
-        raise RuntimeError(f"shard {shard}/{count} failed")
-
-
-def shards(job):
-    ray.get([make_shard.remote(job["command"], shard, job["count"], pathlib.Path(job["folder"])) for shard in range(job["count"])])
-
-
 if __name__ == "__main__":
     cluster = begin(int(sys.argv[1]))
     for one in json.loads(pathlib.Path(sys.argv[2]).read_text()):
-        {"train": train, "shards": shards}[one["kind"]](one)
+        train(one)
     ray.shutdown()
     cluster.shutdown()
