@@ -402,11 +402,10 @@ static enum trajd_status do_file(struct run *run, const struct listed *file,
         status = append_member(run, "begin", file->name, 0, error);
     if (status)
         return status;
-    if (work->make(work->context, file->path, output, entry != NULL, &record, &part_count)) {
+    if (work->make(work->context, file->path, output, entry != NULL, &record, &part_count))
         run->failed++;
-        return TRAJD_OK;
-    }
-    status = record_file(run, file, &record, part_count, error);
+    else
+        status = record_file(run, file, &record, part_count, error);
     prep_record_clear(&record);
     free((char *)record.layout);
     return status;
