@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import tempfile
 
@@ -94,10 +95,9 @@ def test_workers_that_are_killed_have_the_losses_of_those_that_were_not(runs, no
     assert (runs.folder / "killed/killed").exists()
     check_resumed(whole, killed)
     assert len(list((runs.folder / "killed").glob("node-*"))) == nodes
-    assert len(runs.daemons()) == 2 * nodes, runs.daemons()  # one for each run and node
-    assert said.count("trajd: private daemon") == 2 * nodes, said  # those of the killed workers have outlived them
-    for rank in range(nodes):
-        assert f"trajd: rank {rank} of 2, from Ray Train" in said
+    # One daemon for each run, because both nodes of Ray have the address of this machine. It outlives the workers that are killed.
+    assert len(runs.daemons()) == 2 and len(set(re.findall(r"trajd: private daemon (\d+)", said))) == 2, said
+    assert "trajd: rank 0 of 2, from Ray Train" in said and "rank 1 of 2, from" not in said
 
 
 # stands for trajctl: in the first tries of a shard it dies at a random time, together with the task of Ray that started it

@@ -158,9 +158,10 @@ def ray_worker(monkeypatch, rank, world, local_rank, local_world):
     """Puts modules of Ray there as they are in a worker of Ray Train."""
     context = types.SimpleNamespace(get_world_rank=lambda: rank, get_world_size=lambda: world, get_local_rank=lambda: local_rank,
                                     get_local_world_size=lambda: local_world, get_experiment_name=lambda: "run")
-    runtime = types.SimpleNamespace(get_job_id=lambda: "01", get_node_id=lambda: "ab")
+    runtime = types.SimpleNamespace(get_job_id=lambda: "01", gcs_address="10.0.0.1:6379")
     monkeypatch.setitem(sys.modules, "ray.train", types.SimpleNamespace(get_context=lambda: context))
-    monkeypatch.setitem(sys.modules, "ray", types.SimpleNamespace(get_runtime_context=lambda: runtime))
+    monkeypatch.setitem(sys.modules, "ray", types.SimpleNamespace(
+        is_initialized=lambda: True, get_runtime_context=lambda: runtime, util=types.SimpleNamespace(get_node_ip_address=lambda: "10.0.0.2")))
 
 
 @pytest.mark.parametrize("environment, expected", [
@@ -191,9 +192,9 @@ def test_the_job_of_ray(monkeypatch):
     for name, value in {**RAY, **SLURM, "MASTER_ADDR": "a", "MASTER_PORT": "1", "SLURM_JOB_ID": "7"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("TRAJD_JOB", raising=False)
-    assert trajd.launch.job_id() == "ray 01 ab run"
+    assert trajd.launch.job_id() == "ray 10.0.0.1:6379 01 10.0.0.2 run"
     monkeypatch.delitem(sys.modules, "ray.train")
-    assert trajd.launch.job_id() == "ray 01 ab "
+    assert trajd.launch.job_id() == "ray 10.0.0.1:6379 01 10.0.0.2 "
 
 
 @pytest.mark.parametrize("environment", [{**TORCHRUN, "RANK": "x"}, {**TORCHRUN, "RANK": "8"}, {**SLURM, "SLURM_NODEID": "4"},

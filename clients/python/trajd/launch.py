@@ -108,16 +108,20 @@ def ensure_daemon(config: Config, *, job: Optional[str] = None, timeout: Optiona
 def job_id() -> str:
     """Returns a text that is the same in all processes of one job on this node, and different in other jobs.
 
-    It names the first of these that exists: $TRAJD_JOB; Ray's job, node, and run of Ray Train; the scheduler's job
+    It names the first of these that exists: $TRAJD_JOB; Ray's job, node address, and run of Ray Train; the scheduler's job
     (Slurm with its step, PBS, LSF, PMIx); the rendezvous of torch.distributed; the session (terminal, notebook,
     container) to which this process belongs.
     """
     env = os.environ
     if env.get("TRAJD_JOB"):
         return "job " + env["TRAJD_JOB"]
-    if "ray" in sys.modules and is_ray_worker(env):  # a rendezvous would be another one when Ray starts the workers again
-        runtime, run = sys.modules["ray"].get_runtime_context(), ray_train(env)
-        return f"ray {runtime.get_job_id()} {runtime.get_node_id()} {run.get_experiment_name() if run is not None else ''}"
+    ray = sys.modules.get("ray")
+    if ray is not None and is_ray_worker(env) and ray.is_initialized():
+        # A rendezvous would be another one when Ray starts the workers again. Ray counts ranks as local by the address
+        # of their node, so a daemon serves those of one address.
+        runtime, run = ray.get_runtime_context(), ray_train(env)
+        name = run.get_experiment_name() if run is not None else ""
+        return f"ray {runtime.gcs_address} {runtime.get_job_id()} {ray.util.get_node_ip_address()} {name}"
     if env.get("SLURM_JOB_ID"):
         return f"slurm {env['SLURM_JOB_ID']}.{env.get('SLURM_STEP_ID', '')}"
     for name in ("PBS_JOBID", "LSB_JOBID", "PMIX_NAMESPACE"):
