@@ -3,11 +3,13 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import tempfile
 
 import pytest
 
+from daemons import private_daemons
 from datasets import make_demo_file
 from paths import PACKAGE, PROGRAM, ROOT, SUPPORT, TRAJCTL
 from pythons import find_python
@@ -17,7 +19,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.release]
 CLUSTERS = ROOT / "configs/clusters"
 CONFIG = """
 version: 2
-exit_idle: 5s
+exit_idle: 300s
 memory: {{store: 64MiB, rings: 64MiB, reserve: 0}}
 datasets: {{demo: {{path: {path}, layout: demo}}}}
 feeds:
@@ -75,7 +77,9 @@ def runs(demo_file):
         pytest.skip("built without Python's headers")
     with tempfile.TemporaryDirectory(prefix="trajd") as folder:  # the path of a socket must be short
         yield Runs(python, folder, demo_file)
-        wait_for(lambda: not list(pathlib.Path(folder).glob("trajd-*/*/run/feed.sock")), 60, "the end of the daemons")
+        for pid in private_daemons(folder):
+            os.kill(pid, signal.SIGTERM)
+        wait_for(lambda: not private_daemons(folder), 60, "the end of the daemons")
 
 
 def check_resumed(whole, killed):
