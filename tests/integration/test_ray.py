@@ -135,7 +135,7 @@ def test_shards_as_tasks_that_die(runs, tmp_path):
     subprocess.run([TRAJCTL, *command("whole"), "--shard", "0/1"], check=True, capture_output=True)
     for count in (1, 3, 7):
         done = subprocess.run([runs.python, CLUSTERS / "ray_shards.py", str(count), *command(f"of_{count}")], capture_output=True, text=True,
-                              env={**runs.env, "RAY_ADDRESS": "local", "PATH": f"{bin_}:{os.environ['PATH']}"}, timeout=300)
+                              env={**runs.env, "RAY_ADDRESS": "local", "PATH": f"{bin_}:{os.environ['PATH']}"}, timeout=180)
         assert done.returncode == 0, done.stderr
     found = [subprocess.run([TRAJCTL, "merge", tmp_path / name], check=True, capture_output=True, text=True).stdout
              for name in ("whole", "of_1", "of_3", "of_7")]
@@ -145,5 +145,5 @@ def test_shards_as_tasks_that_die(runs, tmp_path):
 
 def test_windows_by_ray_data(runs):
     done = subprocess.run([runs.python, SUPPORT / "ray_read.py", runs.folder / "demo.yaml"], capture_output=True, text=True, env=runs.env,
-                          cwd=runs.folder, timeout=300)
+                          cwd=runs.folder, timeout=550)
     assert done.returncode == 0 and "windows are the same" in done.stdout, done.stderr + done.stdout

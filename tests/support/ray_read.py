@@ -11,7 +11,7 @@ windows = trajd.ray.read(sys.argv[1], feed="train", override_num_blocks=4)
 rows = {row["window_id"]: row for row in windows.iter_rows()}
 means = windows.map_batches(lambda batch: {"mean": batch["actions"].mean((1, 2))}).take_all()
 count = 0
-with trajd.open(sys.argv[1], feed="train", overrides={"order": "sequential", "tail": "short"}) as feed:
+with trajd.open(sys.argv[1], feed="train", overrides={"order": "sequential", "tail": "short"}, mode="queue") as feed:
     episodes = {one["episode_index"]: one for one in feed.episodes()}
     for batch in feed.epoch(0):
         for index, number in enumerate(batch["window_id"].tolist()):
