@@ -69,12 +69,15 @@ int cli_stats(int argc, char **argv);
 int cli_preprocess(int argc, char **argv);
 int cli_reload(int argc, char **argv);
 int cli_keygen(int argc, char **argv);
+int cli_merge(int argc, char **argv);
 int cli_names(int argc, char **argv);
 extern const struct cli_option cli_inspect_options[], cli_init_options[], cli_validate_options[],
     cli_plot_options[], cli_status_options[], cli_doctor_options[], cli_metrics_options[],
     cli_recv_options[], cli_bench_options[], cli_explain_options[], cli_diff_options[],
     cli_stats_options[], cli_reload_options[], cli_keygen_options[], cli_names_options[],
-    cli_resample_options[], cli_pack_options[], cli_preprocess_options[];
+    cli_resample_options[], cli_pack_options[], cli_preprocess_options[], cli_merge_options[];
+/* The option --shard of struct shard (cli_shard.h), of several commands. */
+extern const struct cli_option cli_shard_options[];
 /* Options of struct frame_resize (frames/frame_read.h), of several commands. */
 extern const struct cli_option cli_resize_options[];
 
@@ -90,6 +93,9 @@ int cli_refuse_command(const char *name);
  * argv[1] and on. Returns the number of operands. Ends the program after --help, and after a mistake,
  * which it prints with the command's usage. */
 int cli_parse(int argc, char **argv, void *options);
+/* Returns the name of the option of the running command at argv[*i], and its value, at which *i
+ * then stands. NULL: there is none. For commands that repeat their options, before cli_parse. */
+const char *cli_option_at(int argc, char **argv, int *i, const char **value);
 /* Copies the options of the command, those of tables in its table too. CLI_END ends the copy. */
 void cli_list_options(const struct cli_command *command, struct cli_option rows[CLI_OPTIONS_MAX]);
 /* Reads a value of the kind into a place of its own, or refuses it. */

@@ -165,6 +165,27 @@ void cli_read(const struct cli_option *option, enum cli_kind kind, const char *t
 
 /* ---- the parser ---- */
 
+const char *cli_option_at(int argc, char **argv, int *i, const char **value)
+{
+    struct cli_option rows[CLI_OPTIONS_MAX];
+    const struct cli_option *row;
+    const char *word = argv[*i];
+
+    *value = NULL;
+    if (word[0] != '-' || !word[1])
+        return NULL;
+    cli_list_options(cli_running, rows);
+    row = find_option(rows, word);
+    if (!row)
+        return NULL;
+    word += name_length(word);
+    if (*word)
+        *value = word + (*word == '=');
+    else if (row->value && !is_optional(row) && *i + 1 < argc)
+        *value = argv[++*i];
+    return row->name;
+}
+
 /* Walks through the words: checks names, and that there are values where they are needed, or sets
  * the options and moves the operands to argv[1] and on. Returns the number of operands. */
 static int walk(const struct cli_option *rows, int argc, char **argv, bool is_check, char *options)

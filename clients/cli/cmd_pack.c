@@ -11,6 +11,8 @@
 #include "clients/cli/files/cli_files.h"
 #include "clients/cli/pack/pack_config.h"
 #include "clients/cli/pack/pack_file.h"
+#include "clients/cli/cli_shard.h"
+#include "daemon/base/memory.h"
 #include "daemon/base/paths.h"
 #include "daemon/base/progress/progress.h"
 #include "proto/plural.h"
@@ -24,6 +26,7 @@ struct packer {
     bool force, resume;
     bool is_folder; /* the output */
     struct cli_files files;
+    struct shard shard;
 };
 
 static bool is_interrupted; /* set only by the signal handler */
@@ -71,27 +74,23 @@ static void print_result(const char *output, const struct pack_result *result)
     fflush(stdout);
 }
 
-static int pack_one(struct packer *packer, const char *input)
+/* Packs one file. `record` NULL: it is of no shard. */
+static int pack_one(struct packer *packer, const char *input, const char *output, bool force,
+                    struct prep_record *record)
 {
     struct pack_options options = {.helper_path = packer->files.helper,
                                    .decoder_path = packer->decoder,
                                    .preparations = packer->config.preparations,
                                    .preparation_count = packer->config.count,
                                    .jpeg_quality = packer->jpeg_quality,
-                                   .force = packer->force,
+                                   .force = force,
                                    .cancel = &is_interrupted,
                                    .on_note = print_note};
-    char output[CLI_PATH_SIZE];
     struct trajd_index *index = NULL;
     struct pack_result result;
     struct trajd_error error;
     enum trajd_status status;
 
-    find_output(packer, input, output);
-    if (packer->resume && !access(output, F_OK)) {
-        printf("%s: is there, skipped\n", output);
-        return CLI_OK;
-    }
     status = cli_files_open(&packer->files, packer->layout, input, &index, &error);
     if (!status && index->file_count != 1)
         status = trajd_error_set(
@@ -107,12 +106,37 @@ static int pack_one(struct packer *packer, const char *input)
                 trajd_plural(index->episode_count - index->kept_count));
     if (!status)
         status = pack_file(&options, &result, &error);
+    if (!status && record) {
+        record->layout =
+            trajd_memory_or_exit(strdup(packer->layout ? packer->layout : index->layout->name));
+        record->episodes = index->kept_count;
+        record->left_out = index->episode_count - index->kept_count;
+    }
     if (index)
         trajd_index_destroy(&index);
     if (status)
         return cli_fail_at(input, &error);
     print_result(output, &result);
     return CLI_OK;
+}
+
+static int pack_of_list(struct packer *packer, const char *input)
+{
+    char output[CLI_PATH_SIZE];
+
+    find_output(packer, input, output);
+    if (packer->resume && !access(output, F_OK)) {
+        printf("%s: is there, skipped\n", output);
+        return CLI_OK;
+    }
+    return pack_one(packer, input, output, packer->force, NULL);
+}
+
+static int pack_of_shard(void *context, const char *input, const char *output, bool force,
+                         struct prep_record *record, uint32_t *part_count)
+{
+    *part_count = 0;
+    return pack_one(context, input, output, force, record);
 }
 
 /* Reads what --prepare says. False where it printed an error. */
@@ -164,11 +188,13 @@ const struct cli_option cli_pack_options[] = {
      offsetof(struct packer, layout)},
     {"--force", NULL, "replace existing files", CLI_FLAG, offsetof(struct packer, force)},
     {"--resume", NULL, "skip files whose output exists", CLI_FLAG, offsetof(struct packer, resume)},
+    {NULL, NULL, NULL, CLI_TABLE, offsetof(struct packer, shard), .table = cli_shard_options},
     {0}};
 
 int cli_pack(int argc, char **argv)
 {
     struct packer packer = {0};
+    const char *recipe = shard_recipe(argc, argv);
     const int count = cli_parse(argc, argv, &packer);
     struct trajd_error error;
     struct stat status;
@@ -176,20 +202,35 @@ int cli_pack(int argc, char **argv)
 
     if (!packer.output)
         cli_refuse("name one or more files, and the output with -o");
+    if (packer.shard.count && (packer.force || packer.resume))
+        cli_refuse("--shard skips what it has finished, and replaces nothing else: leave out %s",
+                   packer.force ? "--force" : "--resume");
     if (packer.jpeg_quality && !packer.prepare)
         cli_refuse("--jpeg stores prepared frames: it needs --prepare");
     packer.is_folder = !stat(packer.output, &status) && S_ISDIR(status.st_mode);
     if (cli_files_find(&packer.files, &error))
         return cli_fail("%s", error.message);
-    if (!read_prepare(&packer) || (count > 1 && !packer.is_folder && !make_folder(&packer))) {
+    if (!read_prepare(&packer) ||
+        (count > 1 && !packer.shard.count && !packer.is_folder && !make_folder(&packer))) {
         pack_config_free(&packer.config);
         return CLI_FAILED;
     }
     signal(SIGINT, on_signal);
     signal(SIGTERM, on_signal);
     signal(SIGXFSZ, SIG_IGN); /* exceeding the file size limit becomes an error of the write */
-    for (int i = 1; i <= count && !is_interrupted; i++)
-        if (pack_one(&packer, argv[i]))
+    if (packer.shard.count) {
+        const struct shard_work work = {.shard = packer.shard,
+                                        .folder = packer.output,
+                                        .recipe = recipe,
+                                        .inputs = argv + 1,
+                                        .input_count = (uint32_t)count,
+                                        .cancel = &is_interrupted,
+                                        .make = pack_of_shard,
+                                        .context = &packer};
+        result = shard_do(&work);
+    }
+    for (int i = 1; i <= count && !is_interrupted && !packer.shard.count; i++)
+        if (pack_of_list(&packer, argv[i]))
             result = CLI_FAILED;
     pack_config_free(&packer.config);
     return is_interrupted ? CLI_FAILED : result;

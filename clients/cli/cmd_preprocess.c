@@ -11,7 +11,9 @@
 #include "clients/cli/cli.h"
 #include "clients/cli/preprocess/prep_file.h"
 #include "clients/cli/preprocess/prep_inbox.h"
+#include "clients/cli/cli_shard.h"
 #include "daemon/base/heartbeat.h"
+#include "daemon/base/memory.h"
 #include "daemon/base/progress/progress.h"
 
 #define LOOK_AGAIN_NS INT64_C(1000000000) /* longest pause between two passes, to find new files */
@@ -22,7 +24,7 @@ struct preprocessing {
     struct trajd_log log;
     struct prep_inbox inbox;
     const char *path;
-    uint32_t shard, shard_count;
+    struct shard shard;
     bool once;
     uint64_t counts[PREP_CHANGED + 1];
     uint64_t failed;
@@ -41,21 +43,9 @@ static void on_signal(int number)
     trajd_heartbeat_cancel(&heartbeat);
 }
 
-static void set_shard(void *place, const struct cli_option *option, char *value)
-{
-    struct preprocessing *preprocessing = place;
-    int length = 0;
-
-    if (sscanf(value, "%" SCNu32 "/%" SCNu32 "%n", &preprocessing->shard,
-               &preprocessing->shard_count, &length) != 2 ||
-        value[length] || !preprocessing->shard_count ||
-        preprocessing->shard >= preprocessing->shard_count)
-        cli_refuse("%s %s: write I/N with I from 0 to N-1", option->name, value);
-}
-
 const struct cli_option cli_preprocess_options[] = {
-    {"--shard", "I/N", "process only the files of run I of N, counted from 0", CLI_CALL,
-     .set = set_shard},
+    {NULL, NULL, NULL, CLI_TABLE, offsetof(struct preprocessing, shard),
+     .table = cli_shard_options},
     {"--once", NULL, "wait at most for the time `settle` of the configuration", CLI_FLAG,
      offsetof(struct preprocessing, once)},
     {0}};
@@ -80,14 +70,20 @@ static void do_file(struct preprocessing *preprocessing, struct prep_arrival *ar
     }
 }
 
+/* Returns whether this shard makes the file. */
+static bool is_ours(void *context, const char *name)
+{
+    const struct shard *shard = context;
+    return !shard->count || shard_of_name(name, shard->count) == shard->index;
+}
+
 /* Processes the files that are settled. */
 static enum trajd_status make_pass(struct preprocessing *preprocessing, struct trajd_error *error)
 {
     const struct prep_run run = {&preprocessing->config, &preprocessing->files, &preprocessing->log,
                                  &is_cancelled};
-    enum trajd_status status =
-        prep_inbox_look(&preprocessing->inbox, &preprocessing->config, preprocessing->shard,
-                        preprocessing->shard_count, error);
+    enum trajd_status status = prep_inbox_look(&preprocessing->inbox, &preprocessing->config,
+                                               is_ours, &preprocessing->shard, error);
 
     preprocessing->wait_ns = 0;
     for (uint32_t a = 0; a < preprocessing->inbox.count && !status && !is_cancelled; a++) {
@@ -132,6 +128,32 @@ static enum trajd_status make_passes(struct preprocessing *preprocessing, struct
     return status;
 }
 
+/* Records for `trajctl merge` that the shard has made all its files, if it has. */
+static enum trajd_status write_shard(const struct preprocessing *preprocessing,
+                                     struct trajd_error *error)
+{
+    const struct prep_inbox *inbox = &preprocessing->inbox;
+    const char **names;
+    char recipe[256];
+    enum trajd_status status;
+
+    if (!preprocessing->shard.count || !preprocessing->once || is_cancelled ||
+        preprocessing->failed || preprocessing->counts[PREP_ELSEWHERE])
+        return TRAJD_OK;
+    for (uint32_t a = 0; a < inbox->count; a++)
+        if (!inbox->arrivals[a].is_finished)
+            return TRAJD_OK;
+    names = trajd_memory_or_exit(calloc((size_t)inbox->count + 1, sizeof *names));
+    for (uint32_t a = 0; a < inbox->count; a++)
+        names[a] = inbox->arrivals[a].name;
+    snprintf(recipe, sizeof recipe, "trajd %s: preprocess (%.12s)", TRAJD_VERSION,
+             preprocessing->config.recipe);
+    status = shard_write_inbox(&preprocessing->shard, preprocessing->config.outbox, recipe, names,
+                               inbox->count, error);
+    free(names);
+    return status;
+}
+
 static int conclude(const struct preprocessing *preprocessing, enum trajd_status status,
                     const struct trajd_error *error)
 {
@@ -161,7 +183,7 @@ static int conclude(const struct preprocessing *preprocessing, enum trajd_status
 int cli_preprocess(int argc, char **argv)
 {
     const struct sigaction action = {.sa_handler = on_signal};
-    struct preprocessing preprocessing = {.shard_count = 1};
+    struct preprocessing preprocessing = {0};
     struct trajd_error error;
     enum trajd_status status;
     int result;
@@ -188,6 +210,8 @@ int cli_preprocess(int argc, char **argv)
     }
     preprocessing.files.assumed_rate = preprocessing.config.assumed_rate;
     status = make_passes(&preprocessing, &error);
+    if (!status)
+        status = write_shard(&preprocessing, &error);
     result = conclude(&preprocessing, status, &error);
     trajd_progress_begin(NULL);
     prep_inbox_clear(&preprocessing.inbox);

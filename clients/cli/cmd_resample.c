@@ -9,7 +9,9 @@
 #include "clients/cli/cli.h"
 #include "clients/cli/files/cli_files.h"
 #include "clients/cli/resample/convert.h"
+#include "clients/cli/cli_shard.h"
 #include "daemon/base/json.h"
+#include "daemon/base/memory.h"
 #include "daemon/base/progress/progress.h"
 #include "daemon/window/window_report.h"
 #include "proto/plural.h"
@@ -37,6 +39,7 @@ struct resampling {
     struct cli_files files;
     struct trajd_index *indexes[ITEMS_MAX];
     uint32_t index_count;
+    struct shard shard;
 };
 
 static bool is_interrupted; /* set only by the signal handler */
@@ -189,6 +192,7 @@ const struct cli_option cli_resample_options[] = {
      .set = refuse_resume},
     {"--json", NULL, "print JSON documents, one a line", CLI_FLAG,
      offsetof(struct resampling, printer.json)},
+    {NULL, NULL, NULL, CLI_TABLE, offsetof(struct resampling, shard), .table = cli_shard_options},
     {0}};
 
 /* ---- what is printed ---- */
@@ -420,7 +424,8 @@ static void note_unused_rate(struct resampling *resampling)
     }
 }
 
-static int run(struct resampling *resampling)
+/* Converts the inputs that are open. `record` NULL: they are of no shard. */
+static int run(struct resampling *resampling, struct prep_record *record, uint32_t *part_count)
 {
     struct trajd_convert_report report;
     struct trajd_error error;
@@ -445,35 +450,90 @@ static int run(struct resampling *resampling)
     trajd_progress_clear();
     if (!status && !resampling->options.dry_run)
         print_report(&resampling->printer, &report);
+    if (!status && record) {
+        record->episodes = report.episodes_written;
+        record->left_out = report.episodes_left_out;
+        record->cut = report.episodes_cut;
+        *part_count = report.part_count;
+    }
     trajd_convert_report_clear(&report);
     return status ? cli_fail("%s", error.message) : CLI_OK;
+}
+
+static void close_inputs(struct resampling *resampling)
+{
+    for (uint32_t i = 0; i < resampling->index_count; i++)
+        trajd_index_destroy(&resampling->indexes[i]);
+    resampling->index_count = 0;
+}
+
+static int resample_of_shard(void *context, const char *input, const char *output, bool force,
+                             struct prep_record *record, uint32_t *part_count)
+{
+    struct resampling *resampling = context;
+    int result;
+
+    resampling->options.output = output;
+    resampling->options.force = force;
+    result = open_inputs(resampling, (char **)&input, 1);
+    if (!result) {
+        const struct trajd_rate rate = resampling->options.rate;
+        record->rate_hz = (double)rate.num / (double)rate.den;
+        record->layout = trajd_memory_or_exit(
+            strdup(resampling->layout ? resampling->layout : resampling->indexes[0]->layout->name));
+        result = run(resampling, record, part_count);
+    }
+    close_inputs(resampling);
+    return result;
+}
+
+/* All shards compute alike, whichever machine has a GPU. */
+static int run_shard(struct resampling *resampling, char **inputs, int count, const char *recipe)
+{
+    const struct shard_work work = {.shard = resampling->shard,
+                                    .folder = resampling->options.output,
+                                    .recipe = recipe,
+                                    .inputs = inputs,
+                                    .input_count = (uint32_t)count,
+                                    .cancel = &is_interrupted,
+                                    .make = resample_of_shard,
+                                    .context = resampling};
+
+    if (resampling->options.backend == TRAJD_CONVERT_AUTO)
+        resampling->options.backend = TRAJD_CONVERT_CPU;
+    return shard_do(&work);
 }
 
 int cli_resample(int argc, char **argv)
 {
     struct sigaction action = {.sa_handler = on_signal};
     struct resampling resampling = {.options.backend = TRAJD_CONVERT_AUTO};
+    const char *recipe = shard_recipe(argc, argv);
     const int count = cli_parse(argc, argv, &resampling);
     struct trajd_error error;
     int result;
 
-    if (count > ITEMS_MAX)
+    if (count > ITEMS_MAX && !resampling.shard.count)
         cli_refuse("more than %d files: name their folder", ITEMS_MAX);
     if (!resampling.options.rate.num)
         cli_refuse("--rate is missing");
     if (!resampling.options.output && !resampling.options.dry_run)
         cli_refuse("-o is missing: name the output file");
+    if (resampling.shard.count && (resampling.options.force || resampling.options.dry_run))
+        cli_refuse("--shard skips what it has finished, and replaces nothing else: leave out %s",
+                   resampling.options.force ? "--force" : "--dry-run");
     if (cli_files_find(&resampling.files, &error))
         return cli_fail("%s", error.message);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     signal(SIGXFSZ, SIG_IGN); /* exceeding the file size limit becomes an error of the write */
+    if (resampling.shard.count)
+        return run_shard(&resampling, argv + 1, count, recipe);
     result = open_inputs(&resampling, argv + 1, count);
     if (!result) {
         note_unused_rate(&resampling);
-        result = run(&resampling);
+        result = run(&resampling, NULL, NULL);
     }
-    for (uint32_t i = 0; i < resampling.index_count; i++)
-        trajd_index_destroy(&resampling.indexes[i]);
+    close_inputs(&resampling);
     return result;
 }

@@ -56,6 +56,9 @@ static const struct cli_command commands[] = {
     {"preprocess", "CONFIG",
      "validate, resample and publish the files of an inbox; quarantine faulty files with a report",
      cli_preprocess, cli_preprocess_options, 1, 1, "a configuration file"},
+    {"merge", "DIR",
+     "check that all shards have made their files in a folder, and join their manifests", cli_merge,
+     cli_merge_options, 1, 1, "a folder"},
     {"reload", "",
      "make a daemon read its configuration again; --wait prints the result, and the exit status is "
      "1 if it was refused",

@@ -1,5 +1,5 @@
-"""Tests configs/clusters: the Slurm script with a replacement for srun, and the Kubernetes manifest as far as one
-machine can."""
+"""Tests configs/clusters: the Slurm scripts with a replacement for srun, and the manifests of Kubernetes and SkyPilot as far
+as one machine can. test_ray.py has Ray."""
 import json
 import os
 import platform
@@ -198,3 +198,115 @@ def test_the_steps_of_the_image(tmp_path):
             assert ran.returncode == 0, ran.stderr
             done += 1
     assert done == 2 and "trajctl" in ran.stdout and not wheels.exists()
+
+
+# ---- shards ----
+
+
+@pytest.fixture
+def recordings(tmp_path, small_file):
+    """Three recordings in data/in."""
+    folder = tmp_path / "data/in"
+    folder.mkdir(parents=True)
+    for number in range(3):
+        shutil.copy(small_file, folder / f"{number}.hdf5")
+    return folder
+
+
+def shell(script, folder, *arguments, **variables):
+    """Runs a script in a folder that stands for the root, with a trajctl that knows the layout of the recordings."""
+    (folder / "bin").mkdir(exist_ok=True)
+    (folder / "bin/trajctl").write_text(f'#!/bin/sh\n[ "$1" = merge ] || set -- "$@" --layout demo\nexec {TRAJCTL} "$@"\n')
+    (folder / "bin/trajctl").chmod(0o755)
+    env = {**os.environ, "PATH": f"{folder}/bin:{os.environ['PATH']}", **{name: str(value) for name, value in variables.items()}}
+    return subprocess.run(["bash", "-c", script.replace("/data/", f"{folder}/data/"), *map(str, arguments)], cwd=folder, env=env, capture_output=True,
+                          text=True, timeout=120)
+
+
+def check_merged(folder, command="trajctl merge /data/out", shards=3):
+    done = shell(command, folder)
+    assert done.returncode == 0 and f"3 files of {shards} shards" in done.stdout, done.stderr
+
+
+def test_an_array_of_slurm_jobs(recordings, tmp_path):
+    script = f"bash {CLUSTERS}/shards.sbatch resample /data/in -o /data/out --rate 10"
+    refused = shell(script, tmp_path, SLURM_ARRAY_TASK_ID="")
+    assert refused.returncode != 0 and "--array=0-N" in refused.stderr
+    assert shell(f"bash {CLUSTERS}/shards.sbatch", tmp_path).returncode == 64
+    for task in range(3, 6):  # an array need not begin at 0
+        done = shell(script, tmp_path, SLURM_ARRAY_TASK_ID=task, SLURM_ARRAY_TASK_MIN=3, SLURM_ARRAY_TASK_COUNT=3)
+        assert done.returncode == 0, done.stderr
+    check_merged(tmp_path, re.search(r'--wrap "(.*)"', (CLUSTERS / "shards.sbatch").read_text())[1])
+
+
+# The fields of batch/v1 and v1 that a manifest may have, those with a star it must have. A dict has fields, a list items.
+TEXT = None
+CONTAINER = {"name*": TEXT, "image*": TEXT, "command": TEXT, "args": TEXT, "restartPolicy": TEXT,
+             "env": [{"name*": TEXT, "value": TEXT}], "resources": {"requests": TEXT, "limits": TEXT},
+             "securityContext": {"allowPrivilegeEscalation": TEXT, "readOnlyRootFilesystem": TEXT, "capabilities": {"drop": TEXT}},
+             "startupProbe": {"exec*": {"command*": TEXT}, "periodSeconds": TEXT, "failureThreshold": TEXT},
+             "livenessProbe": {"exec*": {"command*": TEXT}, "periodSeconds": TEXT, "timeoutSeconds": TEXT},
+             "volumeMounts": [{"name*": TEXT, "mountPath*": TEXT, "readOnly": TEXT}]}
+POD = {"restartPolicy*": TEXT, "terminationGracePeriodSeconds": TEXT, "initContainers": [CONTAINER], "containers*": [CONTAINER],
+       "securityContext": {"runAsUser": TEXT, "runAsGroup": TEXT, "fsGroup": TEXT, "runAsNonRoot": TEXT, "seccompProfile": {"type*": TEXT}},
+       "volumes": [{"name*": TEXT, "emptyDir": {"medium": TEXT, "sizeLimit": TEXT}, "configMap": {"name*": TEXT},
+                    "persistentVolumeClaim": {"claimName*": TEXT, "readOnly": TEXT}}]}
+HEAD = {"apiVersion*": TEXT, "kind*": TEXT, "metadata*": {"name*": TEXT}}
+KINDS = {"Job": {**HEAD, "spec*": {"completionMode": TEXT, "completions": TEXT, "parallelism": TEXT, "backoffLimit": TEXT, "suspend": TEXT,
+                                   "template*": {"spec*": POD}}},
+         "ConfigMap": {**HEAD, "data": TEXT}}
+# of SkyPilot's reference of its YAML
+SKY = {"name": TEXT, "num_nodes": TEXT, "resources": {"accelerators": TEXT, "cpus": TEXT, "memory": TEXT, "infra": TEXT}, "workdir": TEXT,
+       "file_mounts": TEXT, "volumes": TEXT, "envs": TEXT, "setup": TEXT, "run*": TEXT}
+
+
+def check_fields(value, fields, where):
+    if isinstance(fields, list):
+        assert isinstance(value, list) and value, where
+        for item in value:
+            check_fields(item, fields[0], f"{where}[]")
+    elif fields is not None:
+        known = {name.rstrip("*"): inner for name, inner in fields.items()}
+        assert isinstance(value, dict) and value.keys() <= known.keys(), (where, value.keys() - known.keys())
+        assert {name[:-1] for name in fields if name.endswith("*")} <= value.keys(), (where, value.keys())
+        for name, inner in value.items():
+            check_fields(inner, known[name], f"{where}.{name}")
+
+
+@pytest.mark.parametrize("name", ["kubernetes.yaml", "kubernetes_shards.yaml"])
+def test_the_fields_of_manifests(name):
+    for document in yaml.safe_load_all((CLUSTERS / name).read_text()):
+        check_fields(document, KINDS[document["kind"]], document["metadata"]["name"])
+        assert document["apiVersion"] == ("batch/v1" if document["kind"] == "Job" else "v1")
+        pod = document["spec"]["template"]["spec"] if document["kind"] == "Job" else {"containers": [], "volumes": []}
+        for container in pod["containers"]:
+            assert {mount["name"] for mount in container["volumeMounts"]} <= {volume["name"] for volume in pod["volumes"]}
+    with pytest.raises(AssertionError, match="volumeMount"):
+        check_fields({"name": "a", "image": "b", "volumeMount": []}, CONTAINER, "a container")
+
+
+def test_an_indexed_job(recordings, tmp_path):
+    shards, merge = yaml.safe_load_all((CLUSTERS / "kubernetes_shards.yaml").read_text())
+    spec = shards["spec"]
+    assert spec["completionMode"] == "Indexed" and merge["spec"]["suspend"] and spec["template"]["spec"]["restartPolicy"] == "Never"
+    program, option, script = spec["template"]["spec"]["containers"][0]["command"]
+    assert (program, option) == ("/bin/sh", "-c") and script.endswith(f'"$JOB_COMPLETION_INDEX/{spec["completions"]}"')
+    for index in range(spec["completions"]):  # more shards than files
+        done = shell(script, tmp_path, JOB_COMPLETION_INDEX=index)
+        assert done.returncode == 0, done.stderr
+    check_merged(tmp_path, " ".join(merge["spec"]["template"]["spec"]["containers"][0]["command"]), spec["completions"])
+
+
+def test_skypilot(recordings, tmp_path):
+    train, shards = (yaml.safe_load((CLUSTERS / f"sky_{name}.yaml").read_text()) for name in ("train", "shards"))
+    for document in train, shards:
+        check_fields(document, SKY, document["name"])
+    for node in range(shards["num_nodes"]):
+        done = shell(shards["run"], tmp_path, SKYPILOT_NODE_RANK=node, SKYPILOT_NUM_NODES=shards["num_nodes"])
+        assert done.returncode == 0, done.stderr
+    check_merged(tmp_path, re.search(r"sky exec shards '(.*)'", (CLUSTERS / "sky_shards.yaml").read_text())[1], shards["num_nodes"])
+    (tmp_path / "bin/torchrun").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    (tmp_path / "bin/torchrun").chmod(0o755)
+    done = shell(train["run"], tmp_path, SKYPILOT_NODE_RANK=1, SKYPILOT_NUM_NODES=2, SKYPILOT_NUM_GPUS_PER_NODE=8, SKYPILOT_NODE_IPS="10.0.0.1\n10.0.0.2")
+    assert done.stdout.split() == ["--nnodes=2", "--nproc-per-node=8", "--node-rank=1", "--master-addr=10.0.0.1", "--master-port=29500",
+                                   "train.py", "square.yaml"], done

@@ -1,4 +1,4 @@
-"""The examples run: the trainers of clients/python/examples/trainers, and preprocessing as an array of Slurm jobs."""
+"""The examples run: the trainers of clients/python/examples/trainers."""
 import os
 import pathlib
 import re
@@ -10,12 +10,11 @@ import h5py
 import numpy as np
 import pytest
 
-from paths import PACKAGE, PROGRAM, ROOT, TRAJCTL
+from paths import PACKAGE, PROGRAM, ROOT
 from pythons import find_python
 from waiting import wait_for
 
 TRAINERS = ROOT / "clients/python/examples/trainers"
-CLUSTERS = ROOT / "configs/clusters"
 CONFIG = """
 version: 2
 exit_idle: 1s
@@ -100,32 +99,3 @@ def test_the_mean_of_a_force(tmp_path):
         assert table["mean"][0] < table["previous"][0] and table["mean"][1] < .5 * table["previous"][1], done.stdout
         assert table["mean"][2] >= table["linear"][2]
     assert "3000 rows at 1000 Hz, 60 steps at 20 Hz" in done.stdout
-
-
-def rows(path):
-    """Returns the rows of all episodes, without their names, in an order of their own."""
-    with h5py.File(path) as file:
-        return sorted(np.asarray(demo["actions"]).tobytes() for demo in file["data"].values())
-
-
-def test_an_array_of_slurm_jobs_and_its_merge(demo_file, tmp_path):
-    for name in ("inbox", "outbox", "quarantine"):
-        (tmp_path / name).mkdir()
-    for number in range(5):
-        (tmp_path / f"inbox/run_{number}.hdf5").write_bytes(demo_file.read_bytes())
-    (tmp_path / "lab.yaml").write_text("version: 1\ninbox: inbox\noutbox: outbox\nquarantine: quarantine\nsettle: 50ms\nlayout: demo\nrate: 10\n")
-
-    def sbatch(script, *arguments, **variables):
-        env = {**os.environ, "PATH": f"{TRAJCTL.parent}:{os.environ['PATH']}", **variables}
-        return subprocess.run(["bash", CLUSTERS / script, *arguments], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120)
-
-    refused = sbatch("preprocess_array.sbatch", "lab.yaml", SLURM_ARRAY_TASK_ID="")
-    assert refused.returncode != 0 and "--array=0-N" in refused.stderr
-    for task in range(3, 6):  # an array need not begin at 0
-        done = sbatch("preprocess_array.sbatch", "lab.yaml", SLURM_ARRAY_TASK_ID=str(task), SLURM_ARRAY_TASK_MIN="3", SLURM_ARRAY_TASK_COUNT="3")
-        assert done.returncode == 0, done.stderr
-    published = sorted((tmp_path / "outbox").glob("*.hdf5"))
-    assert [path.name for path in published] == [f"run_{number}.hdf5" for number in range(5)]
-    merged = sbatch("merge.sbatch", "outbox", "all.hdf5", "10", "--layout", "demo")
-    assert merged.returncode == 0, merged.stderr
-    assert rows(tmp_path / "all.hdf5") == sorted(row for path in published for row in rows(path))

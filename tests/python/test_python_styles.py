@@ -151,6 +151,52 @@ def test_topology_of_torch_distributed(monkeypatch, environment, expected):
     assert detect(environment) == expected
 
 
+RAY = {"RAY_JOB_ID": "ffffffff", "RAY_RAYLET_PID": "1"}
+
+
+def ray_worker(monkeypatch, rank, world, local_rank, local_world):
+    """Puts modules of Ray there as they are in a worker of Ray Train."""
+    context = types.SimpleNamespace(get_world_rank=lambda: rank, get_world_size=lambda: world, get_local_rank=lambda: local_rank,
+                                    get_local_world_size=lambda: local_world, get_experiment_name=lambda: "run")
+    runtime = types.SimpleNamespace(get_job_id=lambda: "01", gcs_address="10.0.0.1:6379")
+    monkeypatch.setitem(sys.modules, "ray.train", types.SimpleNamespace(get_context=lambda: context))
+    monkeypatch.setitem(sys.modules, "ray", types.SimpleNamespace(
+        is_initialized=lambda: True, get_runtime_context=lambda: runtime, util=types.SimpleNamespace(get_node_ip_address=lambda: "10.0.0.2")))
+
+
+@pytest.mark.parametrize("environment, expected", [
+    (RAY, Topology(5, 8, (4, 5, 6, 7))),
+    ({**RAY, **SLURM}, Topology(5, 8, (4, 5, 6, 7))),  # Slurm has started Ray
+    (SLURM, Topology(5, 7, (3, 4, 5))),                # a driver
+])
+def test_topology_of_ray_train(monkeypatch, environment, expected):
+    ray_worker(monkeypatch, 5, 8, 1, 4)
+    assert detect(environment) == expected
+    assert detect(environment).source == ("Slurm" if environment is SLURM else "Ray Train")
+
+
+def test_a_task_of_ray_is_no_step_of_slurm(monkeypatch):
+    """The variables that it inherits are those of the step in which Slurm runs Ray itself."""
+    assert detect({**RAY, **SLURM}) == Topology()
+
+    def outside():
+        raise RuntimeError("`get_context` cannot be used outside of a Ray Train training function")
+    monkeypatch.setitem(sys.modules, "ray.train", types.SimpleNamespace(get_context=outside))
+    assert detect({**RAY, **SLURM}) == Topology()
+    assert detect({**RAY, **TORCHRUN}) == Topology(5, 8, (4, 5, 6, 7))
+
+
+def test_the_job_of_ray(monkeypatch):
+    """It stays when Ray starts the workers again, with another rendezvous."""
+    ray_worker(monkeypatch, 0, 2, 0, 2)
+    for name, value in {**RAY, **SLURM, "MASTER_ADDR": "a", "MASTER_PORT": "1", "SLURM_JOB_ID": "7"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("TRAJD_JOB", raising=False)
+    assert trajd.launch.job_id() == "ray 10.0.0.1:6379 01 10.0.0.2 run"
+    monkeypatch.delitem(sys.modules, "ray.train")
+    assert trajd.launch.job_id() == "ray 10.0.0.1:6379 01 10.0.0.2 "
+
+
 @pytest.mark.parametrize("environment", [{**TORCHRUN, "RANK": "x"}, {**TORCHRUN, "RANK": "8"}, {**SLURM, "SLURM_NODEID": "4"},
                                          {**SLURM, "SLURM_PROCID": "1"}, {**SLURM, "SLURM_TASKS_PER_NODE": "3(x,2"}])
 def test_bad_topology(environment):

@@ -14,15 +14,6 @@
 /* delay before a file that is open for writing is checked again */
 #define BUSY_NS INT64_C(1000000000)
 
-uint32_t prep_shard(const char *name, uint32_t shard_count)
-{
-    char digest[PREP_DIGEST_SIZE];
-
-    prep_digest_bytes(name, strlen(name), digest);
-    digest[15] = 0;
-    return (uint32_t)(strtoull(digest, NULL, 16) % shard_count);
-}
-
 static bool is_unfinished_name(const char *name)
 {
     static const char *const ends[] = {".partial", ".part", ".tmp", "~", NULL};
@@ -69,7 +60,8 @@ static void carry_over(struct prep_arrival *arrival, const struct prep_inbox *be
 }
 
 enum trajd_status prep_inbox_look(struct prep_inbox *inbox, const struct prep_config *config,
-                                  uint32_t shard, uint32_t shard_count, struct trajd_error *error)
+                                  bool (*is_ours)(void *context, const char *name), void *context,
+                                  struct trajd_error *error)
 {
     struct trajd_file_list list = {0};
     struct prep_inbox next = {0};
@@ -80,7 +72,7 @@ enum trajd_status prep_inbox_look(struct prep_inbox *inbox, const struct prep_co
     next.arrivals = trajd_memory_or_exit(calloc((size_t)list.count + 1, sizeof *next.arrivals));
     for (uint32_t f = 0; f < list.count && !status; f++) {
         struct prep_arrival arrival = {.name = list.relative_paths[f]};
-        if (is_unfinished_name(arrival.name) || prep_shard(arrival.name, shard_count) != shard ||
+        if (is_unfinished_name(arrival.name) || !is_ours(context, arrival.name) ||
             !look_at(config, &arrival))
             continue;
         carry_over(&arrival, inbox, &at);

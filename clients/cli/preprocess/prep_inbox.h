@@ -25,14 +25,12 @@ struct prep_inbox {
     uint32_t count;
 };
 
-/* Returns which of `shard_count` runs processes the file. It depends only on the name. */
-uint32_t prep_shard(const char *name, uint32_t shard_count);
-
 /* Reads the inbox again. Removes files that are gone from the list, and marks new and changed files
  * as unfinished. Ignores names that begin with a dot or end with .partial, .part, .tmp or ~, and
- * everything but regular files. TRAJD_ERR_IO. */
+ * everything but regular files, and names that are not `is_ours`. TRAJD_ERR_IO. */
 enum trajd_status prep_inbox_look(struct prep_inbox *inbox, const struct prep_config *config,
-                                  uint32_t shard, uint32_t shard_count, struct trajd_error *error);
+                                  bool (*is_ours)(void *context, const char *name), void *context,
+                                  struct trajd_error *error);
 /* Returns 0 for a settled file, else the ns until it can be settled. */
 int64_t prep_inbox_wait_ns(const struct prep_config *config, const struct prep_arrival *arrival);
 void prep_inbox_clear(struct prep_inbox *inbox);

@@ -33,8 +33,8 @@ def connect(endpoint: Optional[str] = None, *, feed: Optional[str] = None,
     mode         "queue": each batch goes to the next worker that is free. "shard": rank r of world size W gets its rows
                  of every global batch. Default: shard if there is more than one rank, else queue
     rank, world_size, local_ranks
-                 in mode shard. Default: those of torch.distributed if it is initialised, else those of torchrun's or
-                 Slurm's environment. local_ranks lists the ranks that read from this daemon, if each node has its own
+                 in mode shard. Default: those of Ray Train, else of torch.distributed if it is initialised, else those
+                 of torchrun's or Slurm's environment. local_ranks lists the ranks that read from this daemon, if each node has its own
     gpu_ranks    in mode shard with zero_copy: the ranks that read on this process's GPU. Default: found through
                  torch.distributed if it is initialised, else only this rank
     credit       the most batches that may be held or on their way, at least 2. The daemon grants at most the number of

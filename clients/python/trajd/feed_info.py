@@ -9,8 +9,10 @@ from typing import Any, Dict, List, Mapping, Optional, Set, Tuple
 
 from .errors import DataWarning, level_of_caller
 from .settings import Settings
+from .topology import Topology
 
 _reported: Set[Tuple[str, int]] = set()  # (feed, fingerprint)
+_reported_ranks: Set[str] = set()        # lines
 
 
 @dataclass(frozen=True)
@@ -56,12 +58,25 @@ def _describe(info: FeedInfo) -> str:
     return "; ".join(parts)
 
 
+def _report_ranks(ranks: Topology) -> None:
+    """Says once in a process who gave it its rank."""
+    line = f"trajd: rank {ranks.rank} of {ranks.world_size}, from {ranks.source}"
+    if ranks.local_ranks is not None:
+        line += f"; this node's daemon serves ranks {ranks.local_ranks[0]} to {ranks.local_ranks[-1]}"
+    if ranks.source and line not in _reported_ranks:
+        _reported_ranks.add(line)
+        print(line, file=sys.stderr, flush=True)
+
+
 def report(info: FeedInfo, settings: Settings) -> None:
-    """Prints one line and issues a DataWarning if episodes are quarantined or the plan has warnings.
+    """Prints where the rank comes from, and one line with a DataWarning if episodes are quarantined or the plan has
+    warnings.
 
     In mode shard only the first rank of each node does."""
     text = _describe(info)
     ranks = settings.topology
+    if settings.shard and ranks.rank == min(ranks.local_ranks or (0,)):
+        _report_ranks(ranks)
     key = (settings.title, info.fingerprint)
     if not text or key in _reported or (settings.shard and ranks.rank != min(ranks.local_ranks or (0,))):
         return

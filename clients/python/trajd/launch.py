@@ -37,6 +37,7 @@ from .folders import (Held, Lock, cache_folder, held_twice, make_private, note_d
                       read_regular, remove_old)
 from .folders import is_alive as _is_alive
 from .progress import Waiting, last_lines
+from .topology import is_ray_worker, ray_train
 
 Config = Union[str, "os.PathLike[str]", Mapping[str, Any]]
 
@@ -107,12 +108,20 @@ def ensure_daemon(config: Config, *, job: Optional[str] = None, timeout: Optiona
 def job_id() -> str:
     """Returns a text that is the same in all processes of one job on this node, and different in other jobs.
 
-    It names the first of these that exists: $TRAJD_JOB; the scheduler's job (Slurm with its step, PBS, LSF, PMIx); the
-    rendezvous of torch.distributed; the session (terminal, notebook, container) to which this process belongs.
+    It names the first of these that exists: $TRAJD_JOB; Ray's job, node address, and run of Ray Train; the scheduler's job
+    (Slurm with its step, PBS, LSF, PMIx); the rendezvous of torch.distributed; the session (terminal, notebook,
+    container) to which this process belongs.
     """
     env = os.environ
     if env.get("TRAJD_JOB"):
         return "job " + env["TRAJD_JOB"]
+    ray = sys.modules.get("ray")
+    if ray is not None and is_ray_worker(env) and ray.is_initialized():
+        # A rendezvous would be another one when Ray starts the workers again. Ray counts ranks as local by the address
+        # of their node, so a daemon serves those of one address.
+        runtime, run = ray.get_runtime_context(), ray_train(env)
+        name = run.get_experiment_name() if run is not None else ""
+        return f"ray {runtime.gcs_address} {runtime.get_job_id()} {ray.util.get_node_ip_address()} {name}"
     if env.get("SLURM_JOB_ID"):
         return f"slurm {env['SLURM_JOB_ID']}.{env.get('SLURM_STEP_ID', '')}"
     for name in ("PBS_JOBID", "LSB_JOBID", "PMIX_NAMESPACE"):
@@ -341,8 +350,9 @@ class Private:
             if _is_alive(place):
                 return self._endpoint()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(5)
-            raise _failure(source, place, process.returncode)
+                if process is not None:
+                    process.wait(5)
+            raise _failure(source, place, process.returncode if process is not None else None)
 
     def report_copies(self) -> None:
         """Says why other private daemons of this user hold the same datasets in memory, too. Once in a process."""
@@ -406,8 +416,11 @@ def _few_descriptors() -> Dict[str, str]:
     return {"limits.sessions": str(sessions)}
 
 
-def _start(source: _Source, place: pathlib.Path, lock: Lock) -> "subprocess.Popen[bytes]":
-    """Starts the daemon and passes the lock on to it. The daemon has its own session and outlives this process."""
+def _start(source: _Source, place: pathlib.Path, lock: Lock) -> "Optional[subprocess.Popen[bytes]]":
+    """Starts the daemon and passes the lock on to it. The daemon has its own session and outlives this process.
+
+    A worker of Ray kills its children when it ends, and others read from this daemon. So there the daemon is the child of
+    a shell that has ended, and None is returned."""
     path = place / "log"
     with contextlib.suppress(FileNotFoundError):
         path.replace(place / "log.1")  # says why the last daemon ended
@@ -421,14 +434,19 @@ def _start(source: _Source, place: pathlib.Path, lock: Lock) -> "subprocess.Pope
         command += ["--preset", f"{key}={value}"]
     service = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "JOURNAL_STREAM", "LISTEN_FDS", "LISTEN_PID")
     lock.is_daemons = True
+    is_orphan = is_ray_worker(os.environ)
+    if is_orphan:
+        command = ["/bin/sh", "-c", '"$@" >&2 & echo $!', "sh", *command]
     with open(path, "xb") as out:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd="/",
-                                   pass_fds=[lock.fd], start_new_session=True,
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE if is_orphan else out, stderr=out,
+                                   cwd="/", pass_fds=[lock.fd], start_new_session=True,
                                    env={k: v for k, v in os.environ.items() if k not in service})
-    _started[:] = [child for child in _started if child.poll() is None] + [process]
-    print(f"trajd: private daemon {process.pid} for {source.name} at {place / 'run'}, log: {path}",
+    pid = int(process.communicate()[0]) if is_orphan else process.pid
+    if not is_orphan:
+        _started[:] = [child for child in _started if child.poll() is None] + [process]
+    print(f"trajd: private daemon {pid} for {source.name} at {place / 'run'}, log: {path}",
           file=sys.stderr, flush=True)
-    return process
+    return None if is_orphan else process
 
 
 def _tail(place: pathlib.Path) -> List[str]:

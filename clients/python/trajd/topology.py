@@ -1,15 +1,15 @@
 """Finds the rank of this process, the world size, and the ranks on this node. Compares what the ranks see.
 
-The first of these that applies is used: explicit arguments; torch.distributed if it is initialised; torchrun's
-environment (RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE); the environment of a Slurm step (SLURM_PROCID,
-SLURM_NTASKS, SLURM_NODEID, SLURM_TASKS_PER_NODE). A batch script outside srun is not a step, and counts as one
-process."""
+The first of these that applies is used: explicit arguments; Ray Train, in its workers; torch.distributed if it is
+initialised; torchrun's environment (RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE); the environment of a Slurm step
+(SLURM_PROCID, SLURM_NTASKS, SLURM_NODEID, SLURM_TASKS_PER_NODE). A batch script outside srun is not a step, and counts
+as one process. So does a task of Ray outside Ray Train: if Slurm started Ray, it has the variables of Ray's own step."""
 from __future__ import annotations
 
 import os
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from .errors import ArgumentError, StateError
@@ -20,6 +20,7 @@ class Topology:
     rank: int = 0
     world_size: int = 1
     local_ranks: Optional[Tuple[int, ...]] = None  # None: all ranks read from the daemon of this process
+    source: str = field(default="", compare=False)  # who said so, for people; "": the caller, or nobody
 
     def __post_init__(self) -> None:
         if self.world_size < 1 or not 0 <= self.rank < self.world_size:
@@ -55,8 +56,30 @@ def _narrowed(rank: int, world: int, first: int, count: int) -> Topology:
     return Topology(rank, world, tuple(range(first, first + count)))
 
 
+def is_ray_worker(environment: Mapping[str, str]) -> bool:
+    """Returns True in a task or actor of Ray, and in what it starts. Ray sets both for them alone."""
+    return "RAY_JOB_ID" in environment and "RAY_RAYLET_PID" in environment
+
+
+def ray_train(environment: Mapping[str, str]) -> Any:
+    """Returns the context of Ray Train in one of its workers, else None."""
+    train = sys.modules.get("ray.train")
+    if train is None or not is_ray_worker(environment):
+        return None
+    try:
+        context = train.get_context()
+        return context if context.get_world_size() else None
+    except RuntimeError:  # a worker of Ray that Ray Train did not start
+        return None
+
+
+def _from_ray(context: Any) -> Topology:
+    rank, world = context.get_world_rank(), context.get_world_size()
+    return _narrowed(rank, world, rank - context.get_local_rank(), context.get_local_world_size())
+
+
 def _is_slurm_step(environment: Mapping[str, str]) -> bool:
-    return "SLURM_PROCID" in environment and "SLURM_NTASKS" in environment and "SLURM_STEP_ID" in environment
+    return not is_ray_worker(environment) and "SLURM_PROCID" in environment and "SLURM_NTASKS" in environment and "SLURM_STEP_ID" in environment
 
 
 def _from_torchrun(environment: Mapping[str, str], rank: int, world: int) -> Topology:
@@ -90,15 +113,19 @@ def _initialized() -> Any:
 
 
 def detect(environment: Optional[Mapping[str, str]] = None) -> Topology:
-    """Returns the topology of torch.distributed or of the environment. Without either: rank 0 of 1."""
+    """Returns the topology of Ray Train, torch.distributed or the environment. Without any: rank 0 of 1."""
     environment = os.environ if environment is None else environment
-    distributed = _initialized()
+    context, distributed = ray_train(environment), _initialized()
+    if context is not None:
+        return replace(_from_ray(context), source="Ray Train")
     if distributed is not None:
-        return _from_torchrun(environment, distributed.get_rank(), distributed.get_world_size())
+        found = _from_torchrun(environment, distributed.get_rank(), distributed.get_world_size())
+        return replace(found, source="torch.distributed")
     if "RANK" in environment and "WORLD_SIZE" in environment:
-        return _from_torchrun(environment, _number(environment, "RANK"), _number(environment, "WORLD_SIZE"))
+        found = _from_torchrun(environment, _number(environment, "RANK"), _number(environment, "WORLD_SIZE"))
+        return replace(found, source="$RANK and $WORLD_SIZE")
     if _is_slurm_step(environment):
-        return _from_slurm(environment)
+        return replace(_from_slurm(environment), source="Slurm")
     return Topology()
 
 
@@ -108,7 +135,7 @@ def resolve(rank: Optional[int], world_size: Optional[int], local_ranks: Optiona
         found = detect()
         if local_ranks is None:
             return found
-        return Topology(found.rank, found.world_size, tuple(local_ranks))
+        return Topology(found.rank, found.world_size, tuple(local_ranks), found.source)
     if rank is None or world_size is None:
         raise ArgumentError("give both rank and world_size, or neither")
     return Topology(rank, world_size, None if local_ranks is None else tuple(local_ranks))
