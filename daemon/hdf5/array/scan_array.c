@@ -125,9 +125,10 @@ static const char *read_compact(struct trajd_scan *scan, hid_t dataset, hid_t ty
  * needs no creation property list, which takes the most time. */
 static bool read_contiguous(hid_t dataset, struct trajd_array *array)
 {
-    haddr_t offset = H5Dget_offset(dataset);
+    const haddr_t offset = H5Dget_offset(dataset);
 
-    H5Eclear2(H5E_DEFAULT);
+    if (offset == HADDR_UNDEF)
+        H5Eclear2(H5E_DEFAULT);
     if (offset == HADDR_UNDEF || !array->size_bytes)
         return false;
     array->storage = TRAJD_STORAGE_CONTIGUOUS;
