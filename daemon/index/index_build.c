@@ -327,6 +327,8 @@ static bool find_quaternions(struct build *b, uint32_t array_index, struct trajd
             b->episodes[e].quarantine ? NULL : &b->episodes[e].extents[array_index];
         if (!array || !array->size_bytes)
             continue;
+        if (first && !count)
+            break; /* no columns are quaternions in both */
         if (first) {
             count =
                 trajd_quaternions_merge(all, count, array->quaternions, array->quaternion_count);
