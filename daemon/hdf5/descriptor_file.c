@@ -50,7 +50,7 @@ static H5FD_t *open_descriptor(const char *name, unsigned flags, hid_t access, h
     }
     made->file = *file;
     if ((*file)->blocks)
-        memset((*file)->blocks->numbers, 0, sizeof (*file)->blocks->numbers);
+        memset((*file)->blocks->numbers, 0, sizeof(*file)->blocks->numbers);
     made->end_of_file = flags & H5F_ACC_TRUNC ? 0 : (haddr_t)status.st_size;
     made->device = status.st_dev;
     made->inode = status.st_ino;

@@ -46,7 +46,8 @@ struct pool {
     /* a file whose child was killed from outside: no other child works; or NULL */
     struct trajd_index_entry *alone;
     int64_t pause_until_ns; /* no file is handed out before */
-    const struct trajd_index_entry *judged; /* its record has come and is not accepted yet; or NULL */
+    const struct trajd_index_entry
+        *judged;            /* its record has come and is not accepted yet; or NULL */
     uint32_t killed_starts; /* children that were killed from outside before they had a file */
     struct trajd_array_reader *reader;
     struct trajd_error *error;

@@ -31,7 +31,7 @@ struct evaluation {
     struct trajd_error *error;
     uint8_t *buffer;
     size_t buffer_size;
-    uint8_t *file; /* all of a small file; NULL: it is read array by array */
+    uint8_t *file;                    /* all of a small file; NULL: it is read array by array */
     const struct trajd_array *loaded; /* the array of which all rows are in the buffer; or NULL */
     struct trajd_quaternion_search search; /* in the sampled rows of one array */
 };

@@ -54,8 +54,8 @@ static void test_cameras_that_are_alike_lie_side_by_side(void **state)
     (void)state;
     struct trajd_error error;
     struct trajd_wire_tensor tensors[] = {
-        frames("a", "obs", 8),  byte_tensor("a.mask", 2), frames("b", "obs", 9),
-        frames("c", "obs", 8),  byte_tensor("c.mask", 2), frames("d", "next", 8),
+        frames("a", "obs", 8), byte_tensor("a.mask", 2), frames("b", "obs", 9),
+        frames("c", "obs", 8), byte_tensor("c.mask", 2), frames("d", "next", 8),
         frames("e", "obs", 8),
     };
     /* 576 bytes each, but b with 648; masks have 6 */
