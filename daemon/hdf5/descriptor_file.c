@@ -138,21 +138,34 @@ static const uint8_t *find_block(struct trajd_descriptor_file *file, uint64_t nu
     return block;
 }
 
-static herr_t read_bytes(H5FD_t *base, H5FD_mem_t type, hid_t transfer, haddr_t offset, size_t size,
-                         void *buffer)
+/* Returns 0 or an errno. */
+static int read_pieces(struct trajd_descriptor_file *file, uint64_t offset, size_t size,
+                       void *buffer)
 {
-    struct trajd_descriptor_file *file = ((struct open_file *)base)->file;
     const size_t within = offset % TRAJD_DESCRIPTOR_BLOCK_BYTES;
     const bool is_small = file->blocks && size <= TRAJD_DESCRIPTOR_BLOCK_BYTES - within;
     const uint8_t *block =
         is_small ? find_block(file, offset / TRAJD_DESCRIPTOR_BLOCK_BYTES) : NULL;
-    int code = 0;
+
+    if (!block)
+        return read_file(file->fd, offset, size, buffer);
+    memcpy(buffer, block + within, size);
+    return 0;
+}
+
+bool trajd_descriptor_read(struct trajd_descriptor_file *file, uint64_t offset, size_t size,
+                           void *buffer)
+{
+    return offset <= INT64_MAX - size && !read_pieces(file, offset, size, buffer);
+}
+
+static herr_t read_bytes(H5FD_t *base, H5FD_mem_t type, hid_t transfer, haddr_t offset, size_t size,
+                         void *buffer)
+{
+    struct trajd_descriptor_file *file = ((struct open_file *)base)->file;
+    const int code = read_pieces(file, offset, size, buffer);
 
     (void)type, (void)transfer;
-    if (block)
-        memcpy(buffer, block + within, size);
-    else
-        code = read_file(file->fd, offset, size, buffer);
     return code ? fail(file, code) : 0;
 }
 

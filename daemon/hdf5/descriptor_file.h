@@ -3,6 +3,8 @@
 #ifndef TRAJD_HDF5_DESCRIPTOR_FILE_H
 #define TRAJD_HDF5_DESCRIPTOR_FILE_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <hdf5.h>
@@ -26,6 +28,10 @@ struct trajd_descriptor_file {
      * NULL: libhdf5 reports the failure. */
     void (*on_error)(const struct trajd_descriptor_file *file);
 };
+
+/* Reads bytes as libhdf5 gets them; zeros behind the end of the file. False where a read fails. */
+bool trajd_descriptor_read(struct trajd_descriptor_file *file, uint64_t offset, size_t size,
+                           void *buffer);
 
 /* Returns a file access list for H5Fopen or H5Fcreate, below 0 where libhdf5 fails. The caller closes
  * it with H5Pclose before the next call. *file must outlive the HDF5 file that is opened with it. */
