@@ -120,10 +120,10 @@ int trajd_file_replace_begin_as(struct trajd_file_replacement *replacement, cons
     return replacement->fd < 0 ? -1 : 0;
 }
 
-int trajd_file_replace_end(struct trajd_file_replacement *replacement, const char *path, bool good)
+/* Closes the new file and renames it, unless `code` is an errno. */
+static int end_replacement(struct trajd_file_replacement *replacement, const char *path, bool good,
+                           int code)
 {
-    int code = good && fsync(replacement->fd) ? errno : 0;
-
     if (close(replacement->fd) && !code)
         code = errno;
     if (good && !code && rename(replacement->temporary, path) == 0)
@@ -132,6 +132,11 @@ int trajd_file_replace_end(struct trajd_file_replacement *replacement, const cha
     unlink(replacement->temporary);
     errno = code;
     return good ? -1 : 0;
+}
+
+int trajd_file_replace_end(struct trajd_file_replacement *replacement, const char *path, bool good)
+{
+    return end_replacement(replacement, path, good, good && fsync(replacement->fd) ? errno : 0);
 }
 
 struct seal {
@@ -144,19 +149,17 @@ void *trajd_file_read_sealed(const char *path, uint64_t magic, size_t limit, siz
     struct seal seal = {0};
     struct stat about;
     char *data = NULL;
-    size_t size = 0;
 
+    *length = 0;
     /* read and not mapped: a bad disk is an error of read, but a signal where it is mapped */
-    if (fd >= 0 && fstat(fd, &about) == 0 && S_ISREG(about.st_mode))
-        trajd_file_read_fd(fd, path, limit + sizeof seal, &data, &size, NULL);
+    if (fd >= 0 && fstat(fd, &about) == 0 && S_ISREG(about.st_mode) &&
+        read(fd, &seal, sizeof seal) == sizeof seal)
+        trajd_file_read_fd(fd, path, limit, &data, length, NULL);
     if (fd >= 0)
         close(fd);
-    if (size >= sizeof seal)
-        memcpy(&seal, data, sizeof seal);
-    *length = size - sizeof seal;
-    if (size >= sizeof seal && seal.magic == magic && seal.length == *length &&
-        seal.digest == trajd_digest_of(data + sizeof seal, *length))
-        return memmove(data, data + sizeof seal, *length);
+    if (data && seal.magic == magic && seal.length == *length &&
+        seal.digest == trajd_digest_of(data, *length))
+        return data;
     free(data);
     return NULL;
 }
@@ -172,10 +175,9 @@ int trajd_file_write_sealed(const char *path, uint64_t magic, const void *conten
     if (trajd_file_write_all(file.fd, &seal, sizeof seal) ||
         trajd_file_write_all(file.fd, content, length))
         code = errno;
-    if (trajd_file_replace_end(&file, path, !code))
-        return -1;
-    errno = code;
-    return code ? -1 : 0;
+    /* not synced, which may take longer than all that the cache saves: the digest shows what a power
+     * cut has left */
+    return end_replacement(&file, path, true, code);
 }
 
 bool trajd_file_is_own(const struct stat *file)

@@ -51,7 +51,7 @@ int trajd_file_replace_end(struct trajd_file_replacement *replacement, const cha
  * magic number, or memory ran out. Follows no symbolic link. For caches, which only save time. */
 void *trajd_file_read_sealed(const char *path, uint64_t magic, size_t limit, size_t *length);
 /* Replaces the file at `path`: the magic number, the length and a digest of the content, u64 each,
- * and the content. 0, or -1 with errno. */
+ * and the content. It is not synced to the disk. 0, or -1 with errno. */
 int trajd_file_write_sealed(const char *path, uint64_t magic, const void *content, size_t length);
 
 /* Returns whether this user alone can have put the file in its place: it is a regular file of this

@@ -1,6 +1,7 @@
 #include "daemon/hdf5/descriptor_file.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +49,8 @@ static H5FD_t *open_descriptor(const char *name, unsigned flags, hid_t access, h
         return NULL;
     }
     made->file = *file;
+    if ((*file)->blocks)
+        memset((*file)->blocks->numbers, 0, sizeof(*file)->blocks->numbers);
     made->end_of_file = flags & H5F_ACC_TRUNC ? 0 : (haddr_t)status.st_size;
     made->device = status.st_dev;
     made->inode = status.st_ino;
@@ -99,29 +102,71 @@ static haddr_t get_end_of_file(const H5FD_t *base, H5FD_mem_t type)
     return ((const struct open_file *)base)->end_of_file;
 }
 
-/* Bytes behind the end of the file are zeros, as with libhdf5's own driver. */
-static herr_t read_bytes(H5FD_t *base, H5FD_mem_t type, hid_t transfer, haddr_t offset, size_t size,
-                         void *buffer)
+/* Bytes behind the end of the file are zeros, as with libhdf5's own driver. Returns 0 or an errno. */
+static int read_file(int fd, haddr_t offset, size_t size, uint8_t *buffer)
 {
-    struct open_file *open_file = (struct open_file *)base;
-    char *next = buffer;
-
-    (void)type, (void)transfer;
     while (size) {
-        const ssize_t got = pread(open_file->file->fd, next, size, (off_t)offset);
+        const ssize_t got = pread(fd, buffer, size, (off_t)offset);
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            return fail(open_file->file, errno);
+            return errno;
         if (!got) {
-            memset(next, 0, size);
+            memset(buffer, 0, size);
             break;
         }
-        next += got;
+        buffer += got;
         offset += (haddr_t)got;
         size -= (size_t)got;
     }
     return 0;
+}
+
+/* Returns a block of the file, or NULL where all of it cannot be read. */
+static const uint8_t *find_block(struct trajd_descriptor_file *file, uint64_t number)
+{
+    const uint64_t place = number % TRAJD_DESCRIPTOR_BLOCKS;
+    uint8_t *block = file->blocks->bytes[place];
+
+    if (file->blocks->numbers[place] == number + 1)
+        return block;
+    file->blocks->numbers[place] = 0;
+    if (read_file(file->fd, number * TRAJD_DESCRIPTOR_BLOCK_BYTES, TRAJD_DESCRIPTOR_BLOCK_BYTES,
+                  block))
+        return NULL;
+    file->blocks->numbers[place] = number + 1;
+    return block;
+}
+
+/* Returns 0 or an errno. */
+static int read_pieces(struct trajd_descriptor_file *file, uint64_t offset, size_t size,
+                       void *buffer)
+{
+    const size_t within = offset % TRAJD_DESCRIPTOR_BLOCK_BYTES;
+    const bool is_small = file->blocks && size <= TRAJD_DESCRIPTOR_BLOCK_BYTES - within;
+    const uint8_t *block =
+        is_small ? find_block(file, offset / TRAJD_DESCRIPTOR_BLOCK_BYTES) : NULL;
+
+    if (!block)
+        return read_file(file->fd, offset, size, buffer);
+    memcpy(buffer, block + within, size);
+    return 0;
+}
+
+bool trajd_descriptor_read(struct trajd_descriptor_file *file, uint64_t offset, size_t size,
+                           void *buffer)
+{
+    return offset <= INT64_MAX - size && !read_pieces(file, offset, size, buffer);
+}
+
+static herr_t read_bytes(H5FD_t *base, H5FD_mem_t type, hid_t transfer, haddr_t offset, size_t size,
+                         void *buffer)
+{
+    struct trajd_descriptor_file *file = ((struct open_file *)base)->file;
+    const int code = read_pieces(file, offset, size, buffer);
+
+    (void)type, (void)transfer;
+    return code ? fail(file, code) : 0;
 }
 
 static herr_t write_bytes(H5FD_t *base, H5FD_mem_t type, hid_t transfer, haddr_t offset,
@@ -183,16 +228,17 @@ hid_t trajd_descriptor_access(struct trajd_descriptor_file *file)
         .truncate = set_length,
         .fl_map = H5FD_FLMAP_DICHOTOMY,
     };
-    static hid_t id = -1;
-    hid_t access;
+    static hid_t id = -1, access = -1;
 
     if (id < 0)
         id = H5FDregister(&driver);
-    access = id < 0 ? -1 : H5Pcreate(H5P_FILE_ACCESS);
-    if (access >= 0 && (H5Pset_driver(access, id, &file) < 0 ||
-                        H5Pset_fclose_degree(access, H5F_CLOSE_STRONG) < 0)) {
-        H5Pclose(access);
-        return -1;
+    if (access < 0 && id >= 0) {
+        access = H5Pcreate(H5P_FILE_ACCESS);
+        if (access >= 0 && H5Pset_fclose_degree(access, H5F_CLOSE_STRONG) < 0)
+            access = -1;
     }
+    /* one list for all files: making it takes longer than many a read */
+    if (access < 0 || H5Pset_driver(access, id, &file) < 0 || H5Iinc_ref(access) < 0)
+        return -1;
     return access;
 }

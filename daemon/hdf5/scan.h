@@ -62,9 +62,9 @@ enum trajd_scan_found {
     TRAJD_SCAN_DAMAGED, /* a dataset or group that cannot be read, which is refused with a reason */
 };
 /* Describes the dataset at `path`, a listed link below `group`, or the reason why it cannot be
- * used. `image`: what its frames are, or NULL. Frames may also be a group of packed ones, or of packed video. */
+ * used. `header`: where its object header lies, or HADDR_UNDEF. `image`: what its frames are, or NULL. Frames may also be a group of packed ones, or of packed video. */
 enum trajd_scan_found trajd_scan_array(struct trajd_scan *scan, hid_t group, const char *path,
-                                       const struct trajd_layout_image *image,
+                                       haddr_t header, const struct trajd_layout_image *image,
                                        struct trajd_record_array *dataset);
 /* Describes the episode of the group at `path`. Returns whether it holds several episodes, which
  * are in the record then. */
@@ -136,11 +136,14 @@ bool trajd_scan_name_ok(const char *name);
 /* A list of names, in the scan's arena. */
 struct trajd_scan_names {
     const char **names;
+    haddr_t *headers; /* of the links of a group: where the object of a hard link is */
     uint32_t count, capacity;
 };
 bool trajd_scan_names_have(const struct trajd_scan_names *names, const char *name);
 /* The same for the links of a group, which are in order. */
 bool trajd_scan_links_have(const struct trajd_scan_names *links, const char *name);
+/* Returns where the object of a link is, or HADDR_UNDEF. */
+haddr_t trajd_scan_links_header(const struct trajd_scan_names *links, const char *name);
 
 /* A group below an episode that may hold arrays, with its links. It has none where nothing is
  * there, or where it cannot be used. */

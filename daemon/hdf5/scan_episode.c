@@ -159,8 +159,10 @@ static void scan_dataset(struct trajd_scan *scan, hid_t group, const char *path,
     trajd_helper_is_at(scan->group, place);
     *dataset = (struct trajd_record_array){.refusal = folder->refusal};
     if (!folder->refusal)
-        found = trajd_scan_array(scan, group, place, trajd_layout_image_of(scan->layout, path),
-                                 dataset);
+        found =
+            trajd_scan_array(scan, group, place,
+                             trajd_scan_links_header(&folder->links, place + length + (length > 0)),
+                             trajd_layout_image_of(scan->layout, path), dataset);
     dataset->path = path;
     dataset->match = match;
     if (found == TRAJD_SCAN_OTHER && holds_frames(scan, group, place, wanted, episode)) {

@@ -181,11 +181,12 @@ static void scan_groups(struct trajd_scan *scan)
 void trajd_scan_file(const struct trajd_layout *layout, int fd, struct trajd_scan_slice slice,
                      struct trajd_arena *arena, struct trajd_record *record)
 {
+    static struct trajd_descriptor_blocks blocks;
     struct trajd_scan scan = {.layout = layout,
                               .slice = slice,
                               .arena = arena,
                               .record = record,
-                              .descriptor = {.fd = fd}};
+                              .descriptor = {.fd = fd, .blocks = &blocks}};
     const hid_t access = trajd_descriptor_access(&scan.descriptor);
     hid_t creation;
     hsize_t user_block = 0;

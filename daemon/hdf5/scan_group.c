@@ -29,13 +29,18 @@ bool trajd_scan_names_add(struct trajd_scan *scan, struct trajd_scan_names *name
         const char **grown = capacity > 2 * LINK_COUNT_MAX
                                  ? NULL
                                  : trajd_arena_alloc(scan->arena, capacity * sizeof *grown);
-        if (!grown)
+        haddr_t *headers = trajd_arena_alloc(scan->arena, capacity * sizeof *headers);
+        if (!grown || !headers)
             return false;
-        if (names->count)
+        if (names->count) {
             memcpy(grown, names->names, names->count * sizeof *grown);
+            memcpy(headers, names->headers, names->count * sizeof *headers);
+        }
         names->names = grown;
+        names->headers = headers;
         names->capacity = capacity;
     }
+    names->headers[names->count] = HADDR_UNDEF;
     names->names[names->count] = trajd_arena_copy(scan->arena, name, length);
     return names->names[names->count] && ++names->count;
 }
@@ -54,10 +59,23 @@ static int compare_names(const void *name, const void *other)
     return strcmp(name, *(const char *const *)other);
 }
 
+static const char **find_link(const struct trajd_scan_names *links, const char *name)
+{
+    return links->count
+               ? bsearch(name, links->names, links->count, sizeof *links->names, compare_names)
+               : NULL;
+}
+
 bool trajd_scan_links_have(const struct trajd_scan_names *links, const char *name)
 {
-    return links->count &&
-           bsearch(name, links->names, links->count, sizeof *links->names, compare_names);
+    return find_link(links, name) != NULL;
+}
+
+haddr_t trajd_scan_links_header(const struct trajd_scan_names *links, const char *name)
+{
+    const char **found = find_link(links, name);
+
+    return found ? links->headers[found - links->names] : HADDR_UNDEF;
 }
 
 const char *trajd_scan_lost_link(hid_t group, const char *path)
@@ -83,11 +101,12 @@ static herr_t add_link(hid_t group, const char *name, const H5L_info_t *info, vo
     struct link_visit *visit = context;
 
     (void)group;
-    (void)info;
     if (!trajd_scan_name_ok(name))
         visit->problem = "it has a link whose name is too long or has control characters";
     else if (!trajd_scan_names_add(visit->scan, visit->names, name, strlen(name)))
         visit->problem = "it has too many links";
+    else if (info->type == H5L_TYPE_HARD)
+        visit->names->headers[visit->names->count - 1] = info->u.address;
     return visit->problem ? 1 : 0;
 }
 

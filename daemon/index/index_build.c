@@ -109,6 +109,10 @@ static enum trajd_status survey(struct build *b)
         status = trajd_heartbeat_check(b->error);
         if (status)
             break;
+        if (b->entries[i].has_known_paths) {
+            b->memory->index.episode_count += b->entries[i].episode_count;
+            continue;
+        }
         status = decode(b, &b->entries[i], &arena, &record);
         for (uint32_t k = 0; k < record.episode_count && !status; k++) {
             for (uint32_t d = 0; d < record.episodes[k].array_count && !status; d++)
@@ -327,6 +331,8 @@ static bool find_quaternions(struct build *b, uint32_t array_index, struct trajd
             b->episodes[e].quarantine ? NULL : &b->episodes[e].extents[array_index];
         if (!array || !array->size_bytes)
             continue;
+        if (first && !count)
+            break; /* no columns are quaternions in both */
         if (first) {
             count =
                 trajd_quaternions_merge(all, count, array->quaternions, array->quaternion_count);

@@ -89,60 +89,105 @@ static struct trajd_index_entry *find_entry(struct trajd_index_entry *entries, u
     return NULL;
 }
 
+/* A load. */
+struct loading {
+    const struct trajd_layout *layout;
+    const char *media_folder;
+    struct trajd_index_entry *entries;
+    uint32_t count, from;
+    /* the first record that was taken: mostly all others have its arrays, too */
+    struct trajd_arena arena;
+    struct trajd_record first;
+    bool has_first;
+};
+
 /* Returns whether the bytes are a valid, evaluated record, and its media files are unchanged. The
  * same decoder checks records of children. */
-static bool record_is_valid(const uint8_t *data, uint64_t length,
-                            const struct trajd_index_entry *entry, const char *media_folder,
-                            const struct trajd_layout *layout)
+static bool record_is_valid(const struct loading *loading, const struct trajd_codec_view *bytes,
+                            const struct trajd_index_entry *entry, struct trajd_arena *arena,
+                            struct trajd_record *record)
 {
-    struct trajd_arena arena = {.limit_bytes = decode_bytes_max};
-    struct trajd_record record;
-    bool valid = length <= TRAJD_RECORD_SIZE_MAX &&
-                 !trajd_record_decode(data, length, entry->stat.size_bytes, layout->clock_count,
-                                      &arena, &record, NULL) &&
-                 !record.io_errno;
+    bool valid =
+        bytes->size <= TRAJD_RECORD_SIZE_MAX &&
+        !trajd_record_decode((const uint8_t *)bytes->data, bytes->size, entry->stat.size_bytes,
+                             loading->layout->clock_count, arena, record, NULL) &&
+        !record->io_errno;
 
-    for (uint32_t i = 0; valid && i < record.episode_count; i++)
-        valid = record.episodes[i].evaluated;
-    valid = valid && trajd_index_media_is_same(&record, media_folder, entry->path);
-    trajd_arena_free(&arena);
-    return valid;
+    for (uint32_t i = 0; valid && i < record->episode_count; i++)
+        valid = record->episodes[i].evaluated;
+    return valid && trajd_index_media_is_same(record, loading->media_folder, entry->path);
 }
 
-static void take_entry(const struct cached *cached, const struct trajd_layout *layout,
-                       const char *media_folder, struct trajd_index_entry *entries, uint32_t count,
-                       uint32_t *from)
+static bool has_arrays_of(const struct trajd_record_episode *episode,
+                          const struct trajd_record_episode *other)
 {
-    struct trajd_index_entry *entry = find_entry(entries, count, from, &cached->path);
+    bool same = episode->array_count == other->array_count;
+
+    for (uint32_t i = 0; same && i < episode->array_count; i++)
+        same = !strcmp(episode->arrays[i].path, other->arrays[i].path);
+    return same;
+}
+
+/* Notes whether the record that was taken has arrays of which it is known that there are some. Takes
+ * over the arena of the first record. */
+static void note_paths(struct loading *loading, struct trajd_index_entry *entry,
+                       struct trajd_arena *arena, const struct trajd_record *record)
+{
+    entry->has_known_paths = loading->has_first;
+    entry->episode_count = record->episode_count;
+    for (uint32_t i = 0; i < record->episode_count && entry->has_known_paths; i++)
+        entry->has_known_paths = has_arrays_of(&record->episodes[i], loading->first.episodes);
+    if (loading->has_first || !record->episode_count)
+        return;
+    loading->arena = *arena;
+    loading->first = *record;
+    loading->has_first = true;
+    *arena = (struct trajd_arena){0};
+}
+
+static void take_entry(struct loading *loading, const struct cached *cached)
+{
+    struct trajd_index_entry *entry =
+        find_entry(loading->entries, loading->count, &loading->from, &cached->path);
     const struct trajd_file_stat *stat = entry ? &entry->stat : NULL;
+    struct trajd_arena arena = {.limit_bytes = decode_bytes_max};
+    struct trajd_record record;
 
     if (!entry || entry->record.length || stat->size_bytes != cached->size_bytes ||
         stat->mtime_ns != cached->mtime_ns || stat->ctime_ns != cached->ctime_ns ||
-        stat->inode != cached->inode ||
-        !record_is_valid(cached->record.data, cached->record.size, entry, media_folder, layout))
+        stat->inode != cached->inode)
         return; /* the file changed: it is indexed again */
-    trajd_bytes_add(&entry->record, cached->record.data, cached->record.size);
-    if (entry->record.failed)
-        trajd_bytes_free(&entry->record);
-    entry->from_cache = entry->keep = entry->record.length > 0;
+    if (record_is_valid(loading, &cached->record, entry, &arena, &record)) {
+        trajd_bytes_add(&entry->record, cached->record.data, cached->record.size);
+        if (entry->record.failed)
+            trajd_bytes_free(&entry->record);
+        entry->from_cache = entry->keep = entry->record.length > 0;
+        if (entry->from_cache)
+            note_paths(loading, entry, &arena, &record);
+    }
+    trajd_arena_free(&arena);
 }
 
 void trajd_index_cache_load(const struct trajd_index_options *options,
                             const struct trajd_layout *layout, struct trajd_index_entry *entries,
                             uint32_t count)
 {
+    struct loading loading = {.layout = layout,
+                              .media_folder = options->media_folder,
+                              .entries = entries,
+                              .count = count};
     struct trajd_arena arena = {.limit_bytes = decode_bytes_max};
     struct cache cache = {0};
     char path[4096], *data = NULL;
     size_t size = 0;
-    uint32_t from = 0;
 
     if (count && cache_path(options, layout, path, sizeof path))
         data = trajd_file_read_sealed(path, cache_magic, cache_bytes_max, &size);
     if (data && !trajd_arena_decode(&arena, &cache_table, data, size, &cache, NULL, NULL) &&
         cache.layout_hash == layout->hash && is_text(&cache.dataset, options->path))
         for (uint32_t i = 0; i < cache.count; i++)
-            take_entry(&cache.entries[i], layout, options->media_folder, entries, count, &from);
+            take_entry(&loading, &cache.entries[i]);
+    trajd_arena_free(&loading.arena);
     trajd_arena_free(&arena);
     free(data);
 }

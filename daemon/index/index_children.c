@@ -46,6 +46,8 @@ struct pool {
     /* a file whose child was killed from outside: no other child works; or NULL */
     struct trajd_index_entry *alone;
     int64_t pause_until_ns; /* no file is handed out before */
+    const struct trajd_index_entry
+        *judged;            /* its record has come and is not accepted yet; or NULL */
     uint32_t killed_starts; /* children that were killed from outside before they had a file */
     struct trajd_array_reader *reader;
     struct trajd_error *error;
@@ -185,10 +187,9 @@ static enum trajd_status give_file(struct pool *pool, struct trajd_index_child *
 }
 
 /* Accepts a decoded record: adds stamps and digests and encodes it for the entry. */
-static enum trajd_status accept_record(struct pool *pool, struct trajd_index_child *child,
+static enum trajd_status accept_record(struct pool *pool, struct trajd_index_entry *entry, int fd,
                                        struct trajd_arena *arena, struct trajd_record *record)
 {
-    struct trajd_index_entry *entry = child->entry;
     struct trajd_index_media media = {.next = 0};
     struct trajd_error local;
     enum trajd_status status;
@@ -198,8 +199,8 @@ static enum trajd_status accept_record(struct pool *pool, struct trajd_index_chi
     if (!trajd_index_media_folder(pool->options->media_folder, entry->path, media.folder))
         return trajd_error_set(pool->error, TRAJD_ERR_ARGUMENT, 0,
                                "%.512s...: the path is too long", entry->path);
-    status = trajd_index_evaluate(pool->layout, pool->reader, child->fd, entry->stat.size_bytes,
-                                  &media, arena, record, &local);
+    status = trajd_index_evaluate(pool->layout, pool->reader, fd, entry->stat.size_bytes, &media,
+                                  arena, record, &local);
     trajd_index_media_close(&media);
     if (status == TRAJD_ERR_IO)
         return retry_entry(pool, entry, local.foreign_code ? local.foreign_code : EIO);
@@ -213,6 +214,32 @@ static enum trajd_status accept_record(struct pool *pool, struct trajd_index_chi
                : TRAJD_OK;
 }
 
+static enum trajd_status hand_out(struct pool *pool);
+
+/* Gives the child its next file, and accepts the record of the last one meanwhile. */
+static enum trajd_status accept_meanwhile(struct pool *pool, struct trajd_index_child *child,
+                                          struct trajd_arena *arena, struct trajd_record *record)
+{
+    struct trajd_index_entry *entry = child->entry;
+    uint8_t *data = child->data;
+    const int fd = child->fd;
+    enum trajd_status status = TRAJD_OK;
+
+    child->fd = -1;
+    child->data = NULL; /* the record refers to it */
+    child->data_capacity = 0;
+    trajd_index_child_release(child);
+    pool->judged = entry;
+    if (!pool->alone)
+        status = hand_out(pool);
+    if (!status)
+        status = accept_record(pool, entry, fd, arena, record);
+    pool->judged = NULL;
+    close(fd);
+    free(data);
+    return status;
+}
+
 static enum trajd_status finish_record(struct pool *pool, struct trajd_index_child *child)
 {
     struct trajd_arena arena = {.limit_bytes = decode_bytes_max};
@@ -222,15 +249,13 @@ static enum trajd_status finish_record(struct pool *pool, struct trajd_index_chi
 
     status = trajd_record_decode(child->data, child->data_length, child->entry->stat.size_bytes,
                                  pool->layout->clock_count, &arena, &record, &local);
-    if (status == TRAJD_ERR_MEMORY) {
+    if (status == TRAJD_ERR_MEMORY)
         status =
             trajd_error_set(pool->error, status, 0, "%s: %s", child->entry->path, local.message);
-    } else if (status) {
+    else if (status)
         status = lose_child(pool, child, local.message);
-    } else {
-        status = accept_record(pool, child, &arena, &record);
-        trajd_index_child_release(child);
-    }
+    else
+        status = accept_meanwhile(pool, child, &arena, &record);
     trajd_arena_free(&arena);
     return status;
 }
@@ -269,7 +294,7 @@ static struct trajd_index_entry *next_entry(struct pool *pool)
 {
     for (; pool->next < pool->entry_count; pool->next++) {
         struct trajd_index_entry *entry = &pool->entries[pool->next];
-        bool taken = entry->record.length > 0;
+        bool taken = entry->record.length > 0 || entry == pool->judged;
         for (uint32_t i = 0; i < pool->child_count && !taken; i++)
             taken = pool->children[i].entry == entry;
         if (!taken)

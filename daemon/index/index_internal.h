@@ -18,8 +18,11 @@ struct trajd_index_entry {
     bool is_settled;
     struct trajd_bytes record; /* encoded, with stamps and digests; length 0: not indexed yet */
     bool from_cache;
-    bool keep;         /* the record may go into the cache */
-    uint32_t attempts; /* that failed: storage errors, killed children */
+    /* all episodes of its record have the arrays of an earlier entry's, which is not marked so */
+    bool has_known_paths;
+    uint32_t episode_count; /* of the record, with has_known_paths */
+    bool keep;              /* the record may go into the cache */
+    uint32_t attempts;      /* that failed: storage errors, killed children */
     /* of a further name of a file: the relative path of its first name, borrowed; else NULL */
     const char *same_as;
     const char *left_out; /* of a file that is not read: why; else NULL */

@@ -8,12 +8,14 @@
 #include "daemon/base/digest.h"
 #include "daemon/index/index_internal.h"
 #include "daemon/index/rows/encoded.h"
+#include "daemon/index/rows/file_bytes.h"
 #include "daemon/index/stamps.h"
 #include "proto/plural.h"
 
 enum { SAMPLE_ROWS = 64, SAMPLE_FRAMES = 4, EMPTY_FRAMES_MAX = 64 };
 static const uint64_t sample_bytes = 256u << 10;   /* of one array, but at least two rows */
 static const uint64_t small_bytes = 64u << 10;     /* smaller arrays are read at once */
+static const uint64_t small_file_bytes = 1u << 20; /* smaller files are read at once */
 static const uint64_t check_bytes_max = 64u << 20; /* the most that a child may have compared */
 static const uint64_t clock_bytes_max = 1u << 30;
 
@@ -29,6 +31,7 @@ struct evaluation {
     struct trajd_error *error;
     uint8_t *buffer;
     size_t buffer_size;
+    uint8_t *file;                    /* all of a small file; NULL: it is read array by array */
     const struct trajd_array *loaded; /* the array of which all rows are in the buffer; or NULL */
     struct trajd_quaternion_search search; /* in the sampled rows of one array */
 };
@@ -65,6 +68,11 @@ static enum trajd_status read_rows(struct evaluation *e, const struct trajd_arra
     bool all = extent->size_bytes <= small_bytes;
     enum trajd_status status = TRAJD_OK;
 
+    if (e->file && extent->storage == TRAJD_STORAGE_CONTIGUOUS && extent->offset <= e->file_size &&
+        extent->size_bytes <= e->file_size - extent->offset) {
+        *rows = e->file + extent->offset + begin * row_bytes;
+        return TRAJD_OK;
+    }
     if (!all || e->loaded != extent) {
         e->loaded = NULL;
         status = reserve(e, all ? extent->size_bytes : count * row_bytes);
@@ -424,6 +432,19 @@ static enum trajd_status evaluate_episode(struct evaluation *e)
     return status;
 }
 
+/* Reads a small file, because many calls for its arrays take longer. Does nothing where that fails:
+ * then the array that cannot be read is named. */
+static void read_small_file(struct evaluation *e)
+{
+    if (!e->file_size || e->file_size > small_file_bytes)
+        return;
+    e->file = malloc(e->file_size);
+    if (e->file && trajd_read_exactly(e->fd, 0, e->file_size, e->file, NULL)) {
+        free(e->file);
+        e->file = NULL;
+    }
+}
+
 enum trajd_status trajd_index_evaluate(const struct trajd_layout *layout,
                                        struct trajd_array_reader *reader, int fd,
                                        uint64_t file_size, struct trajd_index_media *media,
@@ -440,6 +461,7 @@ enum trajd_status trajd_index_evaluate(const struct trajd_layout *layout,
                            .error = error ? error : &local};
     enum trajd_status status = TRAJD_OK;
 
+    read_small_file(&e);
     trajd_array_reader_keep(reader, layout->split.kind != TRAJD_SPLIT_NONE);
     for (uint32_t i = 0; i < record->episode_count && !status; i++) {
         e.episode = &record->episodes[i];
@@ -451,6 +473,7 @@ enum trajd_status trajd_index_evaluate(const struct trajd_layout *layout,
     }
     trajd_array_reader_keep(reader, false);
     trajd_encoded_reader_destroy(&e.encoded);
+    free(e.file);
     free(e.buffer);
     return status;
 }

@@ -129,7 +129,7 @@ static enum trajd_status visit_entry(struct walk *walk, const char *relative, co
         return TRAJD_OK;
     if (slash)
         return is_folder(full, true) ? visit(walk, below, slash + 1, depth + 1) : TRAJD_OK;
-    return is_folder(full, true) ? TRAJD_OK : add_file(walk, below);
+    return may_be_folder && is_folder(full, true) ? TRAJD_OK : add_file(walk, below);
 }
 
 static enum trajd_status visit(struct walk *walk, const char *relative, const char *pattern,

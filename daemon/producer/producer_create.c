@@ -123,8 +123,8 @@ static void place_outputs(const struct trajd_producer *producer, struct trajd_bi
     }
 }
 
-/* Lays out a slot: each output followed by its mask, then the ids. Sets the outputs' offsets in the
- * batch. */
+/* Lays out a slot: each output followed by its mask (cameras that are alike side by side), then the
+ * ids. Sets the outputs' offsets in the batch. */
 static enum trajd_status make_schema(struct trajd_producer *producer, struct trajd_error *error)
 {
     static const char *const ids[TRAJD_PRODUCER_ID_COUNT] = {"window_id", "dataset_index",

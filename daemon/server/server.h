@@ -34,8 +34,8 @@ struct trajd_feed_schema {
 };
 
 /* Sets the offsets of the tensors behind the slot header, each aligned to TRAJD_TENSOR_ALIGNMENT,
- * and the slot size, rounded up to TRAJD_RING_ALIGNMENT. TRAJD_ERR_ARGUMENT: a tensor's shape or
- * type is invalid. TRAJD_ERR_MEMORY: a size overflows. */
+ * and the slot size, rounded up to TRAJD_RING_ALIGNMENT. Images of one role, type and shape lie side
+ * by side. TRAJD_ERR_ARGUMENT: a tensor's shape or type is invalid. TRAJD_ERR_MEMORY: a size overflows. */
 enum trajd_status trajd_feed_schema_layout(struct trajd_feed_schema *schema,
                                            struct trajd_error *error);
 

@@ -8,6 +8,8 @@
 #include "daemon/base/heartbeat.h"
 #include "daemon/server/server_internal.h"
 
+enum { FRAME_RANK = 4 }; /* batch, steps, height, width; a fifth one are the channels */
+
 static uint64_t now(void)
 {
     return (uint64_t)trajd_now_ns();
@@ -44,20 +46,50 @@ static enum trajd_status check_tensor(const struct trajd_feed_schema *schema,
     return TRAJD_OK;
 }
 
+/* Places a tensor behind the others. Returns false on overflow. */
+static bool place(struct trajd_wire_tensor *tensor, uint64_t *end_bytes)
+{
+    uint64_t size_bytes;
+    bool fits = align_up(end_bytes, TRAJD_TENSOR_ALIGNMENT);
+
+    tensor->offset_bytes = *end_bytes;
+    return fits && tensor_size(tensor, &size_bytes) &&
+           !__builtin_add_overflow(*end_bytes, size_bytes, end_bytes);
+}
+
+/* Returns whether both are images of one role, type and shape, such as two cameras. */
+static bool are_alike(const struct trajd_wire_tensor *a, const struct trajd_wire_tensor *b)
+{
+    return a->rank >= FRAME_RANK && a->rank == b->rank && a->dtype == b->dtype &&
+           !memcmp(a->shape, b->shape, a->rank * sizeof *a->shape) &&
+           a->role.size == b->role.size && !memcmp(a->role.data, b->role.data, a->role.size);
+}
+
+static bool is_placed(const struct trajd_feed_schema *schema, uint32_t tensor)
+{
+    for (uint32_t i = 0; i < tensor; i++)
+        if (are_alike(&schema->tensors[i], &schema->tensors[tensor]))
+            return true;
+    return false;
+}
+
+/* Cameras that are alike lie side by side, behind the first of them: so a worker sees them as one
+ * tensor without a copy. */
 enum trajd_status trajd_feed_schema_layout(struct trajd_feed_schema *schema,
                                            struct trajd_error *error)
 {
     uint64_t end_bytes = sizeof(struct trajd_slot_header);
     for (uint32_t i = 0; i < schema->tensor_count; i++) {
         struct trajd_wire_tensor *tensor = &schema->tensors[i];
-        uint64_t size_bytes;
         enum trajd_status status = check_tensor(schema, tensor, error);
         if (status)
             return status;
-        bool fits = align_up(&end_bytes, TRAJD_TENSOR_ALIGNMENT);
-        tensor->offset_bytes = end_bytes;
-        fits = fits && tensor_size(tensor, &size_bytes) &&
-               !__builtin_add_overflow(end_bytes, size_bytes, &end_bytes);
+        if (is_placed(schema, i))
+            continue;
+        bool fits = place(tensor, &end_bytes);
+        for (uint32_t k = i + 1; k < schema->tensor_count && fits; k++)
+            if (are_alike(tensor, &schema->tensors[k]))
+                fits = place(&schema->tensors[k], &end_bytes);
         if (!fits)
             return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
                                    "tensor %.*s: the size of a batch overflows",

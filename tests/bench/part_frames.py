@@ -1,4 +1,5 @@
 """Part `frames`: encoded rows against pread and h5py, packing against a copy, and the start over 200 compressed ALOHA episodes."""
+import json
 import os
 import subprocess
 import sys
@@ -17,6 +18,7 @@ ROWS, EPISODES, CAMERAS, FRAME_BYTES = 400, 200, 4, 20_000
 MANY_ROWS = 4000  # 100 MB for each form: more than the processor's caches hold
 ROUNDS = 5
 READ_RATIO, H5PY_RATIO, PACK_RATIO, READY_MS, CACHED_MS = 0.9, 4, 0.8, 1000, 50
+OPEN_MS = {"first": 150, "cached": 50}
 STREAMS = """\
   action: {kind: previous}
   "cams/*": {path: observations/images/*, kind: previous, image: {color: rgb, size: [480, 640]}}
@@ -145,6 +147,22 @@ def packing(options):
     return figures
 
 
+def opened(options, config):
+    """trajd.open until it returns, in turns: the first index of a daemon, and a cached one."""
+    path = options.work / "open.yaml"
+    path.write_text(f"version: 2\n{config}")
+    seen = {index: [] for index in OPEN_MS}
+    for _ in range(max(3, options.rounds)):
+        for index, times in seen.items():
+            out = subprocess.run([sys.executable, ROOT / "tests/bench/open_worker.py", options.build, options.work / "open", path, index],
+                                 check=True, capture_output=True, text=True)
+            times.append(json.loads(out.stdout)["open_ms"])
+    for index, times in seen.items():
+        one = figure(f"{EPISODES} compressed episodes, {index} index: trajd.open", middle(times), "ms")
+        one["budget"], one["met"] = f"<= {OPEN_MS[index]} ms", one["value"]["median"] <= OPEN_MS[index]
+        yield one
+
+
 def run(options):
     layout = options.work / "frames_bench.yaml"
     layout.write_text(LAYOUT.format(name="frames_bench", groups="/", streams=STREAMS))
@@ -156,4 +174,4 @@ def run(options):
         one = figure(f"{EPISODES} compressed episodes, {'cached index' if keep_cache else 'first start'}: exec to READY", middle(seen), "ms")
         one["budget"], one["met"] = f"<= {limit} ms", one["value"]["median"] <= limit
         figures.append(one)
-    return {"figures": figures, "note": ""}
+    return {"figures": figures + list(opened(options, config)), "note": ""}

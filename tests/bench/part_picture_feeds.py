@@ -16,7 +16,7 @@ LOADERS = ROOT / "tests/bench/bench_picture_loaders.py"
 CREDIT, SIDE, BATCH, ACT_BATCH = 2, 224, 64, 8
 MEMCPY_RATIO, MEMSET_RATIO, MOVE_RATIO = 0.7, 0.5, 1.4
 DEFAULT_SLOTS = 4  # of a feed without `slots`
-ACT_FIRST, ACT_RESIDENT = 3, 15
+ACT_FIRST, ACT_RESIDENT, ACT_STYLE = 3, 15, 3
 ROBOMIMIC = {"u8": 10, "float32": 5}
 RESIDENT = {"frames": (4, 256, {"cam_image": (240, 320)}), "robomimic": (20, 100, {"agentview_image": (84, 84), "robot0_eye_in_hand_image": (84, 84)})}
 LOW = {"robot0_eef_pos": 3, "robot0_eef_quat": 4, "robot0_gripper_qpos": 2}
@@ -57,9 +57,12 @@ def robomimic_config(path):
 
 
 def act_config(path):
-    cameras = [f"observations/images/{name}: {{at: 0}}" for name in ("cam_high", "cam_left_wrist", "cam_right_wrist")]
-    rows = outputs(["observations/qpos: {at: 0, norm: mean_std}", "action: {at: -1..98, norm: mean_std}", *cameras])
-    return CONFIG.format(path=path, layout="aloha, color: rgb") + FEED.format(name="act", batch=ACT_BATCH, slots=CREDIT + 1, clock="steps", outputs=rows)
+    feeds = ""
+    for name, keys in (("act", "at: 0"), ("act_style", "at: 0, image: {}, " + FORMS["float32"])):
+        cameras = [f"image/{camera}: {{from: observations/images/{camera}, {keys}}}" for camera in ("cam_high", "cam_left_wrist", "cam_right_wrist")]
+        rows = outputs(["qpos: {from: observations/qpos, at: 0, norm: mean_std}", "action: {at: -1..98, norm: mean_std}", *cameras])
+        feeds += FEED.format(name=name, batch=ACT_BATCH, slots=CREDIT + 1, clock="steps", outputs=rows)
+    return CONFIG.format(path=path, layout="aloha, color: rgb") + feeds
 
 
 def write_resident(options, name):
@@ -83,9 +86,9 @@ def write_resident(options, name):
     return path
 
 
-def worker(daemon, feed, length, credit=CREDIT):
+def worker(daemon, feed, length, credit=CREDIT, style="raw"):
     out = subprocess.run([sys.executable, ROOT / "tests/bench/picture_worker.py", daemon.build, daemon.endpoint, feed, str(credit),
-                          str(daemon.process.pid), str(length)], check=True, capture_output=True, text=True)
+                          str(daemon.process.pid), str(length), style], check=True, capture_output=True, text=True)
     result = json.loads(out.stdout)
     result["cpu_us"] = result["daemon_us"] + result["worker_us"]
     return result
@@ -179,18 +182,26 @@ def act(options):
         (folder / "done").touch()
     tried = loaders(options, "act", folder, "--batch", ACT_BATCH, "--seconds", options.seconds)
     chosen = {form: best_of(tried, form, "cpu_us_per_window", -1)["workers"] for form in FORMS}
-    ours, theirs = {"first": [], "resident": []}, {form: [] for form in FORMS}
+    fastest = best_of(tried, "float32", "windows_per_s", 1)["workers"]
+    ours, theirs = {"first": [], "resident": [], "first style": [], "style": []}, {form: [] for form in (*FORMS, "fastest")}
     for _ in range(options.rounds):
         warm_memory()
         with Daemon(options.build, options.work / "picture_feeds", act_config(folder)) as daemon:
             ours["first"].append(worker(daemon, "act", "first"))
             ours["resident"].append(worker(daemon, "act", options.seconds))
+        warm_memory()
+        with Daemon(options.build, options.work / "picture_feeds", act_config(folder)) as daemon:
+            ours["first style"].append(worker(daemon, "act_style", "first", "act"))
+            ours["style"].append(worker(daemon, "act_style", options.seconds, "act"))
+        theirs["fastest"] += loaders(options, "act", folder, "--batch", ACT_BATCH, "--seconds", options.seconds, "--forms", "float32", "--workers", fastest)
         for form in FORMS:
             theirs[form] += loaders(options, "act", folder, "--batch", ACT_BATCH, "--seconds", options.seconds, "--forms", form, "--workers", chosen[form])
     for name, least in (("first", ACT_FIRST), ("resident", ACT_RESIDENT)):
         for form in reversed(FORMS):
             yield beside(f"ACT, 3 cameras, u8, {'first epoch' if name == 'first' else 'epochs after it'}", ours[name], theirs[form],
                          f"act-plus-plus, {form}, {chosen[form]} workers", least if form == "float32" else None, by_cpu=True)
+    for name, what, least in (("first style", "first epoch", None), ("style", "epochs after it", ACT_STYLE)):
+        yield beside(f'ACT, 3 cameras, float32, style="act", {what}', ours[name], theirs["fastest"], f"act-plus-plus, float32, {fastest} workers", least)
 
 
 def robomimic_default_config(path):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """One Python worker for the part `picture_feeds` of run.py: reads every byte of each batch. Prints JSON.
 
-    picture_worker.py BUILD ENDPOINT FEED CREDIT|default DAEMON_PID first|SECONDS
+    picture_worker.py BUILD ENDPOINT FEED CREDIT|default DAEMON_PID first|SECONDS [STYLE]
 
 With `first` it reads epoch 0, of a daemon that has just started. With SECONDS it reads epoch 0, which makes the frames, and
 then measures whole epochs until that time is over. The processor time of the daemon has that of its helper programs in it."""
@@ -14,7 +14,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from bench_daemon import tree_cpu_s  # noqa: E402
 from picture_bytes import arrays_of, read_all  # noqa: E402
 
-build, endpoint, feed_name, credit, pid, length = sys.argv[1:]
+build, endpoint, feed_name, credit, pid, length, style = (*sys.argv[1:], "raw")[:7]
 sys.path.insert(0, str(pathlib.Path(build) / "clients/python"))
 import trajd  # noqa: E402
 
@@ -31,7 +31,7 @@ def read_epoch(feed, epoch):
 
 def main():
     at_start = tree_cpu_s(int(pid))
-    feed = trajd.connect(endpoint, feed=feed_name, job="bench_pictures", mode="queue", timeout=60,
+    feed = trajd.connect(endpoint, feed=feed_name, job="bench_pictures", mode="queue", timeout=60, style=style,
                          **({} if credit == "default" else {"credit": int(credit)}))
     epoch, seconds = 0, 0.0 if length == "first" else float(length)
     if seconds:

@@ -109,6 +109,28 @@ def test_prepared_frames_are_those_of_the_original(daemon, tmp_path, recorded):
     assert frames["reused"] == frames["used"] - 4 * ROWS
 
 
+def test_frames_that_are_only_decoded(daemon, tmp_path, recorded):
+    """A feed that takes them whole, as ACT's does, had them decoded in each run: pack left them as they were recorded."""
+    outputs = """top: {from: observations/images/top, at: -1..0, image: {}}
+      side: {from: observations/images/side, at: 0, layout: chw}"""
+    (tmp_path / "packed").mkdir()
+    config = write_config(tmp_path, outputs=outputs)
+    done = pack(recorded, "-o", tmp_path / "packed", "--prepare", f"{config}:train")
+    assert "prepared: 1 dataset; 0 of the frames" in done.stdout
+    with h5py.File(tmp_path / "packed/episode_0.hdf5") as file:
+        top = file["observations/images/top"]
+        assert top.attrs["encoding"] == "raw" and top.attrs["size"].tolist() == [48, 64]
+        assert np.diff(top["offsets"][:]).tolist() == [48 * 64 * 3] * ROWS
+        assert file["observations/images/side"].shape == (ROWS, 16, 16, 3)
+    original, frames = deliver(daemon, tmp_path / "recorded", outputs=outputs)
+    assert frames["decoded"] == ROWS
+    prepared, frames = deliver(daemon, tmp_path / "packed", outputs=outputs)
+    assert_same(prepared, original)
+    assert frames["decoded"] == 0
+    done = pack(recorded, "-o", tmp_path / "jpeg.hdf5", "--prepare", f"{config}:train", "--jpeg", 95, check=False)
+    assert done.returncode == 1 and "nothing to prepare" in done.stderr and "--jpeg leaves" in done.stderr
+
+
 def test_a_feed_may_fill_in_another_value_and_name_another_filter_where_they_change_nothing(daemon, tmp_path, recorded):
     crop = "top: {from: observations/images/top, at: 0, image: {crop: [40, 40]}}"
     out = tmp_path / "packed"
@@ -559,13 +581,12 @@ MISTAKES = {
     "two preparations": ("{config}", OUTPUTS + "\n      small: {from: observations/images/top, at: 0, image: {resize: [10, 10]}}",
                          "the feed asks for two preparations of observations/images/top, and a file holds one: top: 48x64, crop 40x50 at (3, 5), resized to "
                          "20x31 by pillow-bilinear; small: 48x64, resized to 10x10 by pillow-bilinear"),
-    "no preparation": ("{config}", "top: {from: observations/images/top, at: 0}", "An output with `image: {resize: 224}`, for example, gives them another size"),
     "a crop that is too large": ("{config}", "top: {from: observations/images/top, at: 0, image: {crop: [50, 50]}}",
                                  "top: observations/images/top: crop: 50x50 is larger than the frames, which have 48x64"),
     "no file": ("nowhere.yaml:train", OUTPUTS, "--prepare nowhere.yaml:train: no such file; expected CONFIG[:FEED[:DATASET]]"),
     "no preset": ("umu", OUTPUTS, "--prepare:1: image.preset: "),
     "a preset with wrists": ("octo", OUTPUTS, "--prepare octo: it resizes wrist cameras in another way"),
-    "a preset that only augments": ("robomimic", OUTPUTS, "nothing to prepare"),
+    "only pixels that are taken whole": ("{config}", "side: {from: observations/images/side, at: 0, layout: chw}", "nothing to prepare"),
     "no feed": ("{config}:eval", OUTPUTS, "the configuration has no feed eval"),
     "no dataset": ("{config}:train:leg", OUTPUTS, "feed train has no dataset leg"),
 }

@@ -328,3 +328,91 @@ def test_the_parameters_of_an_augmentation_are_in_raw_batches():
     plan = make_plan("raw", schema)
     assert plan["obs/front.augment"] == Field((len(schema) - 1,)) and "front.augment" not in plan["obs"]
     assert not any("augment" in key for key, _ in flat(make_plan("robomimic", schema)))
+
+
+ARM_LAYOUT = """
+layout: arm
+episodes: {files: "*.hdf5", groups: /}
+clocks: {arm: {rate: 10}}
+streams:
+  action: {kind: linear}
+  "cams/*": {kind: previous, image: {encoding: png, color: rgb}}
+"""
+ARM = """
+datasets: {{lab: {{path: {path}, layout: {path}/arm.yaml}}}}
+feeds:
+  train:
+    dataset: lab
+    global_batch: 4
+    anchor: {{clock: arm}}
+    pad: {{before: any, after: any}}
+    outputs:
+      obs/qpos:  {{from: action, at: 0}}
+      obs/top:   {{from: cams/top, at: -1..0, image: {{}}, layout: chw, norm: unit{more}}}
+      action:    {{at: 0..1, role: action}}
+      obs/left:  {{from: cams/left, at: -1..0, image: {{}}, layout: chw, norm: unit{more}}}
+      obs/right: {{from: cams/right, at: -1..0, image: {{}}, layout: chw, norm: unit{more}}}
+"""
+
+
+@pytest.fixture(scope="module")
+def arm(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("arm")
+    random = np.random.default_rng(3)
+    with h5py.File(folder / "0.hdf5", "w") as file:
+        file["action"] = np.arange(40, dtype="f4").reshape(20, 2)
+        for camera in ("top", "left", "right"):
+            encoded = [png(random.integers(0, 256, (8, 6, 3), np.uint8)) for _ in range(20)]
+            rows = np.zeros((20, max(map(len, encoded))), np.uint8)
+            for row, frame in zip(rows, encoded):
+                row[:len(frame)] = np.frombuffer(frame, "u1")
+            file[f"cams/{camera}"] = rows
+    (folder / "arm.yaml").write_text(ARM_LAYOUT)
+    return folder
+
+
+def cameras_of(batch):
+    return np.stack([np.asarray(batch.raw(f"obs/{name}"))[:, -1] for name in ("top", "left", "right")], 1)
+
+
+def test_acts_image_is_a_view_of_the_ring(daemon, arm):
+    """Stacking copied the cameras of each batch in the training process: 88 MB of three 480x640 in a batch of 8."""
+    with trajd.connect(daemon(ARM.format(path=arm, more="")).endpoint, feed="train", style="act", timeout=60) as feed:
+        for batch in feed.epoch(0):
+            image = batch["image"]
+            assert image.shape == (4, 3, 3, 8, 6) and image.dtype == np.float32 and image.flags.writeable
+            assert all(np.shares_memory(image[:, k], batch.raw(f"obs/{name}")) for k, name in enumerate(("top", "left", "right")))
+            np.testing.assert_array_equal(image, cameras_of(batch))
+            with pytest.raises(BufferError):
+                batch.release()
+            del image
+            batch.release()
+
+
+def test_acts_image_of_a_part_of_the_batch(daemon, arm):
+    """Rank 1 of 2 has rows 2 and 3 of each camera."""
+    one = daemon(ARM.format(path=arm, more=""))
+    with trajd.connect(one.endpoint, feed="train", style="act", timeout=60, mode="shard", rank=1, world_size=2, local_ranks=[1]) as feed:
+        batch = next(feed.epoch(0))
+        assert batch["image"].shape == (2, 3, 3, 8, 6)
+        np.testing.assert_array_equal(batch["image"], cameras_of(batch))
+
+
+def test_acts_image_in_a_ring_of_several_jobs_is_a_copy(daemon, arm):
+    one = daemon(ARM.format(path=arm, more="").replace("    anchor:", "    fan_out: {jobs: 2, slow: block}\n    anchor:"))
+    with trajd.connect(one.endpoint, feed="train", style="act", job="a", timeout=60) as feed, \
+            trajd.connect(one.endpoint, feed="train", style="act", job="b", timeout=60, zero_copy=True) as other:
+        copied, shared = next(feed.epoch(0)), next(other.epoch(0))
+        assert copied["image"].flags.owndata and copied["image"].flags.writeable and not shared["image"].flags.writeable
+        np.testing.assert_array_equal(copied["image"], shared["image"])
+
+
+@pytest.mark.parametrize("dtype", ["", "f16", "bf16"])
+def test_acts_image_as_a_torch_tensor(daemon, arm, dtype):
+    torch = pytest.importorskip("torch")
+    one = daemon(ARM.format(path=arm, more=f", dtype: {dtype}" if dtype else ""))
+    with trajd.connect(one.endpoint, feed="train", style="act", device="cpu", timeout=60) as feed:
+        batch = next(feed.epoch(0))
+        parts = [batch.raw(f"obs/{name}") for name in ("top", "left", "right")]
+        assert batch["image"].dtype == parts[0].dtype and torch.equal(batch["image"], torch.stack([part[:, -1] for part in parts], 1))
+        assert batch["image"].data_ptr() == parts[0][:, -1].data_ptr()

@@ -149,9 +149,10 @@ static enum trajd_status find_datasets(struct pack *p)
     if (!status && p->options->preparation_count && !p->result->prepared_count)
         status =
             trajd_error_set(p->error, TRAJD_ERR_NOT_FOUND, 0,
-                            "nothing to prepare: the feed or preset neither crops nor resizes the "
-                            "frames of this file. An output with `image: {resize: 224}`, for "
-                            "example, gives them another size");
+                            "nothing to prepare: the feed or preset takes no frames of this file "
+                            "that are to be decoded, cropped or resized (--jpeg leaves images as "
+                            "they are). An output with `image: {resize: 224}`, for example, gives "
+                            "them another size");
     if (!status && !p->count)
         status = nothing_to_pack(p);
     qsort(p->datasets, p->count, sizeof *p->datasets, compare_datasets);

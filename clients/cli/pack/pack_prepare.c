@@ -49,6 +49,14 @@ static enum trajd_status refuse_two(struct pack *p, const struct trajd_index_str
                            second->output, trajd_picture_describe(b, other));
 }
 
+/* Returns whether frames that a feed takes whole are written decoded: those that are not pixels yet.
+ * Images are left as they were recorded where the output is to be JPEGs. */
+static bool is_decoded(const struct pack *p, const struct trajd_index_stream *stream)
+{
+    return stream->form != TRAJD_ROWS_PLAIN && stream->encoding != TRAJD_PICTURE_RAW &&
+           (stream->form == TRAJD_ROWS_VIDEO || !p->options->jpeg_quality);
+}
+
 enum trajd_status pack_find_preparation(struct pack *p, struct pack_dataset *dataset)
 {
     const struct trajd_index_stream *stream = dataset->stream;
@@ -78,7 +86,8 @@ enum trajd_status pack_find_preparation(struct pack *p, struct pack_dataset *dat
             dataset->preparation = made;
         first = first ? first : option;
     }
-    dataset->is_prepared = first && !trajd_image_is_whole(&dataset->preparation);
+    dataset->is_prepared =
+        first && (!trajd_image_is_whole(&dataset->preparation) || is_decoded(p, stream));
     if (!dataset->is_prepared)
         dataset->jpeg_quality = 0;
     return dataset->is_prepared && stream->image.color == TRAJD_COLOR_UNDECIDED

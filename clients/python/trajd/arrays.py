@@ -126,6 +126,42 @@ def finish_view(tensor: "_core.Tensor", finish: Finish, framework: str) -> Any:
     return finish_torch(source, finish, *factors, torch.empty(finish.shape(frames.shape), dtype=torch_type(finish.dtype)))
 
 
+class RingView:
+    """Makes the tensors of a batch in host memory by their numbers."""
+
+    __slots__ = ("_core", "_finishes", "_framework", "_copy")
+
+    def __init__(self, core: "_core.Batch", finishes: Dict[int, Finish], framework: str, copy: bool) -> None:
+        self._core, self._finishes, self._framework, self._copy = core, finishes, framework, copy
+
+    def __call__(self, index: int) -> Any:
+        tensor = self._core.tensor(index)
+        if index in self._finishes:
+            return finish_view(tensor, self._finishes[index], self._framework)
+        return torch_view(tensor, self._copy) if self._framework == "torch" else numpy_view(tensor, self._copy)
+
+    def stacked(self, indices: Sequence[int]) -> Any:
+        """Returns [B, K, ...] of K tensors as a view of the slot, in which the daemon puts cameras that are alike side by
+        side. None: the tensors are copied, or lie in another way."""
+        if self._copy or any(index in self._finishes for index in indices):
+            return None
+        tensors = [self._core.tensor(index) for index in indices]
+        first, gap = tensors[0], tensors[-1].address - tensors[0].address
+        step = gap // max(len(tensors) - 1, 1)
+        if step < 0 or any((tensor.dtype, tensor.shape, tensor.address) != (first.dtype, first.shape, first.address + k * step)
+                           for k, tensor in enumerate(tensors)):
+            return None
+        array = np.asarray(first)  # keeps the whole slot
+        view = np.lib.stride_tricks.as_strided(array, (array.shape[0], len(tensors), *array.shape[1:]),
+                                               (array.strides[0], step, *array.strides[1:]), writeable=not first.read_only)
+        if self._framework == "numpy":
+            return view.view(_bfloat16()) if first.dtype == "bf16" else view
+        torch = import_torch()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch warns of a shared ring, to which this module's page forbids to write
+            return torch.from_numpy(view.view(np.int16)).view(torch.bfloat16) if first.dtype == "bf16" else torch.from_numpy(view)
+
+
 def _is_pad(x: Any) -> Any:
     return (x == _BEFORE_START) | (x == _AFTER_END)
 
@@ -166,6 +202,13 @@ def convert(parts: List[Any], steps: Sequence[str]) -> Any:
             return _stack(parts)
         parts = [STEPS[step](part) for part in parts]
     return parts[0]
+
+
+def convert_stacked(stacked: Any, steps: Sequence[str]) -> Any:
+    """Applies the steps of a key to [B, K, T, ...]."""
+    for step in steps:
+        stacked = stacked[:, :, -1] if step == "last_step" else STEPS[step](stacked)
+    return stacked
 
 
 def _stack(parts: List[Any]) -> Any:

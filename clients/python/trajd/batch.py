@@ -80,6 +80,10 @@ class Arrays:
                 return self.texts(field.meta)
             except NotFound:  # the datasets have no such texts
                 return [None] * int(self.core.row_count)
+        if field.steps[-1:] == ("stack",) and "unit_range" not in field.steps and isinstance(self.view, arrays.RingView):
+            stacked = self.view.stacked(field.sources)
+            if stacked is not None:
+                return arrays.convert_stacked(stacked, field.steps[:-1])
         return arrays.convert([self.tensor(source) for source in field.sources], field.steps)
 
     def connection(self) -> Connection:

@@ -427,11 +427,8 @@ class Feed:
         return self._layout
 
     def _view_of(self, core: "_core.Batch") -> Any:
-        make = arrays.torch_view if self._settings.framework == "torch" else arrays.numpy_view
         copy = not core.writable and not self._settings.zero_copy
-        finishes, framework = self._lay_out(core).finishes, self._settings.framework
-        return lambda index: (arrays.finish_view(core.tensor(index), finishes[index], framework)
-                              if index in finishes else make(core.tensor(index), copy))
+        return arrays.RingView(core, self._lay_out(core).finishes, self._settings.framework, copy)
 
     def _take(self) -> Optional[Batch]:
         self._opened_at = None

@@ -383,7 +383,7 @@ def _read_attempt(place: pathlib.Path) -> List[str]:
 @contextlib.contextmanager
 def _locked(place: pathlib.Path, end: Optional[float], progress: Optional[str] = None) -> Iterator[Lock]:
     """Takes the lock. Raises Timeout at `end`. Shows meanwhile what the daemon does."""
-    pause = 0.002
+    began = time.monotonic()
     with contextlib.ExitStack() as stack:
         waiting = stack.enter_context(contextlib.closing(Waiting(place / "log", progress)))
         make_private(place)  # remove_old of another process may have removed it since
@@ -399,8 +399,7 @@ def _locked(place: pathlib.Path, end: Optional[float], progress: Optional[str] =
             if end is not None and time.monotonic() >= end:
                 raise Timeout(f"the private daemon is not ready yet; its log: {place / 'log'}")
             waiting.show()
-            time.sleep(pause)
-            pause = min(2 * pause, 0.05)
+            time.sleep(min(max(0.0005, (time.monotonic() - began) / 20), 0.05))  # at most a twentieth too late
         waiting.close()
         yield lock
 

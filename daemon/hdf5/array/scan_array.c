@@ -6,12 +6,9 @@
 
 #include "daemon/base/digest.h"
 #include "daemon/hdf5/helper_socket.h"
+#include "daemon/hdf5/array/scan_alike.h"
 #include "daemon/hdf5/array/scan_packed.h"
 
-/* The parent compares the first rows with its own reading: as many whole rows as this size holds,
- * at least one. */
-static const uint64_t check_bytes = 4096;
-static const uint64_t check_row_bytes_max = 64u << 20;
 static const uint64_t row_count_max = 1u << 31;
 
 static const char *const packed_names[3] = {"bytes", "offsets"}, *const video_names[3] = {
@@ -125,9 +122,10 @@ static const char *read_compact(struct trajd_scan *scan, hid_t dataset, hid_t ty
  * needs no creation property list, which takes the most time. */
 static bool read_contiguous(hid_t dataset, struct trajd_array *array)
 {
-    haddr_t offset = H5Dget_offset(dataset);
+    const haddr_t offset = H5Dget_offset(dataset);
 
-    H5Eclear2(H5E_DEFAULT);
+    if (offset == HADDR_UNDEF)
+        H5Eclear2(H5E_DEFAULT);
     if (offset == HADDR_UNDEF || !array->size_bytes)
         return false;
     array->storage = TRAJD_STORAGE_CONTIGUOUS;
@@ -190,14 +188,14 @@ static const char *read_check(struct trajd_scan *scan, hid_t dataset, hid_t type
     hid_t memory = -1;
     void *bytes;
 
-    if (!row_bytes || row_bytes > check_row_bytes_max)
+    if (!row_bytes || row_bytes > TRAJD_SCAN_CHECK_ROW_MAX)
         return NULL;
     if (array->form == TRAJD_ROWS_HEAP)
         return NULL; /* libhdf5 gives the values, not the references */
     if (array->storage == TRAJD_STORAGE_CONTIGUOUS &&
         (array->offset > scan->file_size || array->size_bytes > scan->file_size - array->offset))
         return NULL; /* the parent refuses rows beyond the file's end */
-    rows = row_bytes > check_bytes ? 1 : check_bytes / row_bytes;
+    rows = row_bytes > TRAJD_SCAN_CHECK_BYTES ? 1 : TRAJD_SCAN_CHECK_BYTES / row_bytes;
     if (rows > array->shape[0])
         rows = array->shape[0];
     for (uint32_t i = 0; i < array->rank; i++)
@@ -339,12 +337,15 @@ scan_group(struct trajd_scan *scan, hid_t group, const char *path, const char *w
 }
 
 enum trajd_scan_found trajd_scan_array(struct trajd_scan *scan, hid_t group, const char *path,
-                                       const struct trajd_layout_image *image,
+                                       haddr_t header, const struct trajd_layout_image *image,
                                        struct trajd_record_array *dataset)
 {
-    hid_t object = H5Dopen2(group, path, H5P_DEFAULT);
+    hid_t object;
     const char *why;
 
+    if (trajd_scan_alike(scan, path, header, image, dataset))
+        return TRAJD_SCAN_ARRAY;
+    object = H5Dopen2(group, path, H5P_DEFAULT);
     *dataset = (struct trajd_record_array){.path = path};
     if (object < 0 && image && trajd_scan_has(group, path, packed_names))
         return scan_group(scan, group, path, "packed frames", trajd_scan_packed, image, dataset);
@@ -356,6 +357,7 @@ enum trajd_scan_found trajd_scan_array(struct trajd_scan *scan, hid_t group, con
     why = describe(scan, object, is_start(scan->layout, path), image != NULL, dataset);
     if (why)
         refuse(scan, dataset, why);
+    trajd_scan_alike_keep(scan, path, header, image, dataset);
     H5Dclose(object);
     return why && scan->has_failed ? TRAJD_SCAN_DAMAGED : TRAJD_SCAN_ARRAY;
 }

@@ -13,6 +13,7 @@ enum {
     MESSAGE_FURTHER = 16,
     NODE_BYTES = 24,
     NODE_ENTRIES_MAX = 1024, /* libhdf5 makes 64 */
+    ENTRIES_AHEAD = 64,
     LEVEL_MAX = 8,
     ENTRY_BYTES_MAX = 8 + 8 * (TRAJD_ARRAY_MAX_RANK + 1) + 8
 };
@@ -104,7 +105,7 @@ static bool visit_chunk(struct walk *walk, const uint8_t *entry, uint64_t offset
 static bool visit_node(struct walk *walk, uint64_t offset, uint32_t level)
 {
     const uint64_t entry_bytes = 8 + 8 * ((uint64_t)walk->rank + 1) + 8;
-    uint8_t head[NODE_BYTES], entries[16 * ENTRY_BYTES_MAX];
+    uint8_t head[NODE_BYTES], entries[ENTRIES_AHEAD * ENTRY_BYTES_MAX];
     uint32_t count;
 
     if (!read_at(walk, offset, sizeof head, head) || memcmp(head, "TREE\1", 5) || head[5] != level)
@@ -113,9 +114,9 @@ static bool visit_node(struct walk *walk, uint64_t offset, uint32_t level)
     if (!count || count > NODE_ENTRIES_MAX)
         return false;
     for (uint32_t i = 0; i < count; i++) {
-        const uint32_t ahead = count - i < 16 ? count - i : 16;
-        const uint8_t *entry = entries + i % 16 * entry_bytes;
-        if (i % 16 == 0 &&
+        const uint32_t ahead = count - i < ENTRIES_AHEAD ? count - i : ENTRIES_AHEAD;
+        const uint8_t *entry = entries + i % ENTRIES_AHEAD * entry_bytes;
+        if (i % ENTRIES_AHEAD == 0 &&
             !read_at(walk, offset + NODE_BYTES + i * entry_bytes, ahead * entry_bytes, entries))
             return false;
         const uint64_t child = trajd_u64_at(entry + entry_bytes - 8);

@@ -40,6 +40,34 @@ static void test_tensors_are_aligned(void **state)
     assert_int_equal(schema.slot_size_bytes, 4096);
 }
 
+static struct trajd_wire_tensor frames(const char *name, const char *role, uint64_t width)
+{
+    return (struct trajd_wire_tensor){.name = trajd_wire_text(name),
+                                      .role = trajd_wire_text(role),
+                                      .dtype = TRAJD_U8,
+                                      .rank = 5,
+                                      .shape = {3, 2, 4, width, 3}};
+}
+
+static void test_cameras_that_are_alike_lie_side_by_side(void **state)
+{
+    (void)state;
+    struct trajd_error error;
+    struct trajd_wire_tensor tensors[] = {
+        frames("a", "obs", 8), byte_tensor("a.mask", 2), frames("b", "obs", 9),
+        frames("c", "obs", 8), byte_tensor("c.mask", 2), frames("d", "next", 8),
+        frames("e", "obs", 8),
+    };
+    /* 576 bytes each, but b with 648; masks have 6 */
+    static const uint64_t offsets[] = {64, 1792, 1856, 640, 2560, 2624, 1216};
+    struct trajd_feed_schema schema = {
+        .global_batch = 3, .tensor_count = ARRAY_LEN(tensors), .tensors = tensors};
+    assert_int_equal(trajd_feed_schema_layout(&schema, &error), TRAJD_OK);
+    for (size_t i = 0; i < ARRAY_LEN(tensors); i++)
+        assert_int_equal(tensors[i].offset_bytes, offsets[i]);
+    assert_int_equal(schema.slot_size_bytes, 4096);
+}
+
 static void test_slots_are_whole_pages(void **state)
 {
     (void)state;
@@ -94,6 +122,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tensors_are_aligned),
+        cmocka_unit_test(test_cameras_that_are_alike_lie_side_by_side),
         cmocka_unit_test(test_slots_are_whole_pages),
         cmocka_unit_test(test_sizes_that_overflow_are_refused),
         cmocka_unit_test(test_invalid_tensors_are_named),
