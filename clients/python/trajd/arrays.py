@@ -41,17 +41,24 @@ def numpy_view(tensor: "_core.Tensor", copy: bool) -> np.ndarray:
     return array.view(_bfloat16()) if tensor.dtype == "bf16" else array
 
 
-def torch_view(tensor: "_core.Tensor", copy: bool) -> Any:
-    """Returns the same as a torch tensor on the CPU. Torch has no read-only tensors: writing to a view of a shared ring
-    ends the process (SIGSEGV)."""
+def adopter() -> "Callable[[_core.Batch, int, bool], Any]":
+    """Returns a function that returns a tensor of a batch as torch's, in the memory of the batch."""
     torch = import_torch()
-    if copy or (tensor.read_only and tensor.dtype == "bf16"):
-        copied = torch.utils.dlpack.from_dlpack(tensor.__dlpack__(copy=True)) if tensor.dtype != "bool" else \
-            torch.from_numpy(np.array(tensor))
-        return copied
-    if tensor.read_only or tensor.dtype == "bool":  # older versions of torch do not accept bool from DLPack
-        return torch.from_numpy(np.asarray(tensor))
-    return torch.utils.dlpack.from_dlpack(tensor.__dlpack__())
+    from_dlpack, boolean = torch.utils.dlpack.from_dlpack, torch.bool
+
+    def adopt(core: "_core.Batch", index: int, is_bool: bool) -> Any:
+        tensor = from_dlpack(core.capsule(index))
+        return tensor.view(boolean) if is_bool else tensor
+    return adopt
+
+
+def torch_of_shared(tensor: "_core.Tensor", copy: bool) -> Any:
+    """Returns [B, ...] of a ring that other jobs read, as a torch tensor on the CPU. Torch has no read-only tensors:
+    writing to a view of a shared ring ends the process (SIGSEGV)."""
+    torch = import_torch()
+    if (copy or tensor.dtype == "bf16") and tensor.dtype != "bool":  # older versions of torch take no bool from DLPack
+        return torch.utils.dlpack.from_dlpack(tensor.__dlpack__(copy=True))
+    return torch.from_numpy(np.array(tensor) if copy else np.asarray(tensor))
 
 
 class Finish(NamedTuple):

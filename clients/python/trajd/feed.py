@@ -122,6 +122,7 @@ class Feed:
         on_device = settings.device != "cpu"
         if settings.framework == "torch":
             arrays.import_torch()
+        self._adopt = arrays.adopter() if settings.framework == "torch" and not on_device else None
         self._connection = Connection(settings)
         self._client = self._connection.client
         if on_device and settings.zero_copy:
@@ -427,11 +428,22 @@ class Feed:
         return self._layout
 
     def _view_of(self, core: "_core.Batch") -> Any:
-        make = arrays.torch_view if self._settings.framework == "torch" else arrays.numpy_view
-        copy = not core.writable and not self._settings.zero_copy
-        finishes, framework = self._lay_out(core).finishes, self._settings.framework
-        return lambda index: (arrays.finish_view(core.tensor(index), finishes[index], framework)
-                              if index in finishes else make(core.tensor(index), copy))
+        layout, framework, copy = self._lay_out(core), self._settings.framework, not core.writable and not self._settings.zero_copy
+        finishes = layout.finishes
+        if self._adopt is not None and core.writable:
+            adopt, bools = self._adopt, layout.bools
+
+            def make(index: int) -> Any:
+                return adopt(core, index, index in bools)
+        else:
+            of_tensor = arrays.numpy_view if framework == "numpy" else arrays.torch_of_shared
+
+            def make(index: int) -> Any:
+                return of_tensor(core.tensor(index), copy)
+        if not finishes:
+            return make
+        return lambda index: (arrays.finish_view(core.tensor(index), finishes[index], framework) if index in finishes
+                              else make(index))
 
     def _take(self) -> Optional[Batch]:
         self._opened_at = None
