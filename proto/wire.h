@@ -28,6 +28,8 @@ extern "C" {
 /* Leases in one list. It is also the largest credit, so that HELLO can list all leases of a
  * session. */
 #define TRAJD_WIRE_MAX_LEASES 64u
+/* In OPEN: the credit of a worker that states none. A daemon before 0.2.0 grants as many as it has. */
+#define TRAJD_WIRE_ANY_CREDIT TRAJD_WIRE_MAX_LEASES
 #define TRAJD_WIRE_MAX_TENSORS 256u
 #define TRAJD_WIRE_MAX_RANK 8u
 #define TRAJD_WIRE_MAX_FEEDS 64u

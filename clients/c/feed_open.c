@@ -4,8 +4,6 @@
 #include "clients/c/session/session.h"
 
 #define OPEN_TIMEOUT_MS 60000u
-#define DEFAULT_CREDIT 4u
-#define DEFAULT_GPU_CREDIT 16u
 
 static bool is_rank_list(const struct trajd_open_options *options, const uint32_t *ranks,
                          uint32_t count, uint32_t world)
@@ -104,9 +102,7 @@ static enum trajd_status store_terms(struct trajd_client *client,
         .mode = options->mode,
         .rank = options->rank,
         .world = options->world > 0 ? options->world : 1,
-        .credit = options->credit > 0 ? options->credit
-                  : options->gpu      ? DEFAULT_GPU_CREDIT
-                                      : DEFAULT_CREDIT,
+        .credit = options->credit > 0 ? options->credit : TRAJD_WIRE_ANY_CREDIT,
         .epoch = options->epoch,
         .next = options->next,
         .fingerprint = options->fingerprint,

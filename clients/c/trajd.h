@@ -123,9 +123,10 @@ struct trajd_open_options {
     const char *job;  /* workers with the same job share its batches; NULL: "" */
     enum trajd_mode mode;
     uint32_t rank, world; /* in mode shard: rank below world; world 0 means 1 */
-    /* The most batches that may be held or on their way to this worker. At least 2; 0: 4, or 16
-     * with `gpu`. The daemon grants at most the number of slots of the ring. Workers of one job in
-     * mode queue should each request their share of the slots: the others cannot use them. */
+    /* The most batches that may be held or on their way to this worker. At least 2; 0: three quarters of
+     * the slots of the ring, at least 4 if there are so many. The daemon grants at most all slots,
+     * and at most limits.credit of its configuration. In mode queue the next batch goes to the worker
+     * that holds the fewest. */
     uint32_t credit;
     uint64_t epoch;
     /* position of the first window; not 0 when a job that was stopped resumes */

@@ -150,7 +150,7 @@ const struct cli_option cli_bench_options[] = {
     {"--seconds", "N", "how long it reads (5)", CLI_U64, offsetof(struct benching, seconds)},
     {"--workers", "N", "processes that read (1)", CLI_U64, offsetof(struct benching, workers),
      .least = 1, .most = 64},
-    {"--credit", "N", "batches that a worker may hold (8)", CLI_U32,
+    {"--credit", "N", "batches that a worker may hold (3/4 of the slots)", CLI_U32,
      offsetof(struct benching, open.credit)},
     {"--json", NULL, "print one JSON document", CLI_FLAG, offsetof(struct benching, json)},
     {NULL, NULL, NULL, CLI_TABLE, offsetof(struct benching, connection),
@@ -160,7 +160,7 @@ const struct cli_option cli_bench_options[] = {
 int cli_bench(int argc, char **argv)
 {
     char job[32];
-    struct benching benching = {.open.credit = 8, .seconds = 5, .workers = 1};
+    struct benching benching = {.seconds = 5, .workers = 1};
 
     cli_parse(argc, argv, &benching);
     benching.open.feed = argv[1];

@@ -196,7 +196,8 @@ const struct cli_option cli_recv_options[] = {
      offsetof(struct recv, open.world)},
     {"--job", "NAME", "the job whose batches are shared (trajctl)", CLI_TEXT,
      offsetof(struct recv, open.job)},
-    {"--credit", "N", "batches that may be held (4)", CLI_U32, offsetof(struct recv, open.credit)},
+    {"--credit", "N", "batches that may be held (3/4 of the slots)", CLI_U32,
+     offsetof(struct recv, open.credit)},
     {"--json", NULL, "print JSON documents, one a line", CLI_FLAG, offsetof(struct recv, json)},
     {NULL, NULL, NULL, CLI_TABLE, offsetof(struct recv, connection), .table = cli_daemon_options},
     {0}};

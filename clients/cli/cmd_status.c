@@ -166,6 +166,16 @@ static void print_feeds(const struct trajd_yaml_node *root)
     }
 }
 
+/* Prints how many slots and threads there are, and why. A daemon before 0.2.0 does not say. */
+static void print_choices(const struct trajd_yaml_node *root)
+{
+    if (cli_find(root, "threads"))
+        printf("\n%s\n", text_of(root, "threads"));
+    for (const struct trajd_yaml_node *item = cli_first(root, "producers"); item; item = item->next)
+        if (cli_find(item, "ring"))
+            printf("%s: %s\n", text_of(item, "name"), text_of(item, "ring"));
+}
+
 /* Prints a line for each dataset of a mixture, with its configured share and its share of the
  * batches made. */
 static void print_mixture(const struct trajd_yaml_node *producer)
@@ -297,6 +307,7 @@ static void print_readable(const char *json)
         print_gpus(root);
     if (cli_find(root, "feeds"))
         print_feeds(root);
+    print_choices(root);
     for (const struct trajd_yaml_node *item = cli_first(root, "producers"); item; item = item->next)
         print_mixture(item);
     if (cli_find(root, "sessions"))

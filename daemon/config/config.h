@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "daemon/base/arena.h"
+#include "daemon/base/defaults.h"
 #include "daemon/base/yaml.h"
 #include "daemon/layout/layout.h"
 #include "daemon/window/feed_spec/window_spec.h"
@@ -53,10 +54,8 @@ struct trajd_config {
     bool gpu_fall_back;
     /* must stay free on the machine and in the control group, beside cache and rings */
     uint64_t reserve_bytes;
-    uint32_t reader_threads;   /* per dataset */
-    uint32_t resample_threads; /* 0: one per processor */
-    uint32_t decoder_threads;  /* per dataset; 0: one per processor */
-    uint32_t index_children;   /* 0: one per processor */
+    struct trajd_thread_counts threads;
+    uint32_t index_children; /* 0: one per processor */
     int64_t index_file_timeout_ns;
     uint32_t max_sessions, max_feeds, max_credit;
     /* a feed that a job sent is closed after this time without a session */

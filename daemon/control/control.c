@@ -13,6 +13,7 @@
 #include "daemon/base/paths.h"
 #include "daemon/base/memory.h"
 #include "daemon/base/progress/progress.h"
+#include "daemon/base/defaults.h"
 #include "daemon/window/mixture_plan.h"
 
 #define LEAST_BYTES (1 << 16) /* of memory.store and of memory.rings, as config_keys.c has it */
@@ -85,11 +86,12 @@ static enum trajd_status check_memory(struct trajd_control *control, struct traj
 /* Without trajd-decoder, feeds of pictures are refused when they are opened. */
 static enum trajd_status make_decoders(struct trajd_control *control, struct trajd_error *error)
 {
+    const struct trajd_thread_choice threads =
+        trajd_choose_threads(&control->first_config->threads);
     char program[PATH_MAX];
 
     return trajd_paths_decoder(program, sizeof program)
-               ? trajd_decoder_pool_create(program,
-                                           trajd_control_decoder_count(control->first_config),
+               ? trajd_decoder_pool_create(program, threads.counts.decoders, threads.eager_decoders,
                                            &control->decoders, error)
                : TRAJD_OK;
 }
@@ -278,8 +280,20 @@ static enum trajd_status check_quarantine(const struct trajd_control *control,
     return TRAJD_OK;
 }
 
-static enum trajd_status start_feeds(struct trajd_control *control, FILE *report,
-                                     struct trajd_error *error)
+static void close_feeds(struct trajd_control *control)
+{
+    for (uint32_t f = 0; f < control->feeds.count; f++)
+        trajd_producer_stop(control->feeds.producers[f]);
+    while (control->feeds.count) {
+        struct trajd_producer *producer;
+        pthread_mutex_lock(&control->mutex); /* the server's thread may be describing the feeds */
+        producer = trajd_feed_list_remove_last(&control->feeds);
+        pthread_mutex_unlock(&control->mutex);
+        trajd_producer_destroy(&producer);
+    }
+}
+
+static enum trajd_status make_feeds(struct trajd_control *control, struct trajd_error *error)
 {
     for (uint32_t f = 0; f < control->now->config->feed_count; f++) {
         struct trajd_window_spec *spec = control->now->config->feeds[f];
@@ -294,9 +308,29 @@ static enum trajd_status start_feeds(struct trajd_control *control, FILE *report
         }
         if (status)
             return status;
-        if (report)
-            trajd_producer_report(producer, report);
     }
+    return TRAJD_OK;
+}
+
+/* Makes the configured feeds. Where they do not all fit, makes them again with fewer slots. */
+static enum trajd_status start_feeds(struct trajd_control *control, FILE *report,
+                                     struct trajd_error *error)
+{
+    enum trajd_status status = make_feeds(control, error);
+    char threads[TRAJD_THREADS_TEXT_SIZE];
+
+    if (status == TRAJD_ERR_MEMORY) {
+        close_feeds(control);
+        control->has_least_slots = true;
+        status = make_feeds(control, error);
+    }
+    for (uint32_t f = 0; report && f < control->feeds.count; f++)
+        trajd_producer_report(control->feeds.producers[f], report);
+    if (status)
+        return status;
+    trajd_threads_text(&control->first_config->threads, threads, sizeof threads);
+    if (report)
+        fprintf(report, "%s\n", threads);
     trajd_control_warn_of_norms(control, report);
     return control->server ? TRAJD_OK : check_quarantine(control, error);
 }
@@ -306,8 +340,6 @@ enum trajd_status trajd_control_create(struct trajd_config *config, const struct
                                        struct trajd_error *error)
 {
     struct trajd_control *control = calloc(1, sizeof *control);
-    const uint32_t threads =
-        config->resample_threads ? config->resample_threads : trajd_control_processor_count();
     struct trajd_progress progress;
     enum trajd_status status;
 
@@ -335,7 +367,8 @@ enum trajd_status trajd_control_create(struct trajd_config *config, const struct
     if (!status)
         status = open_datasets(control, error);
     if (!status)
-        status = trajd_pool_create(threads, "trajd-resample", &control->pool, error);
+        status = trajd_pool_create(trajd_choose_threads(&config->threads).counts.resample,
+                                   "trajd-resample", &control->pool, error);
     if (!status && serve)
         status = open_gpus(control, error);
     if (!status)
@@ -390,15 +423,7 @@ void trajd_control_destroy(struct trajd_control **out)
     if (control->stats_service)
         trajd_stats_service_stop(control->stats_service); /* an OPEN may be waiting for it */
     trajd_control_stop_opener(control);
-    for (uint32_t f = 0; f < control->feeds.count; f++)
-        trajd_producer_stop(control->feeds.producers[f]);
-    while (control->feeds.count) {
-        struct trajd_producer *producer;
-        pthread_mutex_lock(&control->mutex); /* the server's thread may be describing the feeds */
-        producer = trajd_feed_list_remove_last(&control->feeds);
-        pthread_mutex_unlock(&control->mutex);
-        trajd_producer_destroy(&producer);
-    }
+    close_feeds(control);
     trajd_stats_service_destroy(&control->stats_service);
     trajd_server_destroy(&control->server);
     trajd_control_close_gpus(control);

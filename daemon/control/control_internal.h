@@ -68,6 +68,7 @@ struct trajd_control {
     /* borrowed from the caller: values that no reload changes, and strings used to the end */
     const struct trajd_config *first_config;
     uint64_t rings_most_bytes; /* for all rings, where memory.rings is not stated */
+    bool has_least_slots; /* the configured feeds fit only with the least slots that are useful */
     struct trajd_pool *pool;
     struct trajd_decoder_pool *decoders; /* of all datasets; NULL: there is no trajd-decoder */
     struct trajd_stats_service *stats_service;
@@ -126,9 +127,6 @@ bool trajd_feed_name_may_close(const char *name);
 
 /* Returns the directory of index and statistics caches; NULL: no caches are kept. */
 const char *trajd_control_cache_directory(const struct trajd_config *config);
-uint32_t trajd_control_processor_count(void);
-/* Returns how many frames are decoded at the same time: threads.decoders, or the processors. */
-uint32_t trajd_control_decoder_count(const struct trajd_config *config);
 /* Indexes and opens a dataset, and logs quarantined files and episodes. Blocks. The caller
  * destroys the dataset. */
 enum trajd_status trajd_control_open_dataset(struct trajd_control *control,

@@ -42,6 +42,16 @@ static uint64_t rings_limit_of(const struct trajd_control *control,
                                                                     : config->rings_bytes;
 }
 
+/* Returns how many bytes a ring may have that would do with fewer slots: half of what memory.rings
+ * leaves, so that such rings never keep another feed out. */
+static uint64_t rings_room_of(const struct trajd_control *control,
+                              const struct trajd_config *config, uint64_t used_bytes)
+{
+    return control->has_least_slots || used_bytes > config->rings_bytes
+               ? 0
+               : (config->rings_bytes - used_bytes) / 2;
+}
+
 void trajd_control_grow_rings(struct trajd_config *config, uint64_t used_bytes)
 {
     if (!trajd_config_states(config, "memory.rings") && used_bytes > config->rings_bytes)
@@ -99,6 +109,7 @@ enum trajd_status trajd_control_make_producer(struct trajd_control *control,
         .max_credit = control->first_config->max_credit,
         .rings_limit_bytes = rings_limit_of(control, open_config->config, source->name),
         .rings_used_bytes = rings_used_bytes,
+        .rings_room_bytes = rings_room_of(control, open_config->config, rings_used_bytes),
         .stats_service = control->stats_service,
         .most_check_values = MOST_CHECK_VALUES,
         .statistics_spec = statistics_spec,

@@ -4,9 +4,9 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "daemon/base/paths.h"
+#include "daemon/base/defaults.h"
 #include "proto/plural.h"
 
 enum { UNREAD_LOGGED = 16 };
@@ -14,17 +14,6 @@ enum { UNREAD_LOGGED = 16 };
 const char *trajd_control_cache_directory(const struct trajd_config *config)
 {
     return config->cache ? config->cache : getenv("CACHE_DIRECTORY");
-}
-
-uint32_t trajd_control_processor_count(void)
-{
-    const long count = sysconf(_SC_NPROCESSORS_ONLN);
-    return count > 0 ? (uint32_t)count : 1;
-}
-
-uint32_t trajd_control_decoder_count(const struct trajd_config *config)
-{
-    return config->decoder_threads ? config->decoder_threads : trajd_control_processor_count();
 }
 
 /* Logs rows that the layout's policies for stamps leave out of kept episodes. */
@@ -86,20 +75,20 @@ enum trajd_status trajd_control_open_dataset(struct trajd_control *control,
                                              struct trajd_error *error)
 {
     char helper[PATH_MAX], layouts[PATH_MAX];
+    const struct trajd_thread_choice threads = trajd_choose_threads(&config->threads);
     const struct trajd_dataset_options options = {
         .name = from->name,
         .decoders = control->decoders,
-        .decoder_count = trajd_control_decoder_count(config),
+        .decoder_count = threads.counts.decoders,
         .cache_budget_bytes = cache_bytes,
-        .reader_count = config->reader_threads,
+        .reader_count = threads.counts.readers,
         .index = {.path = from->path,
                   .layout = from->layout,
                   .layout_directory = layouts,
                   .version = config->version,
                   .cache_directory = trajd_control_cache_directory(config),
                   .helper_path = helper,
-                  .child_count = config->index_children ? config->index_children
-                                                        : trajd_control_processor_count(),
+                  .child_count = config->index_children ? config->index_children : threads.cores,
                   .file_timeout_ms = (uint32_t)(config->index_file_timeout_ns / 1000000),
                   .allows_uneven_rows = config->version < 2,
                   .rate = from->rate,

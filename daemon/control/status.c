@@ -4,6 +4,7 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/base/memory.h"
+#include "daemon/base/defaults.h"
 #include "proto/plural.h"
 
 #define END_BYTES 256 /* reserved for the end of a description, after the items of its lists */
@@ -58,8 +59,10 @@ static void describe_frames(struct trajd_frames *frames, struct trajd_json *json
     trajd_json_close_object(json);
 }
 
-static void describe_memory(const struct trajd_config *config, struct trajd_json *json)
+/* Writes memory and threads. */
+static void describe_machine(const struct trajd_config *config, struct trajd_json *json)
 {
+    char threads[TRAJD_THREADS_TEXT_SIZE];
     struct trajd_memory memory;
 
     trajd_memory_read(&memory);
@@ -68,6 +71,8 @@ static void describe_memory(const struct trajd_config *config, struct trajd_json
     trajd_json_u64(json, "rings_budget_bytes", config->rings_bytes);
     trajd_json_u64(json, "free_bytes", trajd_memory_available(&memory));
     trajd_json_close_object(json);
+    trajd_threads_text(&config->threads, threads, sizeof threads);
+    trajd_json_string(json, "threads", threads);
 }
 
 static void describe_dataset(const struct trajd_dataset *dataset, struct trajd_json *json)
@@ -141,7 +146,7 @@ void trajd_control_describe(void *context, struct trajd_json *json, size_t room)
     pthread_mutex_lock(&control->mutex);
     describe_reload(&control->reload, json);
     describe_resampling(control->resample_service, json);
-    describe_memory(control->now->config, json);
+    describe_machine(control->now->config, json);
     describe_lists(control, json, end);
     pthread_mutex_unlock(&control->mutex);
 }

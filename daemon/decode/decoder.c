@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,6 +20,9 @@
 static const uint64_t job_bytes_max = 4 << 20;
 /* Of a job, encoded: the child has 2 GiB of address space for all that it does. */
 static const uint64_t job_encoded_bytes_max = 64 << 20;
+/* Of a child that yields: beside a thread that does not, it gets 9 % of a core. So it still ends its
+ * jobs in their time. */
+enum { NICER = 10 };
 /* More than the pixels of the largest picture. */
 static const uint64_t encoded_bytes_max = 512 << 20;
 /* Of a decode unit and its extradata. */
@@ -33,6 +37,7 @@ struct trajd_decoder {
     char *program;
     uint32_t job_frames;
     pid_t pid; /* 0: no child */
+    bool yields;
     struct trajd_decode_link link;
 };
 
@@ -97,6 +102,8 @@ static enum trajd_status start_child(struct trajd_decoder *decoder, struct trajd
         decoder->program, needs_avcodec(codec) ? TRAJD_DECODE_TASK_AVCODEC : NULL, SOCK_SEQPACKET,
         &decoder->link.socket, &decoder->pid, error);
 
+    if (!status && decoder->yields)
+        setpriority(PRIO_PROCESS, (id_t)decoder->pid, getpriority(PRIO_PROCESS, 0) + NICER);
     if (status || trajd_decode_link_open(&decoder->link, false))
         return status;
     if (end_failed_child(decoder, "while it started", error))
@@ -234,6 +241,7 @@ enum trajd_status trajd_decoder_create(const struct trajd_decoder_options *optio
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a decoder");
     }
     made->link.input.fd = made->link.output.fd = -1;
+    made->yields = options->yields;
     status = set_up(made, options, &is_kept, error);
     if (!status)
         status = start_child(made, error);

@@ -32,6 +32,8 @@ struct trajd_decoder_options {
     /* of a video: the packets of a unit and its extradata; larger units are bad */
     uint64_t largest_unit_bytes;
     uint32_t timeout_ms; /* for a job of up to 32 frames, or 32 packets of a unit */
+    /* true: the child gets a tenth of a core that others want. Only trajd_decoder_create reads it */
+    bool yields;
 };
 
 /* A frame to decode. Of a video only `pixels` and `packet` are set. */

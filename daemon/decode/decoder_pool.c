@@ -4,15 +4,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+struct pooled {
+    struct trajd_decoder *decoder; /* NULL: to be made */
+    bool yields;
+};
+
 struct trajd_decoder_pool {
     char *program;
     pthread_mutex_t lock;
     pthread_cond_t freed;
-    uint32_t most, count, idle_count;
-    struct trajd_decoder **idle; /* [most], the one used longest ago first */
+    uint32_t most, eager, count, idle_count;
+    struct pooled *idle; /* [most], those that yield first, then the one used longest ago */
 };
 
-enum trajd_status trajd_decoder_pool_create(const char *program, uint32_t most,
+enum trajd_status trajd_decoder_pool_create(const char *program, uint32_t most, uint32_t eager,
                                             struct trajd_decoder_pool **pool,
                                             struct trajd_error *error)
 {
@@ -23,6 +28,7 @@ enum trajd_status trajd_decoder_pool_create(const char *program, uint32_t most,
         pthread_mutex_init(&made->lock, NULL);
         pthread_cond_init(&made->freed, NULL);
         made->most = most;
+        made->eager = eager;
         made->program = strdup(program);
         made->idle = calloc(most, sizeof *made->idle);
         if (made->program && made->idle)
@@ -40,7 +46,7 @@ void trajd_decoder_pool_destroy(struct trajd_decoder_pool **pool)
     if (!made)
         return;
     for (uint32_t i = 0; i < made->idle_count; i++)
-        trajd_decoder_destroy(&made->idle[i]);
+        trajd_decoder_destroy(&made->idle[i].decoder);
     pthread_cond_destroy(&made->freed);
     pthread_mutex_destroy(&made->lock);
     free(made->program);
@@ -48,43 +54,47 @@ void trajd_decoder_pool_destroy(struct trajd_decoder_pool **pool)
     free(made);
 }
 
-static struct trajd_decoder *take_idle(struct trajd_decoder_pool *pool, uint32_t i)
+static struct pooled take_idle(struct trajd_decoder_pool *pool, uint32_t i)
 {
-    struct trajd_decoder *taken = pool->idle[i];
+    const struct pooled taken = pool->idle[i];
 
     memmove(&pool->idle[i], &pool->idle[i + 1], (--pool->idle_count - i) * sizeof *pool->idle);
     return taken;
 }
 
-/* Takes an idle decoder: one that fits, else the one used longest ago. NULL: the caller makes one,
- * which is counted already. */
-static struct trajd_decoder *take(struct trajd_decoder_pool *pool,
-                                  const struct trajd_decoder_options *options)
+/* Takes an idle decoder: one that fits, else the first one. Without any, the caller makes one, which
+ * is counted already. */
+static struct pooled take(struct trajd_decoder_pool *pool,
+                          const struct trajd_decoder_options *options)
 {
-    struct trajd_decoder *taken = NULL;
+    struct pooled taken = {NULL, false};
 
     pthread_mutex_lock(&pool->lock);
     while (!pool->idle_count && pool->count == pool->most)
         pthread_cond_wait(&pool->freed, &pool->lock);
-    for (uint32_t i = pool->idle_count; i-- > 0 && !taken;)
-        if (trajd_decoder_fits(pool->idle[i], options))
+    for (uint32_t i = pool->idle_count; i-- > 0 && !taken.decoder;)
+        if (trajd_decoder_fits(pool->idle[i].decoder, options))
             taken = take_idle(pool, i);
-    if (!taken && pool->count == pool->most)
+    if (!taken.decoder && pool->count == pool->most)
         taken = take_idle(pool, 0);
-    else if (!taken)
-        pool->count++;
+    else if (!taken.decoder)
+        taken.yields = pool->count++ >= pool->eager;
     pthread_mutex_unlock(&pool->lock);
     return taken;
 }
 
 /* Gives a decoder back, or NULL for one that could not be made. */
-static void give_back(struct trajd_decoder_pool *pool, struct trajd_decoder *decoder)
+static void give_back(struct trajd_decoder_pool *pool, struct pooled one)
 {
     pthread_mutex_lock(&pool->lock);
-    if (decoder)
-        pool->idle[pool->idle_count++] = decoder;
-    else
+    if (!one.decoder) {
         pool->count--;
+    } else {
+        const uint32_t at = one.yields ? 0 : pool->idle_count;
+        memmove(&pool->idle[at + 1], &pool->idle[at],
+                (pool->idle_count++ - at) * sizeof *pool->idle);
+        pool->idle[at] = one;
+    }
     pthread_cond_signal(&pool->freed);
     pthread_mutex_unlock(&pool->lock);
 }
@@ -97,20 +107,21 @@ static enum trajd_status run(struct trajd_decoder_pool *pool,
                              struct trajd_error *error)
 {
     struct trajd_decoder_options options = *wanted;
-    struct trajd_decoder *decoder = take(pool, wanted);
+    struct pooled one = take(pool, wanted);
     enum trajd_status status = TRAJD_OK;
 
     options.program = pool->program;
-    if (!decoder)
-        status = trajd_decoder_create(&options, &decoder, error);
-    else if (!trajd_decoder_fits(decoder, &options))
-        status = trajd_decoder_change(decoder, &options, error);
+    options.yields = one.yields;
+    if (!one.decoder)
+        status = trajd_decoder_create(&options, &one.decoder, error);
+    else if (!trajd_decoder_fits(one.decoder, &options))
+        status = trajd_decoder_change(one.decoder, &options, error);
     if (status)
-        trajd_decoder_destroy(&decoder);
+        trajd_decoder_destroy(&one.decoder);
     else
-        status = unit ? trajd_decoder_run_unit(decoder, unit, frames, count, error)
-                      : trajd_decoder_run(decoder, frames, count, error);
-    give_back(pool, decoder);
+        status = unit ? trajd_decoder_run_unit(one.decoder, unit, frames, count, error)
+                      : trajd_decoder_run(one.decoder, frames, count, error);
+    give_back(pool, one);
     return status;
 }
 

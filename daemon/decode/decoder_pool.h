@@ -7,9 +7,10 @@
 
 struct trajd_decoder_pool;
 
-/* `program`: the path of trajd-decoder, copied. `most` >= 1: children that run at the same time.
- * Starts none. The caller destroys the pool. */
-enum trajd_status trajd_decoder_pool_create(const char *program, uint32_t most,
+/* `program`: the path of trajd-decoder, copied. `most` >= 1: children that run at the same time. The
+ * children above `eager` of them have a lower priority, and work only while the others do. Starts
+ * none. The caller destroys the pool. */
+enum trajd_status trajd_decoder_pool_create(const char *program, uint32_t most, uint32_t eager,
                                             struct trajd_decoder_pool **pool,
                                             struct trajd_error *error);
 /* No job may run. NULL is fine. */

@@ -178,6 +178,9 @@ struct trajd_fill {
  * world; call again later. */
 enum trajd_status trajd_core_take(struct trajd_core_feed *feed, uint64_t now_ns,
                                   struct trajd_fill *fill);
+/* Returns the credit of a session that asks for `asked`. With more credit than slots it could hold
+ * all of them and wait forever, because it releases when its credit is used up. */
+uint32_t trajd_core_credit(uint32_t asked, uint32_t max_credit, uint32_t slot_count);
 /* Publishes a fill. Fills may be published in any order; slots become READY and are sent in the
  * order of takes. `failure` NULL: the batch is good. Returns false for a fill that is not FILLING
  * (published twice, or of another generation), ignores it and counts it. */

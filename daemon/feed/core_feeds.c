@@ -106,8 +106,6 @@ enum trajd_status trajd_core_add_feed(struct trajd_core *core,
         trajd_feed_free(made);
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: no memory", options->name);
     }
-    if (made->options.max_credit > TRAJD_WIRE_MAX_LEASES)
-        made->options.max_credit = TRAJD_WIRE_MAX_LEASES;
     made->core = core;
     made->id = ++core->last_feed_id;
     made->next = core->feeds;

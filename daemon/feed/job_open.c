@@ -1,19 +1,21 @@
 /* Handles OPEN: checks its fields, and makes the session a member of its job. */
 #include <string.h>
 
+#include "daemon/base/defaults.h"
 #include "daemon/feed/feed_internal.h"
 #include "daemon/feed/checkpoint_token.h"
 #include "proto/plural.h"
 
-/* Limits the credit to the number of slots. A session releases when its credit is used up: with
- * more credit it could hold all slots and wait forever. */
-static uint32_t limit_credit(const struct trajd_core_feed *feed, uint32_t requested)
+static uint32_t least(uint32_t a, uint32_t b)
 {
-    const uint32_t most = feed->options.max_credit < feed->options.slot_count
-                              ? feed->options.max_credit
-                              : feed->options.slot_count;
+    return a < b ? a : b;
+}
 
-    return requested < most ? requested : most;
+uint32_t trajd_core_credit(uint32_t asked, uint32_t max_credit, uint32_t slot_count)
+{
+    const uint32_t most = asked == TRAJD_WIRE_ANY_CREDIT ? trajd_default_credit(slot_count) : asked;
+
+    return least(least(most, slot_count), least(max_credit, TRAJD_WIRE_MAX_LEASES));
 }
 
 static void add_member(struct job *job, struct session *session, const struct trajd_wire_open *open)
@@ -30,7 +32,8 @@ static void add_member(struct job *job, struct session *session, const struct tr
     session->epoch = open->epoch;
     session->is_over = false;
     session->rank = open->rank;
-    session->credit = limit_credit(feed, open->credit);
+    session->credit =
+        trajd_core_credit(open->credit, feed->options.max_credit, feed->options.slot_count);
     feed->members[feed->member_count++] = session;
     job->member_count++;
     feed->idle_since_ns = 0;

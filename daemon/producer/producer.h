@@ -56,6 +56,7 @@ struct trajd_producer_options {
     uint32_t max_credit;
     /* memory.rings allows so many bytes, of which other rings use so many */
     uint64_t rings_limit_bytes, rings_used_bytes;
+    uint64_t rings_room_bytes;                 /* for a ring with more slots than the least */
     struct trajd_stats_service *stats_service; /* must outlive the producer */
     /* of the feed that spec->statistics_from names; NULL: there is none */
     const struct trajd_window_spec *statistics_spec;

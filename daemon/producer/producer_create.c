@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "daemon/base/heartbeat.h"
+#include "daemon/base/defaults.h"
 #include "daemon/feed/core.h"
 #include "daemon/producer/gpu.h"
 #include "daemon/producer/producer_gpu.h"
@@ -15,9 +16,6 @@
 #include "proto/array_len.h"
 #include "proto/ring_layout.h"
 
-#define SLOTS 4u
-#define GPU_SLOTS 16u
-#define GPU_RING_BYTES ((uint64_t)64 << 20)
 #define MIB ((uint64_t)1 << 20)
 #define NOTHING_THERE 1 /* in place of a digest of 0, which means unknown in OPENED */
 
@@ -255,19 +253,6 @@ static enum trajd_status make_members(struct trajd_producer *producer, struct tr
 static_assert(TRAJD_SPEC_MAX_SLOTS == TRAJD_CORE_MAX_SLOTS,
               "a feed has the slots that it asks for");
 
-/* Returns the number of slots. On a GPU a worker returns half of its slots at once, so more slots
- * help, and small ones cost little memory. */
-static uint32_t choose_slot_count(const struct trajd_producer *producer)
-{
-    const uint64_t fitting = GPU_RING_BYTES / producer->schema.slot_size_bytes;
-
-    if (producer->spec->slot_count)
-        return producer->spec->slot_count;
-    if (!producer->options.gpu || fitting < SLOTS)
-        return SLOTS;
-    return fitting < GPU_SLOTS ? (uint32_t)fitting : GPU_SLOTS;
-}
-
 uint64_t trajd_producer_ring_bytes(const struct trajd_producer *producer)
 {
     uint64_t bytes;
@@ -286,7 +271,12 @@ static enum trajd_status choose_ring(struct trajd_producer *producer, struct tra
 {
     uint64_t ring_bytes;
 
-    producer->slot_count = choose_slot_count(producer);
+    producer->slot_count =
+        producer->spec->slot_count
+            ? producer->spec->slot_count
+            : trajd_default_slots(producer->schema.slot_size_bytes,
+                                  producer->options.gpu ? UINT64_MAX
+                                                        : producer->options.rings_room_bytes);
     ring_bytes = trajd_producer_ring_bytes(producer);
     if (ring_bytes <= producer->rings_remaining_bytes)
         return TRAJD_OK;
@@ -312,9 +302,10 @@ static enum trajd_status load_rows(struct trajd_producer *producer, struct trajd
         return trajd_producer_load_rows(producer, error);
     trajd_heartbeat_wait(); /* for the driver */
     status = trajd_producer_gpu_create(producer, producer->options.gpu, error);
-    if (status == TRAJD_ERR_MEMORY && !producer->spec->slot_count && producer->slot_count > SLOTS) {
+    if (status == TRAJD_ERR_MEMORY && !producer->spec->slot_count &&
+        producer->slot_count > TRAJD_SLOTS_LEAST) {
         trajd_producer_gpu_destroy(producer);
-        producer->slot_count = SLOTS;
+        producer->slot_count = TRAJD_SLOTS_LEAST;
         status = trajd_producer_gpu_create(producer, producer->options.gpu, error);
     }
     trajd_heartbeat_resume();

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "daemon/base/defaults.h"
+#include "daemon/feed/core.h"
 #include "daemon/producer/gpu.h"
 #include "daemon/stats/stats.h"
 #include "daemon/window/window_report.h"
@@ -112,12 +114,26 @@ const char *trajd_producer_norm_differs(const struct trajd_producer *a,
 
 /* ---- in words and as JSON ---- */
 
+/* Writes the slots and the credit, and why they are so many. */
+static void ring_text(const struct trajd_producer *producer, char *text, size_t size)
+{
+    const uint64_t slot_bytes = producer->schema.slot_size_bytes;
+
+    snprintf(text, size, "%u slots of %llu bytes (%s); a worker may hold %u", producer->slot_count,
+             (unsigned long long)slot_bytes,
+             trajd_slots_reason(producer->spec->slot_count, slot_bytes, producer->slot_count),
+             trajd_core_credit(TRAJD_WIRE_ANY_CREDIT, producer->options.max_credit,
+                               producer->slot_count));
+}
+
 void trajd_producer_report(const struct trajd_producer *producer, FILE *out)
 {
+    char ring[160];
+
     trajd_window_report(producer->plan, out);
     trajd_producer_report_norm(producer, out);
-    fprintf(out, "  %u slots of %llu bytes\n  kernels: %s\n", producer->slot_count,
-            (unsigned long long)producer->schema.slot_size_bytes,
+    ring_text(producer, ring, sizeof ring);
+    fprintf(out, "  %s\n  kernels: %s\n", ring,
             trajd_plan_describe(producer->members[0].kernel_plan));
 }
 
@@ -158,6 +174,7 @@ void trajd_producer_describe(struct trajd_producer *producer, struct trajd_json 
 {
     const struct trajd_feed_data data = trajd_producer_data(producer);
     uint32_t resident_count = 0;
+    char ring[160];
 
     for (uint32_t p = 0; p < producer->plan->member_count; p++)
         resident_count += producer->members[p].resident;
@@ -170,6 +187,8 @@ void trajd_producer_describe(struct trajd_producer *producer, struct trajd_json 
     trajd_json_u64(json, "episodes_quarantined", data.found_count - data.kept_count);
     trajd_json_u64(json, "episodes_used", data.used_count);
     trajd_json_string(json, "plan", trajd_plan_describe(producer->members[0].kernel_plan));
+    ring_text(producer, ring, sizeof ring);
+    trajd_json_string(json, "ring", ring);
     if (producer->options.gpu)
         trajd_json_string(json, "gpu", trajd_gpu_id(producer->options.gpu));
     trajd_json_format(json, "norm_digest", "%016llx",

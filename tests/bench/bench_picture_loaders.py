@@ -26,7 +26,7 @@ import torch
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from bench_torch_loader import cpu_seconds, endless  # noqa: E402
-from picture_bytes import read_all  # noqa: E402
+from picture_bytes import kinds_of, read_all  # noqa: E402
 
 CAMERAS = ("cam_high", "cam_left_wrist", "cam_right_wrist")
 HEIGHT, WIDTH, JOINTS, CHUNK, QUALITY = 480, 640, 14, 100, 50
@@ -71,7 +71,7 @@ class Act(torch.utils.data.Dataset):
                 actions.append(file["action"][()])
                 qpos.append(file["observations/qpos"][()])
                 self.lengths.append(len(actions[-1]))
-        self.longest, self.starts = max(self.lengths), np.cumsum([0, *self.lengths])
+        self.longest, self.starts = max(CHUNK, *self.lengths), np.cumsum([0, *self.lengths])
         actions, qpos = (torch.from_numpy(np.concatenate(rows)) for rows in (actions, qpos))
         self.scales = [(rows.mean(0), rows.std(0).clamp(min=1e-2)) for rows in (actions, qpos)]
 
@@ -169,14 +169,15 @@ def measure(options, dataset, workers, is_u8):
     finish = robomimic_floats if options.what == "robomimic" and not is_u8 else lambda batch: batch
     stream = endless(loader)
     for _ in range(4):
-        size = read_all(arrays_of(finish(next(stream))))
+        arrays = arrays_of(finish(next(stream)))
+        size = read_all(arrays)
     batches, cpu, begin = 0, cpu_seconds(), time.perf_counter()
     while (elapsed := time.perf_counter() - begin) < options.seconds:
         read_all(arrays_of(finish(next(stream))))
         batches += 1
     windows = batches * options.batch
     return {"workers": workers, "u8": is_u8, "windows_per_s": round(windows / elapsed, 1),
-            "cpu_us_per_window": round(1e6 * (cpu_seconds() - cpu) / windows, 2), "batch_bytes": size}
+            "cpu_us_per_window": round(1e6 * (cpu_seconds() - cpu) / windows, 2), "batch_bytes": size, "kinds": kinds_of(arrays)}
 
 
 def main():

@@ -26,6 +26,7 @@ import torch
 from robomimic.utils.dataset import SequenceDataset
 
 from bench_torch_loader import cpu_seconds, endless
+from picture_bytes import kinds_of, read_all
 
 OBS_KEYS = ("robot0_eef_pos", "robot0_eef_quat", "robot0_gripper_qpos", "object")
 DATASET_KEYS = ("actions", "rewards", "dones")
@@ -48,28 +49,35 @@ def quietly(function, *arguments, **keywords):
 
 
 def open_dataset(options, mode):
-    return quietly(SequenceDataset, options.file, OBS_KEYS, DATASET_KEYS, frame_stack=2, seq_length=16,
-                   pad_frame_stack=True, pad_seq_length=True, get_pad_mask=True, load_next_obs=False,
+    keys, frame_stack, seq_length = (DATASET_KEYS[:1], 1, 10) if options.template else (DATASET_KEYS, 2, 16)
+    return quietly(SequenceDataset, options.file, OBS_KEYS, keys, frame_stack=frame_stack, seq_length=seq_length, pad_frame_stack=True,
+                   pad_seq_length=True, get_pad_mask=not options.template, load_next_obs=False,
                    hdf5_cache_mode=None if mode == "None" else mode, filter_by_attribute=options.filter)
 
 
-def batch_bytes(batch):
-    tensors = [t for value in batch.values() for t in (value.values() if isinstance(value, dict) else [value])]
-    return sum(t.numel() * t.element_size() for t in tensors)
+def tensors_of(batch):
+    """Returns all tensors but the numbers of the windows."""
+    return [t for key, value in batch.items() if key != "index" for t in (value.values() if isinstance(value, dict) else [value])]
 
 
-def time_batches(loader, seconds):
+def take(stream, reads):
+    """Takes a batch. Returns its bytes."""
+    tensors = tensors_of(next(stream))
+    return read_all([t.numpy() for t in tensors]) if reads else sum(t.numel() * t.element_size() for t in tensors)
+
+
+def time_batches(loader, seconds, reads):
     """Warms up for one epoch, or `seconds` of one, and then measures for `seconds`. Returns batches, seconds, CPU
     seconds and bytes of a batch."""
     stream = endless(loader)
     begin = time.perf_counter()
     for _ in range(len(loader)):
-        size = batch_bytes(next(stream))
+        size = take(stream, reads)
         if time.perf_counter() - begin > seconds:
             break
     batches, cpu, begin = 0, cpu_seconds(), time.perf_counter()
     while (elapsed := time.perf_counter() - begin) < seconds:
-        next(stream)
+        take(stream, reads)
         batches += 1
     return batches, elapsed, cpu_seconds() - cpu, size
 
@@ -78,11 +86,11 @@ def measure(options, dataset, mode, workers, setup_s):
     torch.manual_seed(0)
     loader = torch.utils.data.DataLoader(dataset, batch_size=options.batch, shuffle=True, drop_last=True,
                                          num_workers=workers, persistent_workers=workers > 0)
-    batches, elapsed, cpu_s, size = time_batches(loader, options.seconds)
+    batches, elapsed, cpu_s, size = time_batches(loader, options.seconds, options.template)
     return {"cache_mode": mode, "workers": workers, "windows_per_s": round(batches * options.batch / elapsed, 1),
             "batches_per_s": round(batches / elapsed, 2), "batches": batches, "seconds": round(elapsed, 3),
             "cpu_us_per_batch": round(1e6 * cpu_s / batches, 1),
-            "batch_bytes": size, "setup_s": round(setup_s, 3),
+            "batch_bytes": size, "kinds": kinds_of([t.numpy() for t in tensors_of(next(iter(loader)))]), "setup_s": round(setup_s, 3),
             "peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}
 
 
@@ -93,6 +101,8 @@ def main():
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--cpus", type=int, default=2)
     parser.add_argument("--filter")
+    parser.add_argument("--template", action="store_true", help="the settings of robomimic's own templates: frame_stack 1, seq_length 10, no rewards "
+                        "and dones; and every byte is read")
     parser.add_argument("--modes", nargs="+", choices=("all", "low_dim", "None"), default=("None", "low_dim", "all"))
     parser.add_argument("--workers", nargs="+", type=int, default=(0, 1, 2))
     options = parser.parse_args()
@@ -110,7 +120,7 @@ def main():
         results += [measure(options, dataset, mode, workers, setup_s) for workers in options.workers]
     print(json.dumps({"bench": "robomimic", "robomimic": robomimic.__version__, "torch": torch.__version__,
                       "device": cpu_name(), "cpus": len(cpus), "commit": commit(), "command": sys.argv,
-                      "batch": options.batch, "windows": len(dataset), "rows_per_window": 17, "results": results,
+                      "batch": options.batch, "windows": len(dataset), "rows_per_window": 10 if options.template else 17, "results": results,
                       "best_windows_per_s": max(r["windows_per_s"] for r in results)}, indent=1))
 
 

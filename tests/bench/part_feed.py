@@ -61,10 +61,10 @@ def one_turn(daemon, feed, workers, seconds, torch_python):
             "waits": waits}
 
 
-def robomimic(options, path, seconds, modes=("None", "low_dim", "all"), workers=("0", "1", "2")):
+def robomimic(options, path, seconds, modes=("None", "low_dim", "all"), workers=("0", "1", "2"), more=()):
     out = subprocess.run([options.robomimic_python, ROOT / "tests/bench/bench_robomimic.py", path, "--filter", "train",
                           "--batch", str(BATCH), "--seconds", str(seconds), "--cpus", "1024", "--modes", *modes,
-                          "--workers", *workers], check=True, capture_output=True, text=True)
+                          "--workers", *workers, *more], check=True, capture_output=True, text=True)
     return json.loads(out.stdout)
 
 

@@ -15,7 +15,6 @@ from bench_daemon import Daemon, ROOT, figure, middle
 LOADERS = ROOT / "tests/bench/bench_picture_loaders.py"
 CREDIT, SIDE, BATCH, ACT_BATCH = 2, 224, 64, 8
 MEMCPY_RATIO, MEMSET_RATIO, MOVE_RATIO = 0.7, 0.5, 1.4
-DEFAULT_SLOTS = 4  # of a feed without `slots`
 ACT_FIRST, ACT_RESIDENT, ACT_STYLE = 3, 15, 3
 ROBOMIMIC = {"u8": 10, "float32": 5}
 RESIDENT = {"frames": (4, 256, {"cam_image": (240, 320)}), "robomimic": (20, 100, {"agentview_image": (84, 84), "robot0_eye_in_hand_image": (84, 84)})}
@@ -86,9 +85,9 @@ def write_resident(options, name):
     return path
 
 
-def worker(daemon, feed, length, credit=CREDIT, style="raw"):
+def worker(daemon, feed, length, credit=CREDIT, peer=""):
     out = subprocess.run([sys.executable, ROOT / "tests/bench/picture_worker.py", daemon.build, daemon.endpoint, feed, str(credit),
-                          str(daemon.process.pid), str(length), style], check=True, capture_output=True, text=True)
+                          str(daemon.process.pid), str(length), peer], check=True, capture_output=True, text=True)
     result = json.loads(out.stdout)
     result["cpu_us"] = result["daemon_us"] + result["worker_us"]
     return result
@@ -105,11 +104,12 @@ def move_windows(window_bytes, seconds):
     demos, rows, cameras = RESIDENT["robomimic"]
     per_window = 2 * len(cameras)
     source = np.ones((demos * rows * len(cameras), window_bytes // per_window), np.uint8)
-    ring = np.ones((DEFAULT_SLOTS, BATCH * per_window, source.shape[1]), np.uint8)
+    slots = min(max((64 << 20) // (BATCH * window_bytes), 4), 16)  # as daemon/base/defaults.c
+    ring = np.ones((slots, BATCH * per_window, source.shape[1]), np.uint8)
     order, moved = np.random.default_rng(1).integers(0, len(source), (64, BATCH * per_window)), 0
     begin = time.perf_counter()
     while time.perf_counter() - begin < seconds:
-        np.take(source, order[moved % 64], axis=0, out=ring[moved % DEFAULT_SLOTS], mode="clip")
+        np.take(source, order[moved % 64], axis=0, out=ring[moved % slots], mode="clip")
         moved += 1
     return moved * BATCH / (time.perf_counter() - begin)
 
@@ -191,8 +191,8 @@ def act(options):
             ours["resident"].append(worker(daemon, "act", options.seconds))
         warm_memory()
         with Daemon(options.build, options.work / "picture_feeds", act_config(folder)) as daemon:
-            ours["first style"].append(worker(daemon, "act_style", "first", "act"))
-            ours["style"].append(worker(daemon, "act_style", options.seconds, "act"))
+            ours["first style"].append(worker(daemon, "act_style", "first", peer="act float32"))
+            ours["style"].append(worker(daemon, "act_style", options.seconds, peer="act float32"))
         theirs["fastest"] += loaders(options, "act", folder, "--batch", ACT_BATCH, "--seconds", options.seconds, "--forms", "float32", "--workers", fastest)
         for form in FORMS:
             theirs[form] += loaders(options, "act", folder, "--batch", ACT_BATCH, "--seconds", options.seconds, "--forms", form, "--workers", chosen[form])
@@ -215,7 +215,7 @@ def beside_memcpy(options):
     with Daemon(options.build, options.work / "picture_feeds", robomimic_default_config(write_resident(options, "robomimic"))) as daemon:
         for _ in range(options.rounds):
             for form, list_of in turns.items():
-                turn = worker(daemon, form, options.seconds, credit="default")
+                turn = worker(daemon, form, options.seconds, credit=0)
                 turn["moved_per_s"] = move_windows(2 * 2 * 76 * 76 * 3 * (1 if form == "u8" else 4), options.seconds)
                 list_of.append(turn)
     for form, list_of in turns.items():

@@ -23,8 +23,8 @@ def with_budget(one, value, limit, unit, at_least=False):
 
 def handover(options):
     text, figures = output_of(options, "bench_handover"), []
-    for size, credit, us in re.findall(rf"descriptor, slot +(\d+) KiB, credit +(\d+) +{NUMBER}", text):
-        one = figure(f"slot {size} KiB, credit {credit}, back to back", float(us), "us/batch")
+    for size, settings, us in re.findall(rf"descriptor, slot +(\d+) KiB, (default|credit +\d+) +{NUMBER}", text):
+        one = figure(f"slot {size} KiB, {' '.join(settings.split())}, back to back", float(us), "us/batch")
         figures.append(with_budget(one, float(us), 20, " us"))
     us, ratio = re.search(rf"inline by ZeroMQ, 4096 KiB +{NUMBER} +\d+ +{NUMBER}x", text).groups()
     figures.append(with_budget(figure("4 MiB inline by ZeroMQ, back to back", float(us), "us/batch", ratio=float(ratio),

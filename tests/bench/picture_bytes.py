@@ -10,6 +10,11 @@ def arrays_of(group):
     return [array for value in values for array in ([value] if hasattr(value, "nbytes") else arrays_of(value))]
 
 
+def kinds_of(arrays):
+    """Returns the types and shapes of arrays, in an order of their own: equal for both sides of a fair comparison."""
+    return sorted([str(array.dtype), *array.shape] for array in arrays)
+
+
 def read_all(arrays):
     """Reads each array once. Returns how many bytes that were."""
     for array in arrays:

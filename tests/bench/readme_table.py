@@ -2,6 +2,7 @@
 """Makes the table of numbers in tests/bench/README.md from the JSON of a run of run.py.
 
     readme_table.py results/NAME.json             # prints the table
+    readme_table.py results/NAME.json --front     # prints the rows of the README of the tree (parts defaults, handover)
     readme_table.py results/NAME.json --write     # replaces the text between the markers in README.md
 
 A row is left out, and named on standard error, if the run lacks its part or comparison.
@@ -103,13 +104,29 @@ def statistics(run):
                ratio(one, f"numpy, {plain(one['cpu_ratio'])}x of CPU time"), "")
 
 
+def defaults(run):
+    one = run("defaults", "init, every tensor read")
+    yield "`init`, every tensor read, one Python worker", f"{millions(one['value'])} M windows/s", "", ""
+    for name, figure_of in run.figures["defaults"].items():
+        if "ratio" in figure_of:
+            yield name, f"{plain(figure_of['value'])} {figure_of['unit']}", ratio(figure_of, figure_of["ratio_to"]), ""
+
+
+def front(run):
+    """The rows of the front page that need no GPU. A setting that is not that of `trajctl init` stands in the row."""
+    yield from defaults(run)
+    one, inline = run("handover", "slot 4096 KiB, default"), run("handover", "4 MiB inline by ZeroMQ")
+    yield "hand-over of a 4 MiB batch, 16 slots (the default)", f"{plain(one['value'])} us", f"its bytes by ZeroMQ: {plain(inline['value'] / one['value'])}x", ""
+
+
 def hand_over(run):
-    best, four, eight = (run("handover", f"slot 4096 KiB, credit {credit}, back to back") for credit in (16, 4, 8))
+    small, plain_one, large = (run("handover", f"slot {kib} KiB, default, back to back") for kib in (4, 4096, 65536))
     inline = run("handover", "4 MiB inline by ZeroMQ")
-    yield "hand-over of 4 MiB, credit 16", f"{plain(best['value'])} us", ratio(inline, "cheaper than ZeroMQ inline"), f"{verdict(best)}, {verdict(inline)}"
-    sizes = [run("handover", f"slot {kib} KiB, credit 4, back to back") for kib in (4, 65536)]
-    yield ("the same, credit 8; credit 4", f"{plain(eight['value'])} us; {plain(four['value'])} us",
-           f"4 KiB {plain(sizes[0]['value'])} us, 64 MiB {plain(sizes[1]['value'])} us", verdict(four))
+    yield ("hand-over of 4 MiB, defaults", f"{plain(plain_one['value'])} us", ratio(inline, "cheaper than ZeroMQ inline"),
+           f"{verdict(plain_one)}, {verdict(inline)}")
+    yield "the same, 4 KiB; 64 MiB (4 slots)", f"{plain(small['value'])} us; {plain(large['value'])} us", "", verdict(large)
+    others = [run("handover", f"slot 4096 KiB, credit {credit}, back to back")["value"] for credit in (4, 8, 16)]
+    yield "4 MiB, credit= 4; 8; 16", "; ".join(f"{plain(us)} us" for us in others), "", ""
     one = run("handover", "one way: descriptor, 4096 KiB, READY to next()")
     yield "latency, READY to `next()`, p50", f"{plain(one['value'])} us", ratio(one, "a message of 200 bytes"), verdict(one)
 
@@ -142,12 +159,12 @@ def reading(run):
     yield "contiguous rows", f"{whole['value'] / 1e3:.1f} GB/s", f"{whole['ratio']:.2f}x a plain read", verdict(whole)
 
 
-ROWS = (windows, torch_loader, hand_over_python, resume, mixtures, statistics, hand_over, starts, service, small_files, reading)
+ROWS = (defaults, windows, torch_loader, hand_over_python, resume, mixtures, statistics, hand_over, starts, service, small_files, reading)
 
 
-def table(run):
+def table(run, parts=ROWS):
     lines = []
-    for rows in ROWS:
+    for rows in parts:
         try:
             lines += ["|" + "|".join(f" {cell} " if cell else " " for cell in cells) + "|" for cells in rows(run)]
         except (KeyError, StopIteration, RuntimeError) as error:
@@ -167,9 +184,12 @@ def origin(report, path):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("results", type=pathlib.Path)
+    parser.add_argument("--front", action="store_true", help="the rows of the front page")
     parser.add_argument("--write", action="store_true", help="into tests/bench/README.md")
     options = parser.parse_args()
     report = json.loads(options.results.read_text())
+    if options.front:
+        return print(table(Run(report), (front,)), end="")
     text = origin(report, options.results) + "\n" + table(Run(report))
     if not options.write:
         return print(text, end="")

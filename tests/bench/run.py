@@ -4,7 +4,7 @@
     run.py --build build/release [PART...] [--rounds 5] [--seconds 2] [--out FILE.json]
            [--robomimic-python /path/to/python] [--torch-python /path/to/python] [--small-files]
 
-Parts, all by default: feed, start, service, handover, remote, read, index, cpu, mixture, statistics, resample,
+Parts, all by default: defaults, feed, start, service, handover, remote, read, index, cpu, mixture, statistics, resample,
 frames, targets, arrays, pictures, picture_feeds, video.
 Programs that are compared take turns in one run. The table has the median of the turns and, in brackets, their
 range. tests/bench/README.md says more."""
@@ -18,6 +18,7 @@ import sys
 import time
 
 import part_arrays
+import part_defaults
 import part_feed
 import part_frames
 import part_mixture
@@ -33,7 +34,7 @@ import part_video
 from bench_daemon import ROOT, commit, cpu_name
 from report import print_figure
 
-PARTS = {"feed": part_feed.run, "start": part_start.run, "service": part_service.run, "handover": part_programs.handover, "remote": part_programs.remote,
+PARTS = {"defaults": part_defaults.run, "feed": part_feed.run, "start": part_start.run, "service": part_service.run, "handover": part_programs.handover, "remote": part_programs.remote,
          "read": part_programs.read, "index": part_programs.index, "cpu": part_programs.cpu,
          "mixture": part_mixture.run, "statistics": part_statistics.run,
          "resample": part_resample.run, "frames": part_frames.run, "targets": part_targets.run, "arrays": part_arrays.run, "pictures": part_pictures.run,

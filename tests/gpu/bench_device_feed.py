@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Measures batches in GPU memory against the budgets and against other ways to load data.
 
-    BUNDLE/gpu_run.sh feed | workers | targets | rivals | train | fill [--rounds 3] [--seconds 2] [--out FILE.json]
+    BUNDLE/gpu_run.sh feed | tensors | workers | targets | rivals | train | fill [--rounds 3] [--seconds 2] [--out FILE.json]
     bench_device_feed.py PART... --without-gpu      # the same through host memory, to test the script
 
     feed    batches/s of 256 low-dimensional windows to one Python worker that does nothing with them, reads them, or
             sums them on its stream or on another; READY to tensor; two productions for one worker; streamed rows;
             and `workers`
+    tensors one process and 2 and 4 ranks of one job that read all five tensors of each batch, or none; slots and credit are
+            the defaults
     workers 2 and 4 workers, each a job or ranks of one, on one GPU, and on two where there are two
     targets a policy's batches with relative_to, rot6d and norm, against the same without
     rivals  torch: a DataLoader over the arrays, a copy, searchsorted and lerp on the GPU; the same with all rows on
@@ -191,30 +193,31 @@ sys.argv = ["bench_device_feed.py"]
 import bench_device_feed as b
 place = b.Place({has_gpu!r})
 import trajd
-feed = trajd.connect({endpoint!r}, feed="train", credit=8, timeout=60, **{terms!r}, **place.options)
+feed = trajd.connect({endpoint!r}, feed="train", timeout=60, **{terms!r}, **place.options)
 batches = feed.forever()
 next(batches)
 print("ready", flush=True)
 sys.stdin.readline()
-print(json.dumps(b.turn(place, feed, batches, {seconds!r}, b.one_tensor, {count!r})), flush=True)
+print(json.dumps(b.turn(place, feed, batches, {seconds!r}, b.{use}, {count!r})), flush=True)
 sys.stdin.readline()
 feed.close()
 """
 
 
-def several(options, workers, apart, gpu_count=1):
-    """Runs workers in processes of their own on the GPUs in turn: each a job, or ranks of one job."""
+def several(options, workers, apart, gpu_count=1, use="one_tensor", slots=32):
+    """Runs workers in processes of their own on the GPUs in turn: each a job, or ranks of one job. slots None: slots and
+    credit are the defaults."""
     place = options.place
-    with gpu_feed.daemon(batch=BATCH, slots=32, path=options.dataset, fall_back=place.fall_back) as one:
+    with gpu_feed.daemon(batch=BATCH, slots=slots, path=options.dataset, fall_back=place.fall_back) as one:
         children = []
         for n in range(workers):
             rank, world, job = (0, 1, f"job {n}") if apart else (n, workers, "all")
             beside = [0] if apart else [other for other in range(world) if other % gpu_count == n % gpu_count]
-            terms = {"mode": "shard", "rank": rank, "world_size": world, "job": job, "gpu_ranks": beside}
+            terms = {"mode": "shard", "rank": rank, "world_size": world, "job": job, "gpu_ranks": beside, **({"credit": 8} if slots else {})}
             # ranks end together: a rank that stopped earlier would keep the others waiting
-            count = None if apart else int(options.seconds * (4000 if place.has_gpu else 300))
+            count = None if apart else int(options.seconds * (10000 if place.has_gpu else 300))
             text = WORKER.format(folder=str(FOLDER), has_gpu=place.has_gpu, endpoint=str(one.endpoint), terms=terms, seconds=options.seconds,
-                                 count=count)
+                                 use=use, count=count)
             environment = {**os.environ, "CUDA_VISIBLE_DEVICES": str(n % gpu_count)} if gpu_count > 1 else None
             children.append(subprocess.Popen([sys.executable, "-c", text], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
         try:
@@ -244,6 +247,20 @@ def workers(options):
         name += f", on {gpu_count} GPUs" if gpu_count > 1 else ""
         ratio = [several["rate"] / one["rate"] for several, one in zip(turns, found[asked[0]])]
         yield tell(f"{name}, one tensor", turns, ratio=middle(ratio, 2), ratio_to="one worker")
+
+
+def tensors(options):
+    """What a training loop gets: slots and credit are the defaults, and a process reads all five tensors of each batch. Beside
+    it, one that reads none. One process, and 2 and 4 ranks of one job."""
+    found = in_turns(options, {(count, use): lambda count=count, use=use: several(options, count, False, use=use, slots=None)
+                               for count in (1, 2, 4) for use in ("all_tensors", "nothing")})
+    for (count, use), turns in found.items():
+        ratio = [several["rate"] / one["rate"] for several, one in zip(turns, found[1, use])]
+        budget = {"budget": ">= 1.0x", "met": middle(ratio, 2)["median"] >= 1} if count > 1 else {}
+        if (count, use) == (1, "all_tensors"):
+            budget = {"budget": ">= 20,000", "met": middle([one["rate"] for one in turns])["median"] >= 20000}
+        yield tell(f"{'one process' if count == 1 else f'{count} ranks of one job'}, {'all five tensors' if use == 'all_tensors' else 'no tensor'}",
+                   turns, ratio=middle(ratio, 2), ratio_to="one process", **budget)
 
 
 def feed(options):
@@ -374,7 +391,7 @@ def fill(options):
                      ratio_to="a pinned copy")
 
 
-PARTS = {"feed": feed, "workers": workers, "targets": targets, "rivals": rivals, "train": train, "fill": fill}
+PARTS = {"feed": feed, "tensors": tensors, "workers": workers, "targets": targets, "rivals": rivals, "train": train, "fill": fill}
 
 
 def parse_arguments():

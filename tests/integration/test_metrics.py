@@ -117,7 +117,7 @@ def test_pictures(daemon, tmp_path):
 
 
 def test_a_worker_that_waits_for_the_slots_of_another(daemon, demo_file):
-    one = daemon(smallest_config(demo_file, batch=16))
+    one = daemon(smallest_config(demo_file, batch=16).replace("global_batch:", "slots: 4, global_batch:"))
     greedy, late = one.client(name="greedy"), one.client(name="late")
     greedy.open("train", credit=4)
     held = [greedy.next() for _ in range(4)]  # all slots

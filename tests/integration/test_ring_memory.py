@@ -57,6 +57,23 @@ def test_two_feeds_that_exceed_the_key_together(tmp_path, demo_file):
     assert check(one).returncode == 0 and starts(one)[0] and starts(one, PRIVATE)[0]
 
 
+def test_more_slots_than_the_least_keep_no_feed_out(tmp_path, demo_file):
+    """A feed that states no slots has 16, or fewer where memory.rings is small, or 4 where another feed would be kept out."""
+    plain = of(demo_file, train=0).replace("    slots: 0\n", "")
+    wanted = {"64MiB": (16, 12, "the most: batches are small"), "2MiB": (5, 4, "as the memory for rings allows")}
+    for rings, (count, credit, why) in wanted.items():
+        checked = check(Daemon(tmp_path, plain, rings=rings))
+        assert f"  {count} slots of {SLOT} bytes ({why}); a worker may hold {credit}\n" in checked.stdout
+        assert re.search(r"^\d+ cores?: \d+ threads? to resample ", checked.stdout, re.M)
+    large = FEED.format(name="valid", slots=7)
+    one = Daemon(tmp_path, plain + large, rings="2MiB")  # 5 and 7 slots do not fit
+    checked = check(one)
+    assert [int(count) for count in re.findall(r"  (\d+) slots of", checked.stdout)] == [4, 7] and checked.returncode == 0
+    assert starts(one)[0] and starts(one, PRIVATE)[0]
+    larger = Daemon(tmp_path, plain + large.replace("slots: 7", "slots: 8"), rings="2MiB")
+    assert re.search(REFUSED.format("valid", 8), check(larger).stderr)
+
+
 def on_a_small_machine(folder, config, mib=64, memory="reserve: 0"):
     """Returns a daemon on a machine with so much free memory, whose configuration does not state all of memory:."""
     one = Short(folder, config)

@@ -40,10 +40,10 @@ feeds:
 """
 
 
-def windows_of(one, style="raw"):
+def windows_of(one, style="raw", **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", trajd.DataWarning)
-        with trajd.connect(one.endpoint, feed="train", timeout=60, style=style) as feed:
+        with trajd.connect(one.endpoint, feed="train", timeout=60, style=style, **options) as feed:
             for batch in feed.epoch(0):
                 yield batch
 
@@ -69,6 +69,17 @@ def test_masks_are_those_of_the_streams_there_are(daemon, tmp_path, steps, pad):
         for part in (0, 1):
             codes[part] |= set(np.unique(both[lacks == part]))
     assert codes[0] >= {0, 1, 2, 5} and codes[1] >= {0, 1, 2, 5} and (not steps or 3 in codes[1])
+
+
+def test_torch_gets_bool_without_a_copy(daemon, tmp_path):
+    torch = pytest.importorskip("torch")
+    random = np.random.default_rng(3)
+    write_lab(tmp_path, [make_episode(random, number) for number in range(4)])
+    one = daemon(LAB.format(folder=tmp_path, steps="", pad="edge"))
+    for batch in windows_of(one, device="cpu"):
+        missing = batch["both.missing"]
+        assert missing.dtype == torch.bool and missing.data_ptr() == batch._core.tensor(batch._arrays.layout.find("both.missing")).address
+        assert torch.equal(missing[:, 2], batch.episode_index % 2 == 0) and not missing[:, :2].any()
 
 
 @pytest.mark.parametrize("more", ["", ", kind: linear", ", dtype: float64"])

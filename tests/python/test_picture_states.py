@@ -23,6 +23,7 @@ feeds:
   train:
     dataset: arm
     global_batch: 4
+    slots: 4  # fewer than an epoch has batches, which must not all be on their way when a daemon dies
     tail: short
     seed: 1
     anchor: {{clock: steps}}

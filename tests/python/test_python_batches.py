@@ -133,6 +133,42 @@ def test_both_capsules_and_numpys_own(producer):
     feed.close()
 
 
+class Capsule:
+    """What numpy asks of a producer of DLPack."""
+
+    def __init__(self, capsule):
+        self.capsule = capsule
+
+    def __dlpack__(self, **_):
+        return self.capsule
+
+    def __dlpack_device__(self):
+        return 1, 0
+
+
+def test_a_capsule_of_a_batch_keeps_it(producer):
+    feed = connect(producer(payload=100))
+    core = next(feed.epoch(0))._core
+    arrays = [np.from_dlpack(Capsule(core.capsule(index))) for index in range(len(core.schema()))]
+    for index, array in enumerate(arrays):
+        tensor = core.tensor(index)
+        assert array.ctypes.data == tensor.address and array.tobytes() == np.asarray(tensor).tobytes()
+        assert array.dtype == (np.uint8 if tensor.dtype == "bool" else np.asarray(tensor).dtype)
+    del tensor
+    assert core.live == len(arrays)
+    with pytest.raises(BufferError, match=f"{len(arrays)} tensors of this batch are in use"):
+        core.release()
+    core.capsule(0)  # no consumer: it gives back what it held
+    with pytest.raises(IndexError):
+        core.capsule(4000)
+    arrays.clear()
+    del array
+    core.release()
+    with pytest.raises(ValueError, match="released"):
+        core.capsule(0)
+    feed.close()
+
+
 def test_the_slab_is_all_of_it(producer):
     feed = connect(producer(payload=100))
     core = next(feed.epoch(0))._core

@@ -60,8 +60,9 @@ def test_capsules_of_a_shared_ring(daemon, demo_file):
             tensor.__dlpack__()  # the old kind of capsule cannot mark memory as read-only
         with pytest.raises(BufferError, match="read-only"):
             tensor.__dlpack__(max_version=(0, 8))
-        for capsule in (tensor.__dlpack__(max_version=(1, 0)), tensor.__dlpack__(copy=True)):
+        for capsule in (tensor.__dlpack__(max_version=(1, 0)), tensor.__dlpack__(copy=True), core.capsule(0)):
             assert "dltensor" in repr(capsule)
+        assert "dltensor_versioned" in repr(core.capsule(0))
         if tuple(map(int, np.__version__.split(".")[:2])) >= (2, 1):  # from which on it asks for capsules of version 1
             assert not np.from_dlpack(tensor).flags.writeable
             assert np.from_dlpack(tensor, copy=True).flags.writeable

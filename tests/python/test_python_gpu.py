@@ -36,16 +36,15 @@ class HostTorch:
     def current_stream(self):
         return self.stream
 
-    def adopt(self, slab, stream):
-        assert slab.__dlpack_device__() == (2, 0)
-        return np.asarray(Memory(slab.__dlpack__(stream=stream), slab.address, slab.shape[0]))
+    def adopt(self, core, index, is_bool):
+        tensor = core.tensor(index)
+        assert tensor.__dlpack_device__() == (2, 0) and is_bool == (tensor.dtype == "bool")
+        kind = np.dtype(TYPES[tensor.dtype])
+        size = int(np.prod(tensor.shape)) * kind.itemsize
+        return np.asarray(Memory(core.capsule(index), tensor.address, size)).view(kind).reshape(tensor.shape)
 
     def type_of(self, dtype):
         return TYPES[dtype]
-
-    def view(self, slab, place):
-        offset, size, kind, shape = place
-        return slab[offset:offset + size].view(kind).reshape(shape)
 
 
 @pytest.fixture

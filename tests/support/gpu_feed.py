@@ -27,13 +27,13 @@ runtime: run
 state: state
 memory: {{store: 1GiB, rings: 512MiB, reserve: 0}}
 gpu: {{devices: all, rows: {rows}, rings: {rings}, fall_back: {fall_back}}}
-limits: {{credit: 64}}
+{limits}
 datasets: {{demo: {{path: {path}, layout: demo}}}}
 feeds:
   train:
     dataset: demo
     global_batch: {batch}
-    slots: {slots}
+    {slots}
     rate: 10
     anchor: {{clock: pose}}
     pad: {{before: 1, after: any, with: edge}}
@@ -49,13 +49,16 @@ EXACT = ("gripper", "gripper.mask", "actions.mask", "joints.mask", "pose.mask", 
 
 
 class Daemon:
+    """A daemon with one feed. slots None: slots and credit are the defaults."""
+
     def __init__(self, folder, batch=64, slots=8, rows="2GiB", rings="256MiB", fall_back="false", path=None, text=None,
                  environment=None):
         self.folder = pathlib.Path(folder)
         self.environment = environment
         self.endpoint = self.folder / "run"
         (self.folder / "trajd.yaml").write_text(text or CONFIG.format(
-            path=path or BUNDLE / "demo.hdf5", batch=batch, slots=slots, rows=rows, rings=rings, fall_back=fall_back))
+            path=path or BUNDLE / "demo.hdf5", batch=batch, slots=f"slots: {slots}" if slots else "",
+            limits="limits: {credit: 64}" if slots else "", rows=rows, rings=rings, fall_back=fall_back))
         self.start()
 
     def start(self):

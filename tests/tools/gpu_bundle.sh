@@ -1,7 +1,7 @@
 #!/bin/sh
 # gpu_bundle.sh [--base COMMIT] [BUILD]: makes a bundle of programs, scripts and libraries for a GPU machine: the folder BUILD/gpu_bundle,
 # which can be copied anywhere, and BUILD/gpu_bundle.tar.gz. On that machine `gpu_run.sh --help` lists the parts to run:
-# suite, feed, targets, rivals, train, fill, gate, net, sanitizer, or a program of the bundle (test_gpu_resample, bench_resample [ARGUMENT...],
+# suite, feed, tensors, targets, rivals, train, fill, gate, net, sanitizer, or a program of the bundle (test_gpu_resample, bench_resample [ARGUMENT...],
 # bench_transforms_gpu, test_python_cuda.py [cpu], picture_step.py). The bundle includes robomimic where build/venv-robomimic has it (tests/bench/README.md).
 # With --base it also has a build of COMMIT, with which the part `gate` compares BUILD.
 set -eu
@@ -50,7 +50,7 @@ mkdir "$bundle/net" "$bundle/golden"
 cp tests/net/*.py "$bundle/net/"
 build/venv/bin/python tests/net/net.py data --out "$bundle/net/data"
 cp -r tests/golden/image tests/golden/augment "$bundle/golden/"
-cp tests/bench/report.py tests/bench/bench_robomimic.py tests/bench/bench_torch_loader.py tests/tools/make_demo_dataset.py tests/tools/gpu_run.sh "$bundle/"
+cp tests/bench/report.py tests/bench/picture_bytes.py tests/bench/bench_robomimic.py tests/bench/bench_torch_loader.py tests/tools/make_demo_dataset.py tests/tools/gpu_run.sh "$bundle/"
 for site in build/venv-robomimic/lib/python3*/site-packages; do # packages in pure Python that machines with torch lack
     [ -d "$site/robomimic" ] || continue
     mkdir "$bundle/robomimic_site"

@@ -10,9 +10,10 @@
 #include "daemon/base/memory.h"
 #include "daemon/base/json.h"
 #include "daemon/cache/dataset.h"
+#include "daemon/base/defaults.h"
 #include "proto/plural.h"
 
-enum { LARGEST_BATCH = 256, FEWEST_TO_SPLIT = 10, RINGS_BYTES = 512 << 20, SLOTS = 4 };
+enum { LARGEST_BATCH = 256, FEWEST_TO_SPLIT = 10, RINGS_BYTES = 512 << 20 };
 
 static const double slowest_anchor_hz = 2; /* slower ones only where all are */
 
@@ -68,7 +69,8 @@ static uint32_t guess_batch(uint64_t rows, uint64_t window_bytes, uint32_t feeds
 {
     uint32_t batch = LARGEST_BATCH;
 
-    while (batch > 1 && (rows / batch < 8 || batch * window_bytes > RINGS_BYTES / SLOTS / feeds))
+    while (batch > 1 &&
+           (rows / batch < 8 || batch * window_bytes > RINGS_BYTES / TRAJD_SLOTS_LEAST / feeds))
         batch /= 2;
     return batch;
 }

@@ -131,29 +131,49 @@ static PyObject *batch_schema(PyObject *object, PyObject *unused)
     return list;
 }
 
-static PyObject *batch_tensor(PyObject *object, PyObject *argument)
+/* Describes the tensor with the index that `argument` is. Returns false with an exception. */
+static bool view_of(PyObject *object, PyObject *argument, struct trajd_view *view)
 {
-    struct batch_object *self = (struct batch_object *)object;
+    const struct batch_object *self = (const struct batch_object *)object;
     const struct trajd_batch *batch = batch_of(object);
     const unsigned long index = batch ? PyLong_AsUnsignedLong(argument) : 0;
     if (!batch || PyErr_Occurred())
-        return NULL;
+        return false;
     const struct trajd_tensor *tensor =
         index < UINT32_MAX ? trajd_batch_tensor(batch, (uint32_t)index) : NULL;
     if (!tensor) {
         PyErr_Format(PyExc_IndexError, "tensor %lu of %u", index, trajd_batch_tensor_count(batch));
-        return NULL;
+        return false;
     }
-    struct trajd_view view = {.data = tensor->data,
-                              .dtype = tensor->dtype,
-                              .rank = (int)tensor->rank,
-                              .read_only = !self->writable,
-                              .gpu = trajd_batch_gpu(batch)};
+    *view = (struct trajd_view){.data = tensor->data,
+                                .dtype = tensor->dtype,
+                                .rank = (int)tensor->rank,
+                                .read_only = !self->writable,
+                                .gpu = trajd_batch_gpu(batch)};
     for (uint32_t i = 0; i < tensor->rank; i++) {
-        view.shape[i] = (Py_ssize_t)tensor->shape[i];
-        view.strides_bytes[i] = (Py_ssize_t)tensor->strides_bytes[i];
+        view->shape[i] = (Py_ssize_t)tensor->shape[i];
+        view->strides_bytes[i] = (Py_ssize_t)tensor->strides_bytes[i];
     }
-    return trajd_py_tensor_create(self->lease, &view);
+    return true;
+}
+
+static PyObject *batch_tensor(PyObject *object, PyObject *argument)
+{
+    struct trajd_view view;
+    return view_of(object, argument, &view)
+               ? trajd_py_tensor_create(((struct batch_object *)object)->lease, &view)
+               : NULL;
+}
+
+/* Older versions of torch do not take bool from DLPack. Its bytes are 0 and 1, so they go as u8. */
+static PyObject *batch_capsule(PyObject *object, PyObject *argument)
+{
+    struct trajd_view view;
+    if (!view_of(object, argument, &view))
+        return NULL;
+    if (view.dtype == TRAJD_BOOL)
+        view.dtype = TRAJD_U8;
+    return trajd_py_tensor_capsule(((struct batch_object *)object)->lease, &view);
 }
 
 /* Returns the bytes from the first tensor to the end of the last one. They begin at a multiple of
@@ -279,6 +299,9 @@ static PyMethodDef batch_methods[] = {
     {"schema", batch_schema, METH_NOARGS,
      "Returns a list of (name, role, output of a mask or None, dtype, shape of one row)."},
     {"tensor", batch_tensor, METH_O, "Returns the Tensor of that index in the schema."},
+    {"capsule", batch_capsule, METH_O,
+     "Returns a DLPack capsule of the tensor of that index, bool as u8. On a GPU its streams are "
+     "named by use_stream."},
     {"slab", batch_slab, METH_NOARGS, "Returns the bytes of all tensors as one Tensor."},
     {"ring", batch_ring, METH_NOARGS, "Returns the Ring that contains the batch, or None."},
     {"use_stream", batch_use_stream, METH_O, "Names a stream whose work reads the batch on a GPU."},

@@ -50,6 +50,8 @@ PyObject *trajd_py_shape(const uint64_t *shape, uint32_t rank);
 /* New references; NULL with an exception. The first takes over the batch, even if it fails. */
 PyObject *trajd_py_batch_create(struct trajd_batch *batch);
 PyObject *trajd_py_tensor_create(struct trajd_lease *lease, const struct trajd_view *view);
+/* A DLPack capsule of the view, which holds the lease: versioned where the memory is read-only. */
+PyObject *trajd_py_tensor_capsule(struct trajd_lease *lease, const struct trajd_view *view);
 
 /* py_module.c: raises the exception class of the status with the error's message, and returns
  * NULL. */

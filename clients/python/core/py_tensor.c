@@ -222,6 +222,11 @@ static PyObject *dlpack(struct trajd_lease *lease, const struct trajd_view *view
     return capsule;
 }
 
+PyObject *trajd_py_tensor_capsule(struct trajd_lease *lease, const struct trajd_view *view)
+{
+    return dlpack(lease, view, view->read_only, false);
+}
+
 static int is_this_device(PyObject *device, const struct trajd_view *view)
 {
     int type, id;

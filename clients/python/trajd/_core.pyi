@@ -83,6 +83,8 @@ class Batch:
         """Returns (name, role, output of a mask, dtype, shape of one row) of each tensor."""
     def tensor(self, index: int) -> Tensor:
         """Returns a tensor by its index in the schema. Raises IndexError, or ValueError after release."""
+    def capsule(self, index: int) -> object:
+        """Returns a DLPack capsule of a tensor, bool as u8. Versioned where other jobs read the memory."""
     def slab(self) -> Tensor:
         """Returns the bytes from the first tensor to the end of the last one, as one u8 tensor."""
     def ring(self) -> Optional[Ring]:

@@ -41,17 +41,27 @@ def numpy_view(tensor: "_core.Tensor", copy: bool) -> np.ndarray:
     return array.view(_bfloat16()) if tensor.dtype == "bf16" else array
 
 
-def torch_view(tensor: "_core.Tensor", copy: bool) -> Any:
-    """Returns the same as a torch tensor on the CPU. Torch has no read-only tensors: writing to a view of a shared ring
-    ends the process (SIGSEGV)."""
+Adopt = Callable[["_core.Batch", int, bool], Any]
+
+
+def adopter() -> Adopt:
+    """Returns a function that returns a tensor of a batch as torch's, in the memory of the batch."""
     torch = import_torch()
-    if copy or (tensor.read_only and tensor.dtype == "bf16"):
-        copied = torch.utils.dlpack.from_dlpack(tensor.__dlpack__(copy=True)) if tensor.dtype != "bool" else \
-            torch.from_numpy(np.array(tensor))
-        return copied
-    if tensor.read_only or tensor.dtype == "bool":  # older versions of torch do not accept bool from DLPack
-        return torch.from_numpy(np.asarray(tensor))
-    return torch.utils.dlpack.from_dlpack(tensor.__dlpack__())
+    from_dlpack, boolean = torch.utils.dlpack.from_dlpack, torch.bool
+
+    def adopt(core: "_core.Batch", index: int, is_bool: bool) -> Any:
+        tensor = from_dlpack(core.capsule(index))
+        return tensor.view(boolean) if is_bool else tensor
+    return adopt
+
+
+def torch_of_shared(tensor: "_core.Tensor", copy: bool) -> Any:
+    """Returns [B, ...] of a ring that other jobs read, as a torch tensor on the CPU. Torch has no read-only tensors:
+    writing to a view of a shared ring ends the process (SIGSEGV)."""
+    torch = import_torch()
+    if (copy or tensor.dtype == "bf16") and tensor.dtype != "bool":  # older versions of torch take no bool from DLPack
+        return torch.utils.dlpack.from_dlpack(tensor.__dlpack__(copy=True))
+    return torch.from_numpy(np.array(tensor) if copy else np.asarray(tensor))
 
 
 class Finish(NamedTuple):
@@ -127,23 +137,26 @@ def finish_view(tensor: "_core.Tensor", finish: Finish, framework: str) -> Any:
 
 
 class RingView:
-    """Makes the tensors of a batch in host memory by their numbers."""
+    """Makes the tensors of a batch in host memory by their numbers. `adopt` makes torch tensors of a ring that no other
+    job reads; None: the ring is shared, or arrays are numpy's."""
 
-    __slots__ = ("_core", "_finishes", "_framework", "_copy")
+    __slots__ = ("_core", "_layout", "_framework", "_copy", "_adopt")
 
-    def __init__(self, core: "_core.Batch", finishes: Dict[int, Finish], framework: str, copy: bool) -> None:
-        self._core, self._finishes, self._framework, self._copy = core, finishes, framework, copy
+    def __init__(self, core: "_core.Batch", layout: Any, framework: str, copy: bool, adopt: "Optional[Adopt]") -> None:
+        self._core, self._layout, self._framework, self._copy, self._adopt = core, layout, framework, copy, adopt
 
     def __call__(self, index: int) -> Any:
-        tensor = self._core.tensor(index)
-        if index in self._finishes:
-            return finish_view(tensor, self._finishes[index], self._framework)
-        return torch_view(tensor, self._copy) if self._framework == "torch" else numpy_view(tensor, self._copy)
+        if index in self._layout.finishes:
+            return finish_view(self._core.tensor(index), self._layout.finishes[index], self._framework)
+        if self._adopt is not None:
+            return self._adopt(self._core, index, index in self._layout.bools)
+        make = numpy_view if self._framework == "numpy" else torch_of_shared
+        return make(self._core.tensor(index), self._copy)
 
     def stacked(self, indices: Sequence[int]) -> Any:
         """Returns [B, K, ...] of K tensors as a view of the slot, in which the daemon puts cameras that are alike side by
         side. None: the tensors are copied, or lie in another way."""
-        if self._copy or any(index in self._finishes for index in indices):
+        if self._copy or any(index in self._layout.finishes for index in indices):
             return None
         tensors = [self._core.tensor(index) for index in indices]
         first, gap = tensors[0], tensors[-1].address - tensors[0].address

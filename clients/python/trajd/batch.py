@@ -23,7 +23,10 @@ class Layout:
         self.schema, self.plan = schema, plan
         self.finishes = finishes or {}  # how the tensors are finished that the ring has as u8
         self.index = {tensor.name: place for place, tensor in enumerate(schema)}
+        self.bools = {place for place, tensor in enumerate(schema) if tensor.dtype == "bool"}
         self.masks = {tensor.of: place for place, tensor in enumerate(schema) if tensor.role == "mask"}
+        self.frames = [(tensor.name, self.masks[tensor.name]) for tensor in schema
+                       if len(tensor.shape) == 4 and tensor.name in self.masks]
 
     def find(self, name: str) -> int:
         if name not in self.index:
@@ -39,12 +42,11 @@ class Layout:
 def report_bad_frames(core: Any, layout: Layout, feed: str) -> bool:
     """Issues a DataWarning if a batch in host memory has steps with a bad frame. Returns whether it did."""
     found = []
-    for tensor in layout.schema:
-        if len(tensor.shape) == 4 and tensor.name in layout.masks:
-            mask = np.asarray(core.tensor(layout.masks[tensor.name]))
-            count = int(np.count_nonzero(mask == _BAD_FRAME))
-            if count:
-                found.append(f"output {tensor.name}: {count} of {mask.size} steps")
+    for name, place in layout.frames:
+        mask = np.asarray(core.tensor(place))
+        count = int(np.count_nonzero(mask == _BAD_FRAME))
+        if count:
+            found.append(f"output {name}: {count} of {mask.size} steps")
     if found:
         warnings.warn(f"feed {feed}, the batch at position {core.position}: bad frames (they cannot be decoded, or "
                       f"are zeros that the layout masks), delivered as pad_value: {'; '.join(found)}. batch.mask(OUTPUT) == "
@@ -80,6 +82,8 @@ class Arrays:
                 return self.texts(field.meta)
             except NotFound:  # the datasets have no such texts
                 return [None] * int(self.core.row_count)
+        if not field.steps:
+            return self.tensor(field.sources[0])
         if field.steps[-1:] == ("stack",) and "unit_range" not in field.steps and isinstance(self.view, arrays.RingView):
             stacked = self.view.stacked(field.sources)
             if stacked is not None:
@@ -99,9 +103,6 @@ class Arrays:
 
     def release(self) -> None:
         self._made.clear()
-        forget = getattr(self.view, "forget", None)
-        if forget is not None:
-            forget()
         self.core.release()
 
 

@@ -38,8 +38,8 @@ def connect(endpoint: Optional[str] = None, *, feed: Optional[str] = None,
     gpu_ranks    in mode shard with zero_copy: the ranks that read on this process's GPU. Default: found through
                  torch.distributed if it is initialised, else only this rank
     credit       the most batches that may be held or on their way, at least 2. The daemon grants at most the number of
-                 slots of the feed. Default 4, or 16 with zero_copy on a GPU. Workers of one job in mode queue should
-                 each request their share of the slots
+                 slots of the feed. Default: three quarters of them, so that processes which join later get batches
+                 at once. In mode queue the next batch goes to the worker that holds the fewest
     epoch        the epoch with which iteration begins. Default 0
     resume       in mode queue: the token that checkpoint() returned in this epoch
 

@@ -122,6 +122,7 @@ class Feed:
         on_device = settings.device != "cpu"
         if settings.framework == "torch":
             arrays.import_torch()
+        self._adopt = arrays.adopter() if settings.framework == "torch" and not on_device else None
         self._connection = Connection(settings)
         self._client = self._connection.client
         if on_device and settings.zero_copy:
@@ -428,7 +429,7 @@ class Feed:
 
     def _view_of(self, core: "_core.Batch") -> Any:
         copy = not core.writable and not self._settings.zero_copy
-        return arrays.RingView(core, self._lay_out(core).finishes, self._settings.framework, copy)
+        return arrays.RingView(core, self._lay_out(core), self._settings.framework, copy, self._adopt if core.writable else None)
 
     def _take(self) -> Optional[Batch]:
         self._opened_at = None

@@ -1,6 +1,8 @@
 """Reads batches in the GPU memory in which the daemon made them (`device="cuda", zero_copy=True`).
 
-Each batch is one slab, which torch receives by DLPack. Tensors are views of the slab, made when they are read.
+Torch receives each tensor by DLPack when it is first read. That is the only torch object of a tensor: a view of a block,
+cast and reshaped, was three, and took four times as long. Tensors are not kept for the next batch in the same slot,
+although it has the same address: only the end of a tensor's memory tells that nothing reads the batch any more.
 
 A batch is given back when all of its tensors are gone *and* the streams that use it have finished the work they were
 given until then. These streams are the one that is current when the batch is taken, those that are current when a
@@ -11,10 +13,7 @@ If batches cannot be made in that GPU's memory they are copied, with the same ru
 from __future__ import annotations
 
 import logging
-import math
-from typing import Any, Callable, Dict, List, Optional, Tuple
-
-import numpy as np
+from typing import Any, Callable, List, Optional, Set, Tuple
 
 from . import _core, arrays
 from .batch import Layout
@@ -24,7 +23,6 @@ from .errors import Error
 log = logging.getLogger("trajd")
 
 Wait = Callable[[Optional[float]], Optional["_core.Batch"]]
-Place = Tuple[int, int, Any, Tuple[int, ...]]  # of a tensor in the slab: offset, bytes, torch type, shape
 
 
 class Torch:
@@ -35,6 +33,7 @@ class Torch:
         self.index = torch_index(name)
         torch.cuda.init()
         self._raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # ten times faster than current_stream()
+        self.adopt = arrays.adopter()
 
     def current_stream(self) -> int:
         """Returns the handle of the current stream. 1 is the legacy default stream."""
@@ -42,51 +41,36 @@ class Torch:
                self._torch.cuda.current_stream(self.index).cuda_stream)
         return int(raw) or 1
 
-    def adopt(self, slab: "_core.Tensor", stream: int) -> Any:
-        capsule = (slab.__dlpack__(stream=stream, max_version=(1, 0)) if slab.read_only else
-                   slab.__dlpack__(stream=stream))
-        return self._torch.utils.dlpack.from_dlpack(capsule)
-
     def type_of(self, dtype: str) -> Any:
         return arrays.torch_type(dtype)
-
-    def view(self, slab: Any, place: Place) -> Any:
-        offset, size, kind, shape = place
-        return slab[offset:offset + size].view(kind).view(shape)
 
 
 def open_torch(name: str) -> Torch:
     return Torch(name)
 
 
-class Slab:
-    """Makes the tensors of a batch by their numbers."""
+class Tensors:
+    """Makes the tensors of a batch by their numbers, and names the streams that use them."""
 
-    __slots__ = ("_torch", "_core", "_places", "_stream", "_block")
+    __slots__ = ("_torch", "_core", "_bools", "_stream")
 
-    def __init__(self, torch: Torch, core: "_core.Batch", slab: "_core.Tensor", places: List[Place]) -> None:
-        self._torch, self._core, self._places = torch, core, places
+    def __init__(self, torch: Torch, core: "_core.Batch", bools: Set[int]) -> None:
+        self._torch, self._core, self._bools = torch, core, bools
         self._stream = torch.current_stream()
-        self._block: Any = torch.adopt(slab, self._stream)
+        core.use_stream(self._stream)
 
     def __call__(self, index: int) -> Any:
         stream = self._torch.current_stream()
-        if self._block is None:
-            self._stream, self._block = stream, self._torch.adopt(self._core.slab(), stream)
-        elif stream != self._stream:
+        if stream != self._stream:
             self._core.use_stream(stream)
-        return self._torch.view(self._block, self._places[index])
+        return self._torch.adopt(self._core, index, index in self._bools)
 
     def record_stream(self, stream: Any) -> None:
         self._core.use_stream(stream.cuda_stream or 1)
 
-    def forget(self) -> None:
-        """Drops the slab. The next tensor takes it again."""
-        self._block = None
-
 
 class Direct:
-    """Takes batches from the client and passes their slabs to torch, where cuda.Stage would copy them."""
+    """Takes batches from the client and passes their tensors to torch, where cuda.Stage would copy them."""
 
     def __init__(self, name: str, refusal: Callable[[], Optional[str]]) -> None:
         self._name, self._refusal = name, refusal
@@ -98,8 +82,7 @@ class Direct:
         except Error as error:
             self._unnamed = str(error)
         self._current: Optional["_core.Batch"] = None
-        self._places: Dict[Tuple[int, int], List[Place]] = {}  # by (row_begin, row_count); all slots are alike
-        self._layout: Optional[Layout] = None
+        self._layout: Optional[Layout] = None  # of the batch before
         self._copying: Optional[Stage] = None  # not None once batches come in host memory
 
     def take(self, wait: Wait, timeout: Optional[float],
@@ -115,23 +98,12 @@ class Direct:
         self._current = core
         return core, self._view_of(core, lay_out(core))
 
-    def _view_of(self, core: "_core.Batch", layout: Layout) -> Callable[[int], Any]:
+    def _view_of(self, core: "_core.Batch", layout: Layout) -> Tensors:
         if layout is not self._layout:
-            self._layout, self._places = layout, {}
-        slab = core.slab()
-        places = self._places.get((core.row_begin, core.row_count))
-        if places is None:
-            places = self._measure(core, slab.address, len(layout.schema))
-            self._places[core.row_begin, core.row_count] = places
-        return Slab(self._torch, core, slab, places)
-
-    def _measure(self, core: "_core.Batch", begin: int, count: int) -> List[Place]:
-        places = []
-        for index in range(count):
-            tensor = core.tensor(index)
-            size = math.prod(tensor.shape, start=np.dtype(arrays.NUMPY[tensor.dtype]).itemsize)
-            places.append((tensor.address - begin, size, self._torch.type_of(tensor.dtype), tuple(tensor.shape)))
-        return places
+            self._layout = layout
+            for tensor in layout.schema:
+                self._torch.type_of(tensor.dtype)  # raises where this version of torch has no such type
+        return Tensors(self._torch, core, layout.bools)
 
     def _copy_from_now_on(self, core: "_core.Batch", wait: Wait, timeout: Optional[float],
                           lay_out: Callable[["_core.Batch"], Layout]) -> Optional[Tuple[Any, Callable[[int], Any]]]:

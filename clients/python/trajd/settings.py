@@ -49,7 +49,7 @@ class Settings:
     job: str
     shard: bool
     topology: Topology
-    credit: int
+    credit: int  # 0: as many as the daemon grants
     epoch: int
     resume: Optional[bytes]
     device: str  # "cpu", or a torch name such as "cuda:0"
@@ -135,11 +135,9 @@ def make(*, endpoint: Optional[str] = None, feed: Optional[str] = None,
     if epoch < 0:
         raise ArgumentError(f"epoch {epoch}: epochs count from 0")
     chosen_device, chosen_framework = _choose_device(device, framework)
-    if credit is None:
-        credit = 16 if zero_copy and chosen_device != "cpu" else 4
-    if credit < 2:
+    if credit is not None and credit < 2:
         raise ArgumentError(f"credit {credit}: must be at least 2, one batch in use and one on its way")
-    if chosen_device != "cpu" and credit < 3:
+    if chosen_device != "cpu" and credit is not None and credit < 3:
         raise ArgumentError(f"credit {credit}: must be at least 3 with device {chosen_device!r}, because one batch is "
                             "copied ahead")
     topology = resolve(rank, world_size, local_ranks)
@@ -150,7 +148,7 @@ def make(*, endpoint: Optional[str] = None, feed: Optional[str] = None,
         raise ArgumentError(f"gpu_ranks {list(gpu_ranks)} lack this process's own rank {topology.rank}")
     return Settings(endpoint=None if endpoint is None else str(endpoint), feed=feed,
                     spec=spec if spec is None or isinstance(spec, str) else json.dumps(spec), job=job, shard=shard,
-                    topology=topology, credit=credit, epoch=epoch, resume=resume, device=chosen_device,
+                    topology=topology, credit=credit or 0, epoch=epoch, resume=resume, device=chosen_device,
                     framework=chosen_framework, style=style, zero_copy=zero_copy,
                     timeout=None if timeout is None else min(timeout, LONGEST_S), reconnect=bool(reconnect),
                     away_ms=0 if isinstance(reconnect, bool) else max(1, int(min(reconnect, LONGEST_S) * 1000)), name=name,

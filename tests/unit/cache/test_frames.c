@@ -262,7 +262,7 @@ static void make_frames(struct world *world, uint32_t workers)
 
     assert_int_equal(trajd_cache_create(&cache, &world->cache, NULL), TRAJD_OK);
     assert_int_equal(trajd_decoder_pool_create(TRAJD_BINARY_DIR "/daemon/decode/trajd-decoder",
-                                               workers, &world->decoders, NULL),
+                                               workers, workers, &world->decoders, NULL),
                      TRAJD_OK);
     options.cache = world->cache;
     options.decoders = world->decoders;

@@ -94,8 +94,8 @@ static void what_the_file_lacks_has_its_default(void **state)
     assert_int_equal(config->reserve_bytes, 256 * MIB);
     assert_int_equal(config->gpu_rows_bytes, 4096 * MIB);
     assert_int_equal(config->gpu_rings_bytes, 512 * MIB);
-    assert_int_equal(config->reader_threads, 2);
-    assert_int_equal(config->resample_threads, 0);
+    assert_int_equal(config->threads.readers, 0);
+    assert_int_equal(config->threads.resample, 0);
     assert_int_equal(config->index_file_timeout_ns, 60 * SECOND);
     assert_int_equal(config->worker_timeout_ns, 10 * SECOND);
     assert_int_equal(config->max_sessions, 256);
@@ -344,7 +344,7 @@ static void the_json_document_reads_the_same(void **state)
     assert_int_equal(f->config->datasets[0].quarantine_at_most, 0);
     again = printed(f->config, trajd_config_print_json);
     assert_string_equal(json, again);
-    assert_int_equal(f->config->reader_threads, 3);
+    assert_int_equal(f->config->threads.readers, 3);
     free(yaml);
     free(json);
     free(again);

@@ -9,13 +9,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
 #include "daemon/decode/decoder_pool.h"
 #include "proto/array_len.h"
 
-enum { HEIGHT = 29, WIDTH = 42, LARGEST = 1 << 16, THREADS = 5, ROUNDS = 12, MOST = 2 };
+enum { HEIGHT = 29, WIDTH = 42, LARGEST = 1 << 16, THREADS = 5, ROUNDS = 12, MOST = 2, EAGER = 1 };
 
 static const struct kind {
     const char *name;
@@ -63,6 +64,13 @@ static int visit_children(void visit(pid_t))
     if (tasks)
         closedir(tasks);
     return count;
+}
+
+static int yielding_count;
+
+static void count_yielding(pid_t pid)
+{
+    yielding_count += getpriority(PRIO_PROCESS, (id_t)pid) > getpriority(PRIO_PROCESS, 0);
 }
 
 static void kill_child(pid_t pid)
@@ -113,7 +121,10 @@ static void test_many_threads_share_few_children(void **state)
         pthread_join(threads[t], &failed);
         assert_null(failed);
     }
-    assert_in_range(visit_children(NULL), 0, MOST); /* 0: the kernel does not list children */
+    yielding_count = 0;
+    const int count = visit_children(count_yielding);
+    assert_in_range(count, 0, MOST); /* 0: the kernel does not list children */
+    assert_int_equal(yielding_count, count > EAGER ? count - EAGER : 0);
 }
 
 /* One thread needs one child, whatever it decodes: a killed one is replaced, and counts no frame as
@@ -149,7 +160,7 @@ static void test_a_program_that_does_not_start(void **state)
 
 static int make(const char *program)
 {
-    return trajd_decoder_pool_create(program, MOST, &pool, NULL);
+    return trajd_decoder_pool_create(program, MOST, EAGER, &pool, NULL);
 }
 
 static int set_up(void **state)

@@ -402,7 +402,7 @@ static void test_pool(void **state)
     struct trajd_error error;
 
     (void)state;
-    assert_int_equal(trajd_decoder_pool_create(PROGRAM, 1, &pool, &error), TRAJD_OK);
+    assert_int_equal(trajd_decoder_pool_create(PROGRAM, 1, 1, &pool, &error), TRAJD_OK);
     for (size_t n = 0; n < ARRAY_LEN(names); n++) {
         struct trajd_decoder_options options;
         struct trajd_decoder_frame frame = {.pixels = pixels, .packet = 1},

@@ -87,7 +87,7 @@ static void test_a_batch_is_what_was_produced(void **state)
     open_train(client, 0, 3, 16);
     const struct trajd_feed_info *info = trajd_client_feed_info(client);
     assert_int_equal(info->global_batch, BATCH);
-    assert_int_equal(info->credit, 4);
+    assert_int_equal(info->credit, 6); /* 3/4 of the slots, as none was asked for */
     assert_int_equal(info->epoch_length, LENGTH);
     assert_int_equal(trajd_client_next(client, -1, &batch, &error), TRAJD_OK);
     assert_int_equal(position_of(batch), 16);
