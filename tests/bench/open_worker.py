@@ -29,5 +29,5 @@ with trajd.open(config) as feed:
     got = time.perf_counter()
 print(json.dumps({"open_ms": 1e3 * (opened - begin), "first_batch_ms": 1e3 * (got - opened)}))
 daemon = trajd.launch._started[-1]
-daemon.terminate()
+daemon.kill()
 daemon.wait()
