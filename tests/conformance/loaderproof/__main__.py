@@ -1,0 +1,84 @@
+"""The command: loaderproof run DRIVER, table, report, drivers."""
+import argparse
+import json
+import pathlib
+import sys
+import tempfile
+import time
+import warnings
+
+from . import results, timing
+from .driver import DRIVERS, load
+from .drivers.reference import Reference, Waiting
+
+TESTS = ("T1", "T2", "T3")
+
+
+class Run:
+    """What the tests of one row share: the driver, the seed, a folder."""
+
+    def __init__(self, driver, seed, folder, quick=False):
+        self.driver, self.seed, self.folder, self.quick = driver, seed, pathlib.Path(folder), quick
+
+    def make(self, driver=None):
+        """Returns a driver with a folder of its own."""
+        return (driver or self.driver)(pathlib.Path(tempfile.mkdtemp(dir=self.folder)))
+
+
+def run_timing(run, test):
+    for case in {"T1": timing.T1_CASES, "T2": timing.T2_CASES, "T3": timing.T3_CASES}[test]:
+        yield case, timing.run(test, case, run.seed, run.make), {
+            "perfect": timing.run(test, case, run.seed, lambda: run.make(Reference)),
+            **({} if test == "T3" else {"limit": timing.run(test, case, run.seed, lambda: run.make(Waiting))})}
+
+
+RUNNERS = {"T1": run_timing, "T2": run_timing, "T3": run_timing}
+
+
+def run_tests(options):
+    with tempfile.TemporaryDirectory(prefix="loaderproof-", ignore_cleanup_errors=True) as folder:
+        run = Run(load(options.driver), options.seed, folder, options.quick)
+        made = []
+        for test in options.tests.split(","):
+            begin = time.monotonic()
+            for case, score, more in RUNNERS[test](run, test):
+                one = results.result(test, run.make(), case, options.seed, score, **more,
+                                     seconds=round(time.monotonic() - begin, 1))
+                begin = time.monotonic()
+                made.append(one)
+                results.say(f"{test} {case}: {results.brief(test, score)}")
+                if options.out:
+                    with open(options.out, "a", encoding="utf-8") as file:
+                        file.write(json.dumps(one) + "\n")
+        print(results.table(made))
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(prog="loaderproof", description="Measures what a data loader does to time, masks and order.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    one = commands.add_parser("run", help="run tests of one loader, which makes one row of the table")
+    one.add_argument("driver", help=f"one of {', '.join(DRIVERS)}, or MODULE:CLASS of yours")
+    one.add_argument("--tests", default=",".join(TESTS), help=f"default: {','.join(TESTS)}")
+    one.add_argument("--seed", type=int, default=0)
+    one.add_argument("--quick", action="store_true", help="fewer moments of killing, shorter waits")
+    one.add_argument("--out", help="append the results to this file, one JSON line each")
+    shown = commands.add_parser("table", help="print the table of results")
+    shown.add_argument("results", nargs="+", help="files of results, or folders of them")
+    shown.add_argument("--tests")
+    commands.add_parser("drivers", help="list the drivers, and what their settings follow")
+    options = parser.parse_args(arguments)
+    warnings.simplefilter("ignore")
+    if options.command == "run":
+        if options.out:
+            pathlib.Path(options.out).unlink(missing_ok=True)
+        run_tests(options)
+    elif options.command == "table":
+        print(results.table(results.read(options.results), options.tests and options.tests.split(",")))
+    else:
+        for name in DRIVERS:
+            print(name)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+"""Results: one JSON line per test and case, and the text table of them."""
+import json
+import pathlib
+import platform
+import sys
+
+from . import __version__
+
+UNITS = {"mm": "mm", "deg": "deg", "ms": "ms", "action mm": "mm (actions)"}
+
+
+def result(test, driver, case, seed, score, **more):
+    """Returns a result. `more`: perfect (the score of a perfect loader), limit (that of one that waits), seconds."""
+    return {"test": test, "driver": driver.name, "case": case, "seed": seed, "score": score, **more,
+            "settings": {"rule": driver.rule, "docs": driver.docs}, "versions": versions(driver)}
+
+
+def versions(driver):
+    return {"loaderproof": __version__, "python": platform.python_version(), **driver.versions()}
+
+
+def read(paths):
+    """Returns the results of files and of the *.jsonl files of folders."""
+    files = []
+    for path in map(pathlib.Path, paths):
+        files += sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
+    return [json.loads(line) for path in files for line in path.read_text().splitlines() if line.strip()]
+
+
+def by_driver(results):
+    """Returns {driver: {(test, case): result}}. Of several results of one case the last one counts."""
+    found = {}
+    for one in results:
+        found.setdefault(one["driver"], {})[one["test"], one["case"]] = one
+    return found
+
+
+def short(value):
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.3g}" if abs(value) >= 0.01 or value == 0 else "<0.01"
+    return str(value)
+
+
+def brief(test, score):
+    """Returns a score in a few words."""
+    if "refused" in score:
+        return "refused"
+    if test == "T1":
+        return ", ".join(f"{short(score[unit]['mean'])} {unit}" for unit in ("mm", "deg", "ms") if unit in score)
+    if test == "T2":
+        return ", ".join(f"{short(100 * score[unit]['share'])} % {short(score[unit]['ahead_ms'])} ms" for unit in score)
+    if test == "T3":
+        return f"{short(100 * score['unmarked'])} % unmarked, {short(100 * score['nan'])} % NaN"
+    return ", ".join(f"{key} {short(value)}" for key, value in score.items() if not isinstance(value, (list, dict)))
+
+
+def table(results, tests=None):
+    """Returns a text table per test: a row per case, a column per driver."""
+    found, lines = by_driver(results), []
+    drivers = sorted(found, key=lambda name: (name != "trajd", name))
+    for test in sorted({one["test"] for one in results}):
+        if tests and test not in tests:
+            continue
+        cases = list(dict.fromkeys(one["case"] for one in results if one["test"] == test))
+        lines += ["", f"{test}: {TITLES[test]}"]
+        for case in cases:
+            lines.append(f"  {case}")
+            ideal = next((one["perfect"] for one in results if (one["test"], one["case"]) == (test, case) and one.get("perfect")), None)
+            if ideal:
+                lines.append(f"    {'(perfect)':<24} {brief(test, ideal)}")
+            limit = next((one["limit"] for one in results if (one["test"], one["case"]) == (test, case) and one.get("limit")), None)
+            if limit:
+                lines.append(f"    {'(limit: waits)':<24} {brief(test, limit)}")
+            for driver in drivers:
+                if (test, case) in found[driver]:
+                    lines.append(f"    {driver:<24} {brief(test, found[driver][test, case]['score'])}")
+    return "\n".join(lines[1:])
+
+
+TITLES = {
+    "T1": "alignment: mean error of positions, rotations and images",
+    "T2": "leakage: share of observations that change with later rows, and how far ahead they look (mm, deg, image streams)",
+    "T3": "masks: steps without a recorded value",
+    "T4": "order: world sizes, loader processes, resuming",
+    "T5": "exactly once: windows of an epoch after kill -9",
+    "T6": "video: frames of another moment",
+    "T7": "tidy: what is left after kill -9",
+    "T8": "cost",
+}
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
