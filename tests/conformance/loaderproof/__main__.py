@@ -7,18 +7,20 @@ import tempfile
 import time
 import warnings
 
-from . import results, timing
+from . import order, results, timing
 from .driver import DRIVERS, load
 from .drivers.reference import Reference, Waiting
+from .mutations import NAMES, mutated
 
-TESTS = ("T1", "T2", "T3")
+TESTS = ("T1", "T2", "T3", "T4", "T5")
 
 
 class Run:
     """What the tests of one row share: the driver, the seed, a folder."""
 
-    def __init__(self, driver, seed, folder, quick=False):
-        self.driver, self.seed, self.folder, self.quick = driver, seed, pathlib.Path(folder), quick
+    def __init__(self, name, seed, folder, quick=False, mutation=None):
+        self.name, self.driver, self.mutation = name, mutated(load(name), mutation), mutation
+        self.seed, self.folder, self.quick = seed, pathlib.Path(folder), quick
 
     def make(self, driver=None):
         """Returns a driver with a folder of its own."""
@@ -32,12 +34,23 @@ def run_timing(run, test):
             **({} if test == "T3" else {"limit": timing.run(test, case, run.seed, lambda: run.make(Waiting))})}
 
 
-RUNNERS = {"T1": run_timing, "T2": run_timing, "T3": run_timing}
+def with_ideal(ideal):
+    """Tests whose perfect score is known: `ideal`, where a score has these keys."""
+    def runner(of):
+        return lambda run, test: ((case, score, {"perfect": {key: ideal[key] for key in score if key in ideal}})
+                                  for case, score in of(run))
+    return runner
+
+
+ONCE = with_ideal({"missing": 0, "doubled": 0, "same order": True, "repeatable": True, "epochs differ": True, "state": True,
+                   "hung": 0})
+RUNNERS = {"T1": run_timing, "T2": run_timing, "T3": run_timing, "T4": ONCE(order.order), "T5": ONCE(order.exactly_once)}
+
 
 
 def run_tests(options):
     with tempfile.TemporaryDirectory(prefix="loaderproof-", ignore_cleanup_errors=True) as folder:
-        run = Run(load(options.driver), options.seed, folder, options.quick)
+        run = Run(options.driver, options.seed, folder, options.quick, options.mutation)
         made = []
         for test in options.tests.split(","):
             begin = time.monotonic()
@@ -61,6 +74,7 @@ def main(arguments=None):
     one.add_argument("--tests", default=",".join(TESTS), help=f"default: {','.join(TESTS)}")
     one.add_argument("--seed", type=int, default=0)
     one.add_argument("--quick", action="store_true", help="fewer moments of killing, shorter waits")
+    one.add_argument("--mutation", choices=NAMES, help="put a fault into the driver, which the tests should see")
     one.add_argument("--out", help="append the results to this file, one JSON line each")
     shown = commands.add_parser("table", help="print the table of results")
     shown.add_argument("results", nargs="+", help="files of results, or folders of them")

@@ -40,11 +40,13 @@ class Driver:
     rule     how times become rows, in a sentence. A loader without a notion of time gets its converter's usual rule
     package  the distribution whose version is recorded
     workers  the numbers of loader processes that it can run
-    worlds   the world sizes that it can run"""
+    worlds   the world sizes that it can run
+    server_names  the names of processes that serve the data, if they are no loader processes of the trainer"""
 
     name = docs = rule = package = ""
     workers = (0,)
     worlds = (1, 2, 3, 4)
+    server_names = ()
 
     def __init__(self, folder):
         self.folder = folder  # of this driver alone; it may write there
@@ -61,10 +63,6 @@ class Driver:
         """Returns the state after the batch that was yielded last, as JSON can hold it. None: the loader has none."""
         return None
 
-    def servers(self):
-        """Returns the ids of processes that serve the data and are no children of the trainer."""
-        return []
-
     def close(self):
         """Ends what the driver has started."""
 
@@ -72,7 +70,20 @@ class Driver:
         return {name: importlib.metadata.version(name) for name in self.package.split()}
 
 
-DRIVERS = {"reference": "reference:Reference", "trajd": "trajd_feed:Trajd"}
+DRIVERS = {
+    "reference": "reference:Reference",
+    "trajd": "trajd_feed:Trajd",
+    "plain": "plain:Plain",
+    "stateful": "stateful:Stateful",
+    "lerobot": "lerobot_local:LeRobot",
+    "lerobot-streaming": "lerobot_streaming:Streaming",
+    "robomimic": "robomimic_sequences:Robomimic",
+    "diffusion-policy": "replay_buffer:DiffusionPolicy",
+    "mosaicml": "mosaicml_shards:MosaicML",
+    "grain": "grain_map:Grain",
+    "litdata": "litdata_chunks:LitData",
+    "embodied-sync": "embodied_aligner:EmbodiedSync",
+}
 
 
 def load(name):

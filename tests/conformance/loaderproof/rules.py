@@ -4,6 +4,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from . import recordings
+from .driver import Batch
 from .recordings import ACTION_STEPS, MS, OBS_STEPS, ticks, tick_times
 
 OLDEST, LARGEST_GAP = 60 * MS, 100 * MS  # a value that is farther from a row, or within such a gap, was not recorded
@@ -123,3 +124,25 @@ def was_recorded(stream, times):
     ahead = np.where(after < len(rows), rows[np.minimum(after, len(rows) - 1)] - times, np.iinfo(np.int64).max)
     period = recordings.SECOND / stream.sensor.rate
     return (age > OLDEST) & (ahead > OLDEST), (age < 1.6 * period) & (ahead < 1.6 * period)
+
+
+# For drivers of loaders without a notion of time.
+
+
+def windows(recording, rule):
+    """Yields each window as a dict: `id` (episode, tick), the rows of each stream, and NAME_is_pad."""
+    for number, rows in enumerate(one_rate(recording, rule)):
+        for tick in range(len(rows["action"])):
+            item = {"id": np.array([number, tick], dtype=np.int64)}
+            for name in rows:
+                item[name], inside = window(rows[name], name, tick, len(rows["action"]))
+                item[f"{name}_is_pad"] = ~inside
+            yield item
+
+
+def as_batch(item):
+    """Returns a Batch of a collated dict of windows. Without NAME_is_pad a loader has no marks."""
+    held = {name: np.asarray(value) for name, value in item.items() if name != "id"}
+    ids = np.asarray(item["id"]).reshape(-1, 2)
+    return Batch(ids[:, 0], ids[:, 1], {name: value for name, value in held.items() if not name.endswith("_is_pad")},
+                 {name[:-7]: ~value.astype(bool) for name, value in held.items() if name.endswith("_is_pad")})
