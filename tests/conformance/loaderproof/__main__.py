@@ -7,20 +7,20 @@ import tempfile
 import time
 import warnings
 
-from . import order, results, timing
+from . import order, results, timing, traces
 from .driver import DRIVERS, load
 from .drivers.reference import Reference, Waiting
 from .mutations import NAMES, mutated
 
-TESTS = ("T1", "T2", "T3", "T4", "T5")
+TESTS = ("T1", "T2", "T3", "T4", "T5", "T7")
 
 
 class Run:
     """What the tests of one row share: the driver, the seed, a folder."""
 
-    def __init__(self, name, seed, folder, quick=False, mutation=None):
+    def __init__(self, name, seed, folder, quick=False, mutation=None, moments=3):
         self.name, self.driver, self.mutation = name, mutated(load(name), mutation), mutation
-        self.seed, self.folder, self.quick = seed, pathlib.Path(folder), quick
+        self.seed, self.folder, self.quick, self.moments = seed, pathlib.Path(folder), quick, moments
 
     def make(self, driver=None):
         """Returns a driver with a folder of its own."""
@@ -34,25 +34,31 @@ def run_timing(run, test):
             **({} if test == "T3" else {"limit": timing.run(test, case, run.seed, lambda: run.make(Waiting))})}
 
 
-def with_ideal(ideal):
+class Ideal:
     """Tests whose perfect score is known: `ideal`, where a score has these keys."""
-    def runner(of):
-        return lambda run, test: ((case, score, {"perfect": {key: ideal[key] for key in score if key in ideal}})
+
+    def __init__(self, **ideal):
+        self.ideal = ideal
+
+    def __call__(self, of):
+        return lambda run, test: ((case, score, {"perfect": {key: self.ideal[key] for key in score if key in self.ideal}})
                                   for case, score in of(run))
-    return runner
 
 
-ONCE = with_ideal({"missing": 0, "doubled": 0, "same order": True, "repeatable": True, "epochs differ": True, "state": True,
-                   "hung": 0})
-RUNNERS = {"T1": run_timing, "T2": run_timing, "T3": run_timing, "T4": ONCE(order.order), "T5": ONCE(order.exactly_once)}
-
+ONCE = Ideal(**{"missing": 0, "doubled": 0, "same order": True, "repeatable": True, "epochs differ": True, "state": True, "hung": 0})
+TIDY = Ideal(**{"processes": 0, "shared memory": 0, "temporary files": 0, "their memory": 0})
+RUNNERS = {"T1": run_timing, "T2": run_timing, "T3": run_timing, "T4": ONCE(order.order), "T5": ONCE(order.exactly_once),
+           "T7": TIDY(traces.tidy), "T8": Ideal()(traces.cost)}
 
 
 def run_tests(options):
     with tempfile.TemporaryDirectory(prefix="loaderproof-", ignore_cleanup_errors=True) as folder:
-        run = Run(options.driver, options.seed, folder, options.quick, options.mutation)
+        run = Run(options.driver, options.seed, folder, options.quick, options.mutation, 3 if options.quick else options.moments)
         made = []
         for test in options.tests.split(","):
+            if test not in run.driver.tests:
+                results.say(f"{test}: makes no sense for {run.driver.name}")
+                continue
             begin = time.monotonic()
             for case, score, more in RUNNERS[test](run, test):
                 one = results.result(test, run.make(), case, options.seed, score, **more,
@@ -74,6 +80,7 @@ def main(arguments=None):
     one.add_argument("--tests", default=",".join(TESTS), help=f"default: {','.join(TESTS)}")
     one.add_argument("--seed", type=int, default=0)
     one.add_argument("--quick", action="store_true", help="fewer moments of killing, shorter waits")
+    one.add_argument("--moments", type=int, default=40, help="of killing, for each kind of process (default 40; --quick: 3)")
     one.add_argument("--mutation", choices=NAMES, help="put a fault into the driver, which the tests should see")
     one.add_argument("--out", help="append the results to this file, one JSON line each")
     shown = commands.add_parser("table", help="print the table of results")

@@ -41,11 +41,13 @@ class Driver:
     package  the distribution whose version is recorded
     workers  the numbers of loader processes that it can run
     worlds   the world sizes that it can run
+    tests    the tests that make sense for it
     server_names  the names of processes that serve the data, if they are no loader processes of the trainer"""
 
     name = docs = rule = package = ""
     workers = (0,)
     worlds = (1, 2, 3, 4)
+    tests = ("T1", "T2", "T3", "T4", "T5", "T6", "T7", "T8")
     server_names = ()
 
     def __init__(self, folder):

@@ -9,7 +9,6 @@ from .processes import Job, kill, parent
 from .recordings import window_ids
 
 EPISODES, SECONDS, BATCH, STREAMS = 8, 2.0, 24, ("arm",)
-MOMENTS, QUICK_MOMENTS = 40, 3
 
 
 def prepare(run):
@@ -78,7 +77,6 @@ def resumed(run, folder, windows, base, before, after, limit=7):
 def exactly_once(run):
     """Yields (case, score) of T5: kills each kind of process at some moments of an epoch."""
     folder, windows = prepare(run)
-    moments = QUICK_MOMENTS if run.quick else MOMENTS
     kinds = {"the trainer": (1, 0)}
     if 2 in run.driver.worlds:
         kinds["a rank of two"] = (2, 0)
@@ -88,9 +86,9 @@ def exactly_once(run):
         kinds["the server"] = (1, 0)
     for kind, (world, workers) in kinds.items():
         chance = random.Random(f"{run.seed} {kind}")
-        trials = [trial(run, folder, windows, kind, world, workers, chance) for _ in range(moments)]
+        trials = [trial(run, folder, windows, kind, world, workers, chance) for _ in range(run.moments)]
         yield f"kill -9 {kind}", {
-            "moments": moments, "missing": sum(one["missing"] for one in trials), "doubled": sum(one["doubled"] for one in trials),
+            "moments": run.moments, "missing": sum(one["missing"] for one in trials), "doubled": sum(one["doubled"] for one in trials),
             "clean": sum(not one["missing"] and not one["doubled"] for one in trials), "restarts": sum(one["restarts"] for one in trials),
             "hung": sum(one["hung"] for one in trials)}
 

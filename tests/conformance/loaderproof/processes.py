@@ -22,6 +22,7 @@ class Job:
 
     def start(self, share, state=None):
         world = share["world"]
+        (pathlib.Path(self.folder) / "tmp").mkdir(exist_ok=True)
         port = 20000 + os.getpid() % 10000 + (uuid.uuid4().int % 9000)
         for rank in range(world):
             file, log = tempfile.mkstemp(suffix=".log", dir=self.run.folder)
@@ -29,7 +30,7 @@ class Job:
             spec = {"driver": self.run.name, "folder": str(self.folder), "share": {**share, "rank": rank}, "state": state,
                     "log": log, "mutation": self.run.mutation, **self.spec}
             env = {**os.environ, MARK: self.mark, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-                   "TMPDIR": str(self.folder), "LOADERPROOF_PORT": str(port), "OMP_NUM_THREADS": "1"}
+                   "TMPDIR": str(self.folder / "tmp"), "LOADERPROOF_PORT": str(port), "OMP_NUM_THREADS": "1"}
             self.logs.append(pathlib.Path(log))
             with open(self.run.folder / "workers.err", "ab") as errors:
                 self.ranks.append(subprocess.Popen([sys.executable, "-m", "loaderproof.worker", json.dumps(spec)], env=env,

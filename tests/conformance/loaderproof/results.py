@@ -93,5 +93,22 @@ TITLES = {
 }
 
 
+def worse(test, score, base):
+    """Returns what is worse in a score than in another one, in words. The limits leave room for rounding."""
+    if test == "T1":
+        streams = [f"{name}: {short(mean)} instead of {short(base['streams'][name])}" for name, mean in score["streams"].items()
+                   if (mean or 0) > 1.15 * (base["streams"][name] or 0) + 0.02]
+        kept = [f"{unit}: keeps {short(score[unit]['kept'])} of the steps" for unit in score
+                if unit != "streams" and score[unit]["kept"] < base[unit]["kept"] - 0.05]
+        return streams + kept
+    if test == "T2":
+        return [f"{unit}: looks {short(score[unit]['ahead_ms'])} ms ahead" for unit in score
+                if score[unit]["ahead_ms"] > base[unit]["ahead_ms"] + 0.1]
+    if test == "T3":
+        return [f"{key}: {short(score[key])}" for key in ("unmarked", "nan", "overmarked") if score[key] > base[key] + 0.01]
+    return [f"{key}: {short(score[key])}" for key in base
+            if (score[key] > base[key] if isinstance(base[key], int) and not isinstance(base[key], bool) else score[key] != base[key])]
+
+
 def say(text):
     print(text, file=sys.stderr, flush=True)

@@ -52,8 +52,9 @@ def deliver(make_driver, recording, share=None):
 
 
 def alignment(recording, delivered):
-    """Returns {unit: {mean, p95, max, kept}} over the steps inside the episodes that are not marked."""
-    found = {}
+    """Returns {unit: {mean, p95, max, kept}} over the steps inside the episodes that are not marked, and the mean of each
+    stream. `kept` is the share of these steps."""
+    found, streams = {}, {}
     for sensor in recording.sensors():
         name = sensor.name
         times, valid, value = delivered.times(name), delivered.valid_steps(name), delivered.values[name]
@@ -68,7 +69,9 @@ def alignment(recording, delivered):
             kept = found.setdefault(unit, ([], []))
             kept[0].append(errors)
             kept[1].append([use.sum(), here.sum()])
-    return {unit: describe(np.concatenate(errors), np.sum(counts, 0)) for unit, (errors, counts) in found.items()}
+            streams.setdefault(name, []).append(errors)
+    score = {unit: describe(np.concatenate(errors), np.sum(counts, 0)) for unit, (errors, counts) in found.items()}
+    return {**score, "streams": {name: describe(np.concatenate(errors), (1, 1))["mean"] for name, errors in streams.items()}}
 
 
 def describe(errors, counts):

@@ -2,9 +2,11 @@
 
     python -m loaderproof.worker SPEC
 
-SPEC is JSON: driver, folder, share, state, log, mutation, limit (batches), pace_ms (of a training step), windows (if
-false, only the number of windows is written). The line is written at once, as a checkpoint that is renamed into place
-is: a line that is there counts."""
+SPEC is JSON: driver, folder, share, state, log, mutation, limit (batches) and pace_ms (of a training step). With `cost`,
+only the numbers of windows are written; the process waits after its first batch until LOG.go exists, and does not end,
+so that its cost can be read.
+
+A line is written at once, as a checkpoint is that is renamed into its place: a line that is there counts."""
 import json
 import os
 import pathlib
@@ -25,18 +27,21 @@ def main():
     warnings.simplefilter("ignore")
     driver = mutated(load(spec["driver"]), spec.get("mutation"))(pathlib.Path(spec["folder"]))
     log = os.open(spec["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    begin = time.monotonic()
     count = 0
     for batch in driver.read(Share(**spec["share"]), spec.get("state")):
         time.sleep(spec.get("pace_ms", 0) / 1000)
         count += 1
-        if not spec.get("windows", True):
-            write_line(log, count=len(batch.tick), at=time.monotonic() - begin)
+        if spec.get("cost"):
+            write_line(log, count=len(batch.tick))
+            while count == 1 and not os.path.exists(spec["log"] + ".go"):
+                time.sleep(0.01)
         else:
             write_line(log, ids=batch.ids(), state=driver.state())
         if count == spec.get("limit"):
             break
     write_line(log, end=True)
+    while spec.get("cost"):
+        time.sleep(1)
     driver.close()
 
 

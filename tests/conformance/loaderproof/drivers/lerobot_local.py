@@ -1,4 +1,5 @@
 """LeRobot: LeRobotDataset, with the sampler and the settings of lerobot-train."""
+import json
 import os
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -23,8 +24,7 @@ class LeRobot(Driver):
     rule = "recorded as lerobot-record does: at each tick the newest row of each stream; then i / fps"
     package = "lerobot torch"
     workers = (0, 1, 2)
-    worlds = (1, 2, 3, 4)
-    dataset = None
+    saved = None
 
     def write(self, recording):
         rows = one_rate(recording, "newest")
@@ -41,15 +41,10 @@ class LeRobot(Driver):
         made.finalize()
 
     def open(self, kind=LeRobotDataset, **more):
-        names = ["action"] + [name for name in BY_NAME if name != "action"
-                              and (name in self.names() if self.names() else True)]
+        features = json.loads((self.folder / "set/meta/info.json").read_text())["features"]
+        names = [name for name in BY_NAME if key_of(name) in features]
         deltas = {key_of(name): [step / SECOND for step in steps_of(name)] for name in names}
         return kind("conformance/set", root=self.folder / "set", delta_timestamps=deltas, **more), names
-
-    def names(self):
-        import json
-        features = json.loads((self.folder / "set/meta/info.json").read_text())["features"]
-        return [name for name in BY_NAME if key_of(name) in features]
 
     def read(self, share, state=None):
         dataset, names = self.open()

@@ -35,11 +35,12 @@ class Reference(Driver):
 
     def batch(self, recording, episodes, ticks):
         values, valid = {}, {}
-        for name in recording.episodes[0].streams:
-            both = [perfect(recording.episodes[episode].streams[name], tick_times([tick]), steps_of(name), self.waits)
-                    for episode, tick in zip(episodes, ticks)]
-            values[name] = np.concatenate([value for value, _ in both])
-            valid[name] = np.concatenate([mask for _, mask in both])
+        for number in np.unique(episodes):
+            here = episodes == number
+            for name, stream in recording.episodes[number].streams.items():
+                value, mask = perfect(stream, tick_times(ticks[here]), steps_of(name), self.waits)
+                values.setdefault(name, np.empty((len(ticks), *value.shape[1:]), value.dtype))[here] = value
+                valid.setdefault(name, np.empty((len(ticks), *mask.shape[1:]), bool))[here] = mask
         return Batch(episodes, ticks, values, valid)
 
 

@@ -22,10 +22,8 @@ class Trajd(Driver):
 
     def __init__(self, folder):
         super().__init__(folder)
-        os.environ.setdefault("TRAJD_RUNTIME_DIR", str(folder / "run"))
-        os.environ.setdefault("XDG_CACHE_HOME", str(folder / "cache"))
-        os.environ.setdefault("TRAJD_JOB", "loaderproof")
-        (folder / "run").mkdir(mode=0o700, exist_ok=True)
+        os.environ.update(TRAJD_RUNTIME_DIR=str(folder / "tmp"), XDG_CACHE_HOME=str(folder / "cache"), TRAJD_JOB="loaderproof")
+        (folder / "tmp").mkdir(exist_ok=True)
         self.feed = None
 
     def write(self, recording):
