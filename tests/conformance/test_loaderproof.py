@@ -4,43 +4,10 @@ import random
 
 import numpy as np
 import pytest
-from loaderproof import mutations, order, recordings, results, timing
-from loaderproof.__main__ import ONCE, Run
+from loaderproof import faults, mutations, order, recordings, results, timing
+from loaderproof.__main__ import Run
 from loaderproof.drivers.reference import Reference, Waiting
 from loaderproof.recordings import BY_NAME, MS, draw_stamp, error, multiply, read_stamp, truth
-
-# Of each fault: the test that must see it, and the case.
-SEEN_BY = {
-    "mask_inverted": ("T3", "drop-outs 200 ms"), "mask_lost": ("T3", "camera stops"), "row_off_by_one": ("T1", "clean"),
-    "steps_reversed": ("T1", "clean"), "quaternion_order": ("T1", "clean"), "cameras_swapped": ("T1", "camera stops"),
-    "repeated_batch": ("T4", "one process"), "lost_batch": ("T4", "one process"), "one_window_twice": ("T4", "one process"),
-    "swapped_batches": ("T4", "2 ranks"), "same_rank": ("T4", "2 ranks"), "state_too_old": ("T4", "resumed"),
-    "state_ignored": ("T4", "resumed")}
-
-
-def case_of_order(run, case):
-    """Returns the score of one case of T4."""
-    folder, windows = order.prepare(run)
-    base, flat, _ = order.read_epoch(run, folder, order.share_of(run))
-    if case == "one process":
-        return order.ledger(windows, flat)
-    if case == "2 ranks":
-        clean = Run(run.name, run.seed, run.folder)
-        base, _, _ = order.read_epoch(clean, folder, order.share_of(run))
-        batches, flat, _ = order.read_epoch(run, folder, order.share_of(run, world=2))
-        return {**order.ledger(windows, flat), "same order": batches == base}
-    return order.resumed(run, folder, windows, base, 1, 2)
-
-
-def complaints(name, fault, folder):
-    """Returns what the test that must see a fault says with it."""
-    test, case = SEEN_BY[fault]
-    run, clean = Run(name, 0, folder, mutation=fault), Run(name, 0, folder)
-    if test == "T4":
-        score = case_of_order(run, case)
-        return results.worse(test, score, {key: ONCE.ideal[key] for key in score})
-    return results.worse(test, timing.run(test, case, 0, run.make), timing.run(test, case, 0, clean.make))
-
 
 def test_an_image_shows_its_stamp():
     times = np.array([0, 1234, 16777215, 33_366_667 // 100_000]) * 100_000
@@ -81,13 +48,13 @@ def test_the_perfect_loader_is_perfect(tmp_path):
     assert score["mm"]["mean"] < 2 and score["ms"]["max"] < 34
 
 
-@pytest.mark.parametrize("fault", SEEN_BY)
+@pytest.mark.parametrize("fault", faults.SEEN_BY)
 def test_a_fault_is_seen(fault, tmp_path):
-    assert complaints("reference", fault, tmp_path)
+    assert faults.complaints("reference", fault, tmp_path)
 
 
 def test_all_faults_are_tried():
-    assert set(SEEN_BY) == set(mutations.NAMES)
+    assert set(faults.SEEN_BY) == set(mutations.NAMES)
 
 
 def test_a_killed_trainer_goes_on(tmp_path):

@@ -1,4 +1,4 @@
-"""The command: loaderproof run DRIVER, table, report, drivers."""
+"""The command: loaderproof run, table, report and drivers."""
 import argparse
 import json
 import pathlib
@@ -7,7 +7,7 @@ import tempfile
 import time
 import warnings
 
-from . import order, results, timing, traces
+from . import frames, order, report, results, timing, traces
 from .driver import DRIVERS, load
 from .drivers.reference import Reference, Waiting
 from .mutations import NAMES, mutated
@@ -48,10 +48,23 @@ class Ideal:
 ONCE = Ideal(**{"missing": 0, "doubled": 0, "same order": True, "repeatable": True, "epochs differ": True, "state": True, "hung": 0})
 TIDY = Ideal(**{"processes": 0, "shared memory": 0, "temporary files": 0, "their memory": 0})
 RUNNERS = {"T1": run_timing, "T2": run_timing, "T3": run_timing, "T4": ONCE(order.order), "T5": ONCE(order.exactly_once),
-           "T7": TIDY(traces.tidy), "T8": Ideal()(traces.cost)}
+           "T6": Ideal(wrong=0, refused=0, silent=0)(frames.frames), "T7": TIDY(traces.tidy), "T8": Ideal()(traces.cost)}
+
+
+def regressions(made, recorded):
+    """Returns what is worse than it should be: T1 than a recorded run of the driver, T2 to T5 than a perfect loader."""
+    before = {(one["test"], one["case"]): one for one in recorded}
+    found = []
+    for one in made:
+        test, case = one["test"], one["case"]
+        if test in ("T1", "T2", "T3", "T4", "T5"):
+            base = before[test, case]["score"] if test == "T1" else one["perfect"]
+            found += [f"{test} {case}: {text}" for text in results.worse(test, one["score"], base)]
+    return found
 
 
 def run_tests(options):
+    """Runs the tests of a driver, and returns the exit status."""
     with tempfile.TemporaryDirectory(prefix="loaderproof-", ignore_cleanup_errors=True) as folder:
         run = Run(options.driver, options.seed, folder, options.quick, options.mutation, 3 if options.quick else options.moments)
         made = []
@@ -69,7 +82,11 @@ def run_tests(options):
                 if options.out:
                     with open(options.out, "a", encoding="utf-8") as file:
                         file.write(json.dumps(one) + "\n")
-        print(results.table(made))
+    print(results.table(made))
+    found = regressions(made, results.read([options.compare])) if options.compare else []
+    for text in found:
+        results.say(f"worse: {text}")
+    return 1 if found else 0
 
 
 def main(arguments=None):
@@ -83,21 +100,30 @@ def main(arguments=None):
     one.add_argument("--moments", type=int, default=40, help="of killing, for each kind of process (default 40; --quick: 3)")
     one.add_argument("--mutation", choices=NAMES, help="put a fault into the driver, which the tests should see")
     one.add_argument("--out", help="append the results to this file, one JSON line each")
+    one.add_argument("--compare", help="results of before: fails if T1 is worse than there, or T2 to T5 than a perfect loader")
     shown = commands.add_parser("table", help="print the table of results")
     shown.add_argument("results", nargs="+", help="files of results, or folders of them")
     shown.add_argument("--tests")
+    made = commands.add_parser("report", help="write the HTML report of results")
+    made.add_argument("results", nargs="+", help="files of results, or folders of them")
+    made.add_argument("--out", default="report.html")
+    made.add_argument("--figure", help="also write the figure of error against leakage, as SVG")
     commands.add_parser("drivers", help="list the drivers, and what their settings follow")
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
     if options.command == "run":
         if options.out:
             pathlib.Path(options.out).unlink(missing_ok=True)
-        run_tests(options)
-    elif options.command == "table":
+        return run_tests(options)
+    if options.command == "table":
         print(results.table(results.read(options.results), options.tests and options.tests.split(",")))
+    elif options.command == "report":
+        pathlib.Path(options.out).write_text(report.page(options.results), encoding="utf-8")
+        if options.figure:
+            pathlib.Path(options.figure).write_text(
+                report.as_svg(report.figure_of_leakage(results.by_driver(results.read(options.results)))), encoding="utf-8")
     else:
-        for name in DRIVERS:
-            print(name)
+        print("\n".join(DRIVERS))
     return 0
 
 

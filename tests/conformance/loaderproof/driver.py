@@ -47,7 +47,7 @@ class Driver:
     name = docs = rule = package = ""
     workers = (0,)
     worlds = (1, 2, 3, 4)
-    tests = ("T1", "T2", "T3", "T4", "T5", "T6", "T7", "T8")
+    tests = ("T1", "T2", "T3", "T4", "T5", "T7", "T8")  # and T6, of loaders that read video
     server_names = ()
 
     def __init__(self, folder):
@@ -67,6 +67,10 @@ class Driver:
 
     def close(self):
         """Ends what the driver has started."""
+
+    def frames(self, folder):
+        """Yields (episode, number, image [H, W, 3] or None) of a LeRobot set with video (T6). None: it has refused that frame."""
+        raise NotImplementedError
 
     def versions(self):
         return {name: importlib.metadata.version(name) for name in self.package.split()}

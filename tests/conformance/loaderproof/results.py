@@ -47,8 +47,6 @@ def short(value):
 
 def brief(test, score):
     """Returns a score in a few words."""
-    if "refused" in score:
-        return "refused"
     if test == "T1":
         return ", ".join(f"{short(score[unit]['mean'])} {unit}" for unit in ("mm", "deg", "ms") if unit in score)
     if test == "T2":

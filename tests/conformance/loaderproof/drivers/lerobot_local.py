@@ -24,6 +24,7 @@ class LeRobot(Driver):
     rule = "recorded as lerobot-record does: at each tick the newest row of each stream; then i / fps"
     package = "lerobot torch"
     workers = (0, 1, 2)
+    tests = (*Driver.tests, "T6")
     saved = None
 
     def write(self, recording):
@@ -67,6 +68,17 @@ class LeRobot(Driver):
 
     def state(self):
         return self.saved
+
+    def frames(self, folder):
+        dataset = LeRobotDataset("conformance/video", root=folder)
+        for index in range(len(dataset)):
+            row = dataset.hf_dataset[index]
+            place = int(row["episode_index"]), int(row["frame_index"])
+            try:
+                image = dataset[index]["observation.images.top"]
+            except Exception:  # FrameTimestampError, or that of the decoder
+                image = None
+            yield (*place, None if image is None else (image.movedim(0, -1) * 255).round().byte().numpy())
 
     @staticmethod
     def batch(item, names):

@@ -2,12 +2,14 @@
 import torch
 from lerobot.datasets.streaming_dataset import StreamingLeRobotDataset
 
+from ..driver import Driver
 from .lerobot_local import LeRobot
 
 
 class Streaming(LeRobot):
     name = "StreamingLeRobotDataset"
     docs = "https://huggingface.co/docs/lerobot/lerobot-dataset-v3#stream-without-downloading"
+    tests = Driver.tests
     workers = (0,)
     worlds = (1,)  # it has no ranks of its own
 

@@ -1,11 +1,14 @@
 """trajd: a feed of a private daemon."""
 import json
 import os
+import subprocess
+import sys
 
 import h5py
 import numpy as np
 
 from ..driver import Batch, Driver
+from ..frames import LENGTHS
 from ..recordings import CONTROL_HZ, SECOND
 
 KINDS = {"linear": "kind: linear, max_gap: 100ms", "rotation": "kind: slerp, order: xyzw, max_gap: 100ms",
@@ -16,6 +19,7 @@ class Trajd(Driver):
     name = package = "trajd"
     docs = "configs/trajd.yaml, configs/layouts/template.yaml, clients/python/README.md"
     rule = "the time of sensing: stamps less the latency that the layout states"
+    tests = (*Driver.tests, "T6")
     server_names = ("trajd",)
     output = "max_age: 60ms"  # of each observation
     kinds = KINDS
@@ -64,6 +68,25 @@ class Trajd(Driver):
             names = [name for name in batch if f"{name}_is_pad" in batch or f"obs_is_pad/{name}" in batch]
             yield Batch(np.array(batch.episode_index), np.round(batch.anchor_ns * (CONTROL_HZ / SECOND)).astype(int),
                         {name: np.array(batch[name]) for name in names}, {name: batch.mask(name) == 0 for name in names})
+
+    def frames(self, folder):
+        import trajd
+        made = self.folder / "video.hdf5"
+        subprocess.run([sys.executable, "-m", "trajd.convert", "lerobot", folder, "-o", made], check=False, stdout=sys.stderr)
+        kept = set()
+        if made.exists():
+            feed = {"dataset": "set", "global_batch": 8, "order": "sequential", "tail": "short", "anchor": {"clock": "steps"},
+                    "outputs": {"x": {"from": ["observation/images/top"], "at": 0, "role": "obs", "image": {}}}}
+            config = {"version": 2, "datasets": {"set": {"path": str(made), "layout": "lerobot"}}, "feeds": {"train": feed}}
+            with h5py.File(made) as file:
+                names = sorted(int(name.split("_")[1]) for name in file["data"])
+            self.feed = trajd.open(config, feed="train")
+            for batch in self.feed.epoch(0):
+                for row, (place, time) in enumerate(zip(batch.episode_index, batch.anchor_ns)):
+                    kept.add(names[place])
+                    bad = batch.mask("x")[row, 0] != 0
+                    yield names[place], round(time * CONTROL_HZ / SECOND), None if bad else np.array(batch["x"][row, 0])
+        yield from ((number, step, None) for number, length in enumerate(LENGTHS) if number not in kept for step in range(length))
 
     def state(self):
         return self.feed.state_dict()
