@@ -4,10 +4,10 @@ import random
 
 import numpy as np
 import pytest
-from loaderproof import faults, mutations, order, recordings, results, timing
+from loaderproof import formulas, mutations, order, results, seen_by, timing
 from loaderproof.__main__ import Run
 from loaderproof.drivers.reference import Reference, Waiting
-from loaderproof.recordings import BY_NAME, MS, draw_stamp, error, multiply, read_stamp, truth
+from loaderproof.formulas import BY_NAME, MS, draw_stamp, error, multiply, read_stamp, truth
 
 def test_an_image_shows_its_stamp():
     times = np.array([0, 1234, 16777215, 33_366_667 // 100_000]) * 100_000
@@ -28,7 +28,7 @@ def test_the_errors_are_those_of_the_field():
 
 
 def test_a_recording_is_a_function_of_its_arguments():
-    one, other = recordings.make("jitter 5 ms", 1, 2.0), recordings.make("jitter 5 ms", 1, 2.0)
+    one, other = formulas.make("jitter 5 ms", 1, 2.0), formulas.make("jitter 5 ms", 1, 2.0)
     for name, stream in one.episodes[0].streams.items():
         assert (stream.values == other.episodes[0].streams[name].values).all()
     later = one.episodes[0].streams["arm"].changed_after(1000 * MS)
@@ -48,13 +48,13 @@ def test_the_perfect_loader_is_perfect(tmp_path):
     assert score["mm"]["mean"] < 2 and score["ms"]["max"] < 34
 
 
-@pytest.mark.parametrize("fault", faults.SEEN_BY)
+@pytest.mark.parametrize("fault", seen_by.SEEN_BY)
 def test_a_fault_is_seen(fault, tmp_path):
-    assert faults.complaints("reference", fault, tmp_path)
+    assert seen_by.complaints("reference", fault, tmp_path)
 
 
 def test_all_faults_are_tried():
-    assert set(faults.SEEN_BY) == set(mutations.NAMES)
+    assert set(seen_by.SEEN_BY) == set(mutations.NAMES)
 
 
 def test_a_killed_trainer_goes_on(tmp_path):

@@ -3,7 +3,7 @@ import pathlib
 import tempfile
 
 import pytest
-from loaderproof import faults, results, timing
+from loaderproof import results, seen_by, timing
 from loaderproof.__main__ import Run
 from loaderproof.driver import load
 from loaderproof.drivers import trajd_feed
@@ -34,9 +34,9 @@ def folder():
         yield pathlib.Path(made)
 
 
-@pytest.mark.parametrize("fault", faults.SEEN_BY)
+@pytest.mark.parametrize("fault", seen_by.SEEN_BY)
 def test_a_fault_of_the_delivery_is_seen(fault, folder):
-    assert faults.complaints("trajd", fault, folder)
+    assert seen_by.complaints("trajd", fault, folder)
 
 
 @pytest.mark.parametrize("fault", CONFIGURATIONS)

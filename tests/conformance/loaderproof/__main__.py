@@ -7,7 +7,7 @@ import tempfile
 import time
 import warnings
 
-from . import frames, order, report, results, timing, traces
+from . import frames, html_report, order, results, timing, traces
 from .driver import DRIVERS, load
 from .drivers.reference import Reference, Waiting
 from .mutations import NAMES, mutated
@@ -118,10 +118,10 @@ def main(arguments=None):
     if options.command == "table":
         print(results.table(results.read(options.results), options.tests and options.tests.split(",")))
     elif options.command == "report":
-        pathlib.Path(options.out).write_text(report.page(options.results), encoding="utf-8")
+        pathlib.Path(options.out).write_text(html_report.page(options.results), encoding="utf-8")
         if options.figure:
             pathlib.Path(options.figure).write_text(
-                report.as_svg(report.figure_of_leakage(results.by_driver(results.read(options.results)))), encoding="utf-8")
+                html_report.as_svg(html_report.figure_of_leakage(results.by_driver(results.read(options.results)))), encoding="utf-8")
     else:
         print("\n".join(DRIVERS))
     return 0

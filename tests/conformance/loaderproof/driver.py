@@ -84,7 +84,7 @@ DRIVERS = {
     "lerobot": "lerobot_local:LeRobot",
     "lerobot-streaming": "lerobot_streaming:Streaming",
     "robomimic": "robomimic_sequences:Robomimic",
-    "diffusion-policy": "replay_buffer:DiffusionPolicy",
+    "diffusion-policy": "replay_sampler:DiffusionPolicy",
     "mosaicml": "mosaicml_shards:MosaicML",
     "grain": "grain_map:Grain",
     "litdata": "litdata_chunks:LitData",

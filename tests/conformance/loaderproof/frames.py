@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 
-from .recordings import STAMP_UNIT, draw_stamp, read_stamp
+from .formulas import STAMP_UNIT, draw_stamp, read_stamp
 
 LENGTHS, FPS, KEY = (20, 25, 15, 20), 30, "observation.images.top"
 CASES = {

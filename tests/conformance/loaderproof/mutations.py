@@ -1,7 +1,7 @@
 """Faults that are put into a driver on purpose. A test suite that does not see them proves nothing."""
 import numpy as np
 
-from .recordings import BY_NAME
+from .formulas import BY_NAME
 
 
 def swapped_batches(batches, driver, share):

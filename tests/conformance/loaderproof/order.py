@@ -4,16 +4,16 @@ import random
 import time
 from collections import Counter
 
-from . import recordings
+from . import formulas
 from .processes import Job, kill, parent
-from .recordings import window_ids
+from .formulas import window_ids
 
 EPISODES, SECONDS, BATCH, STREAMS = 8, 2.0, 24, ("arm",)
 
 
 def prepare(run):
     """Returns a folder with the data set of these tests, and the windows of its epoch."""
-    recording = recordings.make("clean", EPISODES, SECONDS, run.seed, STREAMS)
+    recording = formulas.make("clean", EPISODES, SECONDS, run.seed, STREAMS)
     driver = run.make()
     driver.write(recording)
     driver.close()

@@ -3,9 +3,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from . import recordings
+from . import formulas
 from .driver import Batch
-from .recordings import ACTION_STEPS, MS, OBS_STEPS, ticks, tick_times
+from .formulas import ACTION_STEPS, MS, OBS_STEPS, ticks, tick_times
 
 OLDEST, LARGEST_GAP = 60 * MS, 100 * MS  # a value that is farther from a row, or within such a gap, was not recorded
 
@@ -39,7 +39,7 @@ def one_rate(recording, rule):
 
 def row_steps(name):
     """Returns the steps of a window as rows of the control loop: what a loader without a notion of time is asked for."""
-    return np.array([round(step * recordings.CONTROL_HZ / recordings.SECOND) for step in steps_of(name)])
+    return np.array([round(step * formulas.CONTROL_HZ / formulas.SECOND) for step in steps_of(name)])
 
 
 def window(rows, name, tick, count):
@@ -122,7 +122,7 @@ def was_recorded(stream, times):
     age = np.where(before >= 0, times - rows[np.maximum(before, 0)], np.iinfo(np.int64).max)
     after = before + 1
     ahead = np.where(after < len(rows), rows[np.minimum(after, len(rows) - 1)] - times, np.iinfo(np.int64).max)
-    period = recordings.SECOND / stream.sensor.rate
+    period = formulas.SECOND / stream.sensor.rate
     return (age > OLDEST) & (ahead > OLDEST), (age < 1.6 * period) & (ahead < 1.6 * period)
 
 

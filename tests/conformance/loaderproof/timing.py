@@ -3,9 +3,9 @@ import copy
 
 import numpy as np
 
-from . import recordings
+from . import formulas
 from .driver import Share
-from .recordings import BY_NAME, MS, OBSERVED, tick_times, ticks
+from .formulas import BY_NAME, MS, OBSERVED, tick_times, ticks
 from .rules import steps_of, was_recorded
 
 T1_CASES = ("clean", "jitter 2 ms", "jitter 5 ms", "latency 30 ms", "latency 80 ms", "drift 50 ppm", "drop-outs 200 ms",
@@ -35,7 +35,7 @@ class Delivered:
 
 def flat(name, values):
     if BY_NAME[name].kind == "image":
-        return recordings.read_stamp(values.reshape(-1, *values.shape[2:])).reshape(*values.shape[:2], 1)
+        return formulas.read_stamp(values.reshape(-1, *values.shape[2:])).reshape(*values.shape[:2], 1)
     return np.asarray(values, dtype=np.float64)
 
 
@@ -64,7 +64,7 @@ def alignment(recording, delivered):
             here = inside & (delivered.episode == number)[:, None]
             use = here & valid & np.isfinite(value).all(2)
             true = recording.truth(number, name, times[use])
-            errors = recordings.error(sensor, value[use], true)
+            errors = formulas.error(sensor, value[use], true)
             unit = "action mm" if name == "action" else sensor.unit
             kept = found.setdefault(unit, ([], []))
             kept[0].append(errors)
@@ -94,7 +94,7 @@ VARIANTS = 24
 def leaking_recording(case, seed):
     """Returns a recording whose first episode is the base. Each other one differs from it in all rows after a cut: the
     time of one of its anchors. Returns the ticks of the cuts, too."""
-    recording = recordings.make(case, 1, 3.0, seed)
+    recording = formulas.make(case, 1, 3.0, seed)
     base = recording.episodes[0]
     cuts = np.linspace(6, ticks(base) - 4, VARIANTS).astype(int)
     for cut in cuts:
@@ -169,6 +169,6 @@ def run(test, case, seed, make_driver):
     if test == "T2":
         recording, cuts = leaking_recording(case, seed)
         return leakage(recording, cuts, deliver(make_driver, recording))
-    recording = recordings.make(case, 3, 6.0, seed, OBSERVED)
+    recording = formulas.make(case, 3, 6.0, seed, OBSERVED)
     delivered = deliver(make_driver, recording)
     return alignment(recording, delivered) if test == "T1" else masks(recording, delivered)

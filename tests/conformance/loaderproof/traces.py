@@ -3,7 +3,7 @@ import os
 import pathlib
 import time
 
-from . import recordings
+from . import formulas
 from .order import BATCH, share_of
 from .processes import Job, kill, marked
 
@@ -54,7 +54,7 @@ def temporary(folder):
 def tidy(run):
     """Yields (case, score) of T7: kill -9 of the trainer, with as many loader processes as the loader has, then a look at what is left."""
     workers = max(run.driver.workers)
-    recording = recordings.make("clean", 8, 2.0, run.seed, ("arm", "wrist"))
+    recording = formulas.make("clean", 8, 2.0, run.seed, ("arm", "wrist"))
     driver = run.make()
     driver.write(recording)
     driver.close()
@@ -98,8 +98,8 @@ def cpu_seconds(pids):
 
 def cost(run):
     """Yields (case, score) of T8: windows per second, and per second of processor time of all processes."""
-    for case, names, episodes in (("numbers", ("arm", "tool", "tracker"), 100), ("two cameras", recordings.OBSERVED, 25)):
-        recording = recordings.make("clean", episodes // 10 if run.quick else episodes, 4.0, run.seed, names)
+    for case, names, episodes in (("numbers", ("arm", "tool", "tracker"), 100), ("two cameras", formulas.OBSERVED, 25)):
+        recording = formulas.make("clean", episodes // 10 if run.quick else episodes, 4.0, run.seed, names)
         driver = run.make()
         driver.write(recording)
         driver.close()

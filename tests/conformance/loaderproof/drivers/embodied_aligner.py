@@ -8,7 +8,7 @@ from embodied_sync.core.policy import AlignmentPolicy
 from embodied_sync.core.sample import Modality, Sample
 
 from ..driver import Batch, Driver
-from ..recordings import BY_NAME, CONTROL_HZ, SECOND
+from ..formulas import BY_NAME, CONTROL_HZ, SECOND
 from ..rules import OLDEST, row_steps
 
 METHODS = {"linear": "linear_interp", "rotation": "zoh", "image": "zoh", "hold": "zoh"}

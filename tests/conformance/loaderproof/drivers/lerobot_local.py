@@ -10,7 +10,7 @@ from lerobot.datasets.lerobot_dataset import LeRobotDataset  # noqa: E402
 from torch.utils.data import DataLoader  # noqa: E402
 
 from ..driver import Batch, Driver  # noqa: E402
-from ..recordings import BY_NAME, CONTROL_HZ, SECOND  # noqa: E402
+from ..formulas import BY_NAME, CONTROL_HZ, SECOND  # noqa: E402
 from ..rules import one_rate, steps_of  # noqa: E402
 
 

@@ -4,7 +4,7 @@ import pickle
 import numpy as np
 
 from ..driver import Batch, Driver
-from ..recordings import tick_times, window_ids
+from ..formulas import tick_times, window_ids
 from ..rules import perfect, steps_of
 
 

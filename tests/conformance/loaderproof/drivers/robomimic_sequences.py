@@ -9,7 +9,7 @@ from robomimic.utils.dataset import SequenceDataset
 from torch.utils.data import DataLoader
 
 from ..driver import Batch, Driver
-from ..recordings import BY_NAME
+from ..formulas import BY_NAME
 from ..rules import one_rate, row_steps
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..driver import Batch, Driver
 from ..frames import LENGTHS
-from ..recordings import CONTROL_HZ, SECOND
+from ..formulas import CONTROL_HZ, SECOND
 
 KINDS = {"linear": "kind: linear, max_gap: 100ms", "rotation": "kind: slerp, order: xyzw, max_gap: 100ms",
          "image": "kind: previous, max_gap: 100ms, image: {color: rgb}", "hold": "kind: previous"}

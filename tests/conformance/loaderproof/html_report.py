@@ -38,24 +38,32 @@ def figure_of_leakage(found):
     import matplotlib
     matplotlib.use("Agg")
     from matplotlib import pyplot
-    figure, axes = pyplot.subplots(1, 3, figsize=(13, 4.2))
+    figure, axes = pyplot.subplots(1, 3, figsize=(13, 5))
     error, leak = scores(found, "T1", FIGURE_CASE), scores(found, "T2", FIGURE_CASE)
     for axis, (unit, title) in zip(axes, UNITS):
-        places = {}
-        for driver in error:
-            if driver in leak and unit in error[driver] and error[driver][unit]["mean"] is not None:
-                place = (leak[driver][unit]["ahead_ms"], error[driver][unit]["mean"])
-                places.setdefault(place, []).append(driver)
-        for place, drivers in places.items():
-            ours = {"perfect": "black", "limit": "grey"}.get(drivers[0], "tab:red" if "trajd" in drivers else "tab:blue")
-            axis.plot(*place, "o", color=ours)
-            axis.annotate("\n".join(drivers), place, xytext=(5, 3), textcoords="offset points", fontsize=7)
+        points = {driver: (leak[driver][unit]["ahead_ms"], error[driver][unit]["mean"]) for driver in error
+                  if driver in leak and error[driver][unit]["mean"] is not None}
+        for place, drivers in near(points).items():
+            ideal = "perfect" in drivers or "limit" in drivers
+            axis.plot(*place, "o", color="tab:red" if "trajd" in drivers else "black" if ideal else "tab:blue")
+            axis.annotate("\n".join(drivers), place, xytext=(5, 0), textcoords="offset points", fontsize=7, va="center")
         axis.set_title(title, fontsize=10)
         axis.set_xlabel("looks ahead of the anchor, ms")
         axis.set_ylim(bottom=0)
-        axis.margins(x=0.35, y=0.15)
+        axis.margins(x=0.5, y=0.2)
     axes[0].set_ylabel(f"mean error ({FIGURE_CASE})")
     return figure
+
+
+def near(points):
+    """Returns {point: drivers}: drivers whose points could not be told apart share one."""
+    width, height = (max((abs(point[axis]) for point in points.values()), default=1) or 1 for axis in (0, 1))
+    groups = {}
+    for driver, point in points.items():
+        close = next((other for other in groups if abs(other[0] - point[0]) < 0.04 * width
+                      and abs(other[1] - point[1]) < 0.03 * height), point)
+        groups.setdefault(close, []).append(driver)
+    return groups
 
 
 def figure_of_faults(found):

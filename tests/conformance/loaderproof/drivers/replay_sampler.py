@@ -14,7 +14,7 @@ from diffusion_policy.common.sampler import SequenceSampler  # noqa: E402
 from diffusion_policy.common.timestamp_accumulator import TimestampObsAccumulator  # noqa: E402
 
 from ..driver import Batch, Driver  # noqa: E402
-from ..recordings import CONTROL_HZ, SECOND, ticks  # noqa: E402
+from ..formulas import CONTROL_HZ, SECOND, ticks  # noqa: E402
 from ..rules import row_steps  # noqa: E402
 
 
