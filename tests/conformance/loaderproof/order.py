@@ -5,7 +5,7 @@ import time
 from collections import Counter
 
 from . import formulas
-from .processes import Job, kill, parent
+from .processes import Failed, Job, kill, parent
 from .formulas import window_ids
 
 EPISODES, SECONDS, BATCH, STREAMS = 8, 2.0, 24, ("arm",)
@@ -34,7 +34,9 @@ def read_epoch(run, folder, share, state=None, limit=None):
     """Returns the global batches of an epoch, each a set of windows, the flat list, and the states after each batch."""
     job = Job(run, folder, **({"limit": limit} if limit else {})).start(share, state)
     try:
-        job.wait()
+        if not job.wait():
+            raise Failed("nothing was written for two minutes")
+        job.check()
         ranks = [job.batches(rank) for rank in range(share["world"])]
     finally:
         job.end()
@@ -51,15 +53,26 @@ def order(run):
     again, _, _ = read_epoch(run, folder, share_of(run))
     later, _, _ = read_epoch(run, folder, share_of(run, epoch=1))
     yield "one process", {**ledger(windows, flat), "repeatable": again == base, "epochs differ": later != base}
-    for world in run.driver.worlds[1:]:
-        batches, flat, _ = read_epoch(run, folder, share_of(run, world=world))
-        yield f"{world} ranks", {**ledger(windows, flat), "same order": batches == base}
-    for workers in run.driver.workers[1:]:
-        batches, flat, _ = read_epoch(run, folder, share_of(run, workers=workers))
-        yield f"{workers} loader processes", {**ledger(windows, flat), "same order": batches == base}
+    cases = {f"{world} ranks": {"world": world} for world in run.driver.worlds[1:]}
+    cases.update({f"{workers} loader processes": {"workers": workers} for workers in run.driver.workers[1:]})
+    for case, more in cases.items():
+        yield case, tried(compared, run, folder, windows, base, more)
     for before, after in ((1, 1), (2, 3), (4, 1)):
         if before in run.driver.worlds and after in run.driver.worlds:
-            yield f"resumed, {before} to {after} ranks", resumed(run, folder, windows, base, before, after)
+            yield f"resumed, {before} to {after} ranks", tried(resumed, run, folder, windows, base, before, after)
+
+
+def tried(what, *arguments):
+    """Returns the score that a function returns. If a training process fails, that is the score."""
+    try:
+        return what(*arguments)
+    except Failed as error:
+        return {"failed": str(error)}
+
+
+def compared(run, folder, windows, base, more):
+    batches, flat, _ = read_epoch(run, folder, share_of(run, **more))
+    return {**ledger(windows, flat), "same order": batches == base}
 
 
 def resumed(run, folder, windows, base, before, after, limit=7):
@@ -86,11 +99,13 @@ def exactly_once(run):
         kinds["the server"] = (1, 0)
     for kind, (world, workers) in kinds.items():
         chance = random.Random(f"{run.seed} {kind}")
-        trials = [trial(run, folder, windows, kind, world, workers, chance) for _ in range(run.moments)]
-        yield f"kill -9 {kind}", {
-            "moments": run.moments, "missing": sum(one["missing"] for one in trials), "doubled": sum(one["doubled"] for one in trials),
-            "clean": sum(not one["missing"] and not one["doubled"] for one in trials), "restarts": sum(one["restarts"] for one in trials),
-            "hung": sum(one["hung"] for one in trials)}
+        yield f"kill -9 {kind}", tried(killed_at_moments, run, folder, windows, kind, world, workers, chance)
+
+
+def killed_at_moments(run, *arguments):
+    trials = [trial(run, *arguments) for _ in range(run.moments)]
+    return {"moments": run.moments, "clean": sum(not one["missing"] and not one["doubled"] for one in trials),
+            **{key: sum(one[key] for one in trials) for key in ("missing", "doubled", "restarts", "hung")}}
 
 
 def trial(run, folder, windows, kind, world, workers, chance):
@@ -106,6 +121,7 @@ def trial(run, folder, windows, kind, world, workers, chance):
         try:
             if not killed:
                 job.wait(60, until=lambda: min(len(job.batches(rank)) for rank in range(world)) >= at)
+                job.check()
                 time.sleep(delay)
                 killed = kill_one(run, job, kind, chance)
             fine = job.wait(60, until=lambda: any(rank.poll() not in (None, 0) for rank in job.ranks))

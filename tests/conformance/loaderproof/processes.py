@@ -12,6 +12,10 @@ import uuid
 MARK = "LOADERPROOF_RUN"
 
 
+class Failed(Exception):
+    """A training process ended with an error that no kill explains. The text is the last line that it has printed."""
+
+
 class Job:
     """The ranks of one job. Every process that they start inherits a mark in its environment."""
 
@@ -24,6 +28,7 @@ class Job:
         world = share["world"]
         (pathlib.Path(self.folder) / "tmp").mkdir(exist_ok=True)
         port = 20000 + os.getpid() % 10000 + (uuid.uuid4().int % 9000)
+        self.errors = pathlib.Path(tempfile.mkstemp(suffix=".err", dir=self.run.folder)[1])
         for rank in range(world):
             file, log = tempfile.mkstemp(suffix=".log", dir=self.run.folder)
             os.close(file)
@@ -32,7 +37,7 @@ class Job:
             env = {**os.environ, MARK: self.mark, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
                    "TMPDIR": str(self.folder / "tmp"), "LOADERPROOF_PORT": str(port), "OMP_NUM_THREADS": "1"}
             self.logs.append(pathlib.Path(log))
-            with open(self.run.folder / "workers.err", "ab") as errors:
+            with open(self.errors, "ab") as errors:
                 self.ranks.append(subprocess.Popen([sys.executable, "-m", "loaderproof.worker", json.dumps(spec)], env=env,
                                                    stdin=subprocess.DEVNULL, stdout=errors, stderr=errors))
         return self
@@ -47,6 +52,12 @@ class Job:
 
     def ended(self, rank):
         return bool(self.lines(rank)) and "end" in self.lines(rank)[-1]
+
+    def check(self):
+        """Raises Failed if a rank has ended with an error."""
+        if any(rank.poll() not in (None, 0) for rank in self.ranks):
+            text = self.errors.read_text(errors="replace").strip().splitlines()
+            raise Failed(text[-1][:200] if text else f"exit status {[rank.poll() for rank in self.ranks]}")
 
     def wait(self, timeout=120, until=None):
         """Waits for the end of all ranks, or until `until()` holds. Returns False if neither comes, or nothing more is

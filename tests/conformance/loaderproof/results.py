@@ -47,6 +47,8 @@ def short(value):
 
 def brief(test, score):
     """Returns a score in a few words."""
+    if "failed" in score:
+        return f"failed: {score['failed'][:60]}"
     if test == "T1":
         return ", ".join(f"{short(score[unit]['mean'])} {unit}" for unit in ("mm", "deg", "ms") if unit in score)
     if test == "T2":
@@ -93,6 +95,8 @@ TITLES = {
 
 def worse(test, score, base):
     """Returns what is worse in a score than in another one, in words. The limits leave room for rounding."""
+    if "failed" in score:
+        return [f"failed: {score['failed']}"]
     if test == "T1":
         streams = [f"{name}: {short(mean)} instead of {short(base['streams'][name])}" for name, mean in score["streams"].items()
                    if (mean or 0) > 1.15 * (base["streams"][name] or 0) + 0.02]

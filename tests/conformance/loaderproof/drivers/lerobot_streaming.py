@@ -14,7 +14,7 @@ class Streaming(LeRobot):
     worlds = (1,)  # it has no ranks of its own
 
     def read(self, share, state=None):
-        dataset, names = self.open(StreamingLeRobotDataset, shuffle=share.shuffle, seed=share.seed + share.epoch, streaming=False)
+        dataset, names = self.open(StreamingLeRobotDataset, shuffle=share.shuffle, seed=share.seed + share.epoch)
         for item in torch.utils.data.DataLoader(dataset, share.batch, num_workers=share.workers):
             yield self.batch(item, names)
 
