@@ -8,7 +8,7 @@ set -e
 into=$1
 python=${PYTHON:-python3}
 [ -x "$into/venv-peers/bin/pip" ] || "$python" -m venv "$into/venv-peers"
-"$into/venv-peers/bin/pip" install -q "lerobot[dataset]==0.6.1" torchdata==0.11.0 grain==0.2.18 litdata==0.2.76 \
+"$into/venv-peers/bin/pip" install -q "lerobot[dataset]==0.6.1" accelerate torchdata==0.11.0 grain==0.2.18 litdata==0.2.76 \
     embodied-sync==0.1.3 "zarr<3" numba h5py termcolor tensorboardX tqdm
 "$into/venv-peers/bin/pip" install -q --no-deps robomimic==0.3.0
 [ -x "$into/venv-mosaicml/bin/pip" ] || "$python" -m venv "$into/venv-mosaicml"
