@@ -17,8 +17,8 @@ row() { # python, path of its packages, driver, option...
         echo "failed: $driver"
 }
 
-tests="--tests T1,T2,T3,T4,T5,T7,T8"
-row build/venv/bin/python "$build/clients/python" trajd $tests "$@"
+tests="--tests T1,T2,T3,T4,T5,T6,T7,T8"
+row "$folder/venv-peers/bin/python" "$build/clients/python" trajd $tests "$@"
 for driver in plain stateful robomimic lerobot lerobot-streaming grain litdata embodied-sync; do
     row "$folder/venv-peers/bin/python" "" $driver $tests "$@"
 done

@@ -104,6 +104,7 @@ def main(arguments=None):
     shown = commands.add_parser("table", help="print the table of results")
     shown.add_argument("results", nargs="+", help="files of results, or folders of them")
     shown.add_argument("--tests")
+    shown.add_argument("--summary", action="store_true", help="one line per loader, in Markdown")
     made = commands.add_parser("report", help="write the HTML report of results")
     made.add_argument("results", nargs="+", help="files of results, or folders of them")
     made.add_argument("--out", default="report.html")
@@ -116,7 +117,8 @@ def main(arguments=None):
             pathlib.Path(options.out).unlink(missing_ok=True)
         return run_tests(options)
     if options.command == "table":
-        print(results.table(results.read(options.results), options.tests and options.tests.split(",")))
+        read = results.read(options.results)
+        print(results.summary(read) if options.summary else results.table(read, options.tests and options.tests.split(",")))
     elif options.command == "report":
         pathlib.Path(options.out).write_text(html_report.page(options.results), encoding="utf-8")
         if options.figure:

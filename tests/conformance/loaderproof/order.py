@@ -114,7 +114,7 @@ def trial(run, folder, windows, kind, world, workers, chance):
     A batch counts if every rank has written its line. A restart goes on from the state of that line. Without a state,
     the epoch begins again."""
     share, state, kept, restarts, hung = share_of(run, world=world, workers=workers), None, [], 0, 0
-    at, delay = chance.randrange(1, 18), chance.uniform(0, 0.02)
+    at, delay = chance.randrange(1, 15), chance.uniform(0, 0.02)  # of 20 batches
     killed = False
     while True:
         job = Job(run, folder, pace_ms=4).start(share, state)

@@ -93,6 +93,39 @@ TITLES = {
 }
 
 
+# The columns of the summary: title, test, case, and what to print of the score.
+COLUMNS = (
+    ("error, jitter 5 ms: mm, deg, ms", "T1", "jitter 5 ms", lambda s: " / ".join(short(s[unit]["mean"]) for unit in ("mm", "deg", "ms"))),
+    ("error, latency 80 ms", "T1", "latency 80 ms", lambda s: " / ".join(short(s[unit]["mean"]) for unit in ("mm", "deg", "ms"))),
+    ("looks ahead, ms", "T2", "jitter 5 ms", lambda s: " / ".join(short(s[unit]["ahead_ms"]) for unit in ("mm", "deg", "ms"))),
+    ("unmarked, gaps", "T3", "drop-outs 200 ms", lambda s: f"{short(100 * s['unmarked'])} %"),
+    ("unmarked, camera stops", "T3", "camera stops", lambda s: f"{short(100 * s['unmarked'])} %"),
+    ("4 ranks: missing, doubled, same order", "T4", "4 ranks", lambda s: f"{s['missing']}, {s['doubled']}, {short(s['same order'])}"),
+    ("resumed, 2 to 3 ranks", "T4", "resumed, 2 to 3 ranks", lambda s: "no state" if not s["state"] else
+     f"{s['missing']}, {s['doubled']}, {short(s['same order'])}"),
+    ("kill -9 the trainer: missing, doubled of kills", "T5", "kill -9 the trainer",
+     lambda s: f"{s['missing']}, {s['doubled']} of {s['moments']}"),
+    ("wrong frames", "T6", "from_timestamp a frame late per episode", lambda s: f"{s['wrong']} of {s['frames']}"))
+
+
+def summary(results):
+    """Returns a table in Markdown: a line per loader, a column per question."""
+    found = by_driver(results)
+    lines = ["| loader | " + " | ".join(column[0] for column in COLUMNS) + " |", "| --- |" + " --- |" * len(COLUMNS)]
+    ideal = {}
+    for made in found.values():
+        for key, one in made.items():
+            ideal.setdefault(key, one.get("perfect"))
+    for name, made in [("(perfect)", ideal), *sorted(found.items(), key=lambda item: (item[0] != "trajd", item[0]))]:
+        cells = []
+        for _, test, case, words in COLUMNS:
+            score = made.get((test, case)) if name == "(perfect)" else made.get((test, case), {}).get("score")
+            whole = score is not None and name != "(perfect)" or test in ("T1", "T2", "T3")
+            cells.append("" if not score or not whole else "failed" if "failed" in score else words(score))
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def worse(test, score, base):
     """Returns what is worse in a score than in another one, in words. The limits leave room for rounding."""
     if "failed" in score:
