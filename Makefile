@@ -3,7 +3,7 @@ BUILD   := build/release
 DATA    ?=
 JOBS    := $(shell nproc)
 
-.PHONY: all build demo test test-all test-quick test-pythons fuzz bench bench-gate bench-record deb wheel wheels release-check clean setup setup-test
+.PHONY: all build demo test test-all test-quick test-pythons conformance conformance-full fuzz bench bench-gate bench-record deb wheel wheels release-check clean setup setup-test
 
 all: build
 
@@ -38,6 +38,20 @@ test-all: setup-test
 test-quick: build
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
 	@build/venv/bin/python -m pytest -q -n $$(($(JOBS) * 3 / 2)) --dist loadfile -m "not slow" tests
+
+# What the feed does to time, masks and order, and what survives kill -9 (tests/conformance). Fails if a guarantee does
+# not hold, or if alignment is worse than in the recorded run. Writes build/conformance/report.html.
+CONFORMANCE := PYTHONPATH=tests/conformance:$(BUILD)/clients/python build/venv/bin/python -m loaderproof
+conformance: build
+	@mkdir -p build/conformance
+	@$(CONFORMANCE) run trajd --quick --out build/conformance/trajd.jsonl --compare tests/conformance/results/trajd.jsonl
+	@$(CONFORMANCE) report build/conformance --out build/conformance/report.html
+	@echo "build/conformance/report.html"
+
+# The table of all loaders, into tests/conformance/results: hours. make_peers.sh installs them (6 GB).
+conformance-full: build
+	@tests/conformance/make_peers.sh build/conformance
+	@tests/conformance/run_all.sh $(BUILD) build/conformance tests/conformance/results
 
 # Each fuzzer for MINUTES, as many at once as there are processors. Needs clang. Prints inputs, edges and findings of each.
 MINUTES ?= 30

@@ -1,0 +1,1 @@
+"""One file per loader. loaderproof.driver says what a driver is."""
