@@ -318,7 +318,10 @@ def test_one_allocation_of_libtrajd_fails(tmp_path, mode):
     found = chosen([*stacks, faults.stacks()], 1)
     assert reference.returncode == 0 and found
     for fault in found:
-        faults, done, got = run(**fault)
+        for _ in range(3):  # what is allocated in a reconnection also depends on what has arrived before
+            faults, done, got = run(**fault)
+            if faults.page.failed:
+                break
         assert faults.page.failed == 1, fault
         assert (done.returncode == 0 and got == lines) or (done.returncode == 1 and MEMORY.search(done.stdout)), (fault, done)
     producer.stdin.close()
