@@ -188,7 +188,7 @@ static enum trajd_status append(struct run *run, const char *text, size_t length
     return TRAJD_OK;
 }
 
-/* Appends {"KEY":"TEXT"}, or the number where there is no text. */
+/* Appends {"KEY":"TEXT"}, or {"KEY":NUMBER} if the text is NULL. */
 static enum trajd_status append_member(struct run *run, const char *key, const char *text,
                                        uint64_t number, struct trajd_error *error)
 {
@@ -265,7 +265,7 @@ static enum trajd_status compare_with_others(const struct run *run, const struct
         if (!shard_record_parse_name(list.relative_paths[f], &index, &count) ||
             (index == head->index && count == head->count))
             continue;
-        /* of a record that is just being made there is no first line yet */
+        /* a record that is just being made has no first line yet */
         if (!shard_record_load(run->work->folder, index, count, &other, error))
             status = shard_record_compare(run->work->folder, &other, head, error);
         shard_record_clear(&other);
@@ -300,7 +300,8 @@ static enum trajd_status begin(struct run *run, struct trajd_error *error)
 
 /* ---- one file ---- */
 
-/* Returns whether the output was finished, and neither it nor its input has changed. */
+/* Returns whether the outputs were finished and still have their size, and the input its size and
+ * time. */
 static bool is_finished(const struct run *run, const struct shard_entry *entry,
                         const struct prep_identity *source)
 {
@@ -330,7 +331,7 @@ static enum trajd_status identify(const char *path, bool with_digest,
         status = trajd_error_set(error, TRAJD_ERR_IO, errno, "%s: %s", path, strerror(errno));
     } else {
         identity->size_bytes = (uint64_t)found.st_size;
-        identity->mtime_ns = found.st_mtim.tv_sec * INT64_C(1000000000) + found.st_mtim.tv_nsec;
+        identity->mtime_ns = prep_mtime_ns(&found);
         if (with_digest)
             status = prep_digest_file(fd, path, identity->sha256, error);
     }

@@ -69,7 +69,7 @@ static uint64_t read_number(const char *text, size_t length, const char *path)
     return strtoull(number, NULL, 10);
 }
 
-/* Reads the first line. Returns whether it is that of the record. */
+/* Reads the first line. Returns whether it names the shard of this record. */
 static bool read_head(struct shard_record *record, const char *text, size_t length)
 {
     char *list = copy_field(text, length, "list");

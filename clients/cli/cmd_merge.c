@@ -26,7 +26,7 @@ struct merged {
 };
 
 struct merging {
-    const char *layout; /* NULL: that of the manifests */
+    const char *layout; /* NULL: the layout that the manifests name */
     const char *folder;
     uint32_t count; /* of shards */
     struct shard_record *records;

@@ -34,8 +34,8 @@ static bool look_at(const struct prep_config *config, struct prep_arrival *arriv
         !S_ISREG(stat.st_mode))
         return false;
     arrival->identity.size_bytes = (uint64_t)stat.st_size;
-    arrival->identity.mtime_ns = stat.st_mtim.tv_sec * INT64_C(1000000000) + stat.st_mtim.tv_nsec;
-    arrival->identity.ctime_ns = stat.st_ctim.tv_sec * INT64_C(1000000000) + stat.st_ctim.tv_nsec;
+    arrival->identity.mtime_ns = prep_mtime_ns(&stat);
+    arrival->identity.ctime_ns = prep_ctime_ns(&stat);
     arrival->inode = stat.st_ino;
     return true;
 }

@@ -37,15 +37,6 @@ struct prep_job {
     struct trajd_error *error;
 };
 
-static inline int64_t prep_ctime_ns(const struct stat *stat)
-{
-    return stat->st_ctim.tv_sec * INT64_C(1000000000) + stat->st_ctim.tv_nsec;
-}
-static inline int64_t prep_mtime_ns(const struct stat *stat)
-{
-    return stat->st_mtim.tv_sec * INT64_C(1000000000) + stat->st_mtim.tv_nsec;
-}
-
 /* ---- prep_publish.c ---- */
 
 /* Adds a line to the notes of the record. `context` is the struct prep_job. */

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
 #include "clients/cli/preprocess/prep_place.h"
 #include "daemon/index/index.h"
@@ -19,6 +20,15 @@ struct prep_identity {
     int64_t ctime_ns;              /* of a source; 0: unknown, as in records of 0.1.0 */
     char sha256[PREP_DIGEST_SIZE]; /* "": unknown */
 };
+
+static inline int64_t prep_ctime_ns(const struct stat *stat)
+{
+    return stat->st_ctim.tv_sec * INT64_C(1000000000) + stat->st_ctim.tv_nsec;
+}
+static inline int64_t prep_mtime_ns(const struct stat *stat)
+{
+    return stat->st_mtim.tv_sec * INT64_C(1000000000) + stat->st_mtim.tv_nsec;
+}
 
 /* A published file, by its name relative to the outbox. */
 struct prep_output {
