@@ -1,5 +1,13 @@
 """The figures of a benchmark, as data and as text."""
+import pathlib
+import shlex
 import statistics
+import sys
+
+
+def command_line(program):
+    """Returns the command as one types it, without this machine's folders."""
+    return shlex.join([program] + [pathlib.Path(word).name if word.startswith("/") else word for word in sys.argv[1:]])
 
 
 def middle(values, digits=1):

@@ -13,7 +13,6 @@ import datetime
 import json
 import os
 import pathlib
-import shlex
 import sys
 import time
 
@@ -32,7 +31,7 @@ import part_statistics
 import part_targets
 import part_video
 from bench_daemon import ROOT, commit, cpu_name
-from report import print_figure
+from report import command_line, print_figure
 
 PARTS = {"defaults": part_defaults.run, "feed": part_feed.run, "start": part_start.run, "service": part_service.run, "handover": part_programs.handover, "remote": part_programs.remote,
          "read": part_programs.read, "index": part_programs.index, "cpu": part_programs.cpu,
@@ -67,8 +66,7 @@ def parse_arguments():
 
 def main():
     options = parse_arguments()
-    # the record has the command as one types it, without this machine's folders
-    command = shlex.join(["tests/bench/run.py"] + [pathlib.Path(word).name if word.startswith("/") else word for word in sys.argv[1:]])
+    command = command_line("tests/bench/run.py")
     report = {"device": cpu_name(), "cores": len(os.sched_getaffinity(0)), "commit": commit(), "command": command,
               "date": datetime.date.today().isoformat(), "load_before": [round(one, 2) for one in os.getloadavg()], "parts": {}}
     print(f"{report['device']}, {report['cores']} cores, commit {report['commit']}, {report['date']}, load {report['load_before'][0]}\n{command}")

@@ -37,7 +37,7 @@ sys.path.insert(0, str(FOLDER))
 import torch  # noqa: E402
 
 import gpu_feed  # noqa: E402
-from report import figure, middle, print_figure  # noqa: E402
+from report import command_line, figure, middle, print_figure  # noqa: E402
 
 BATCH = 256
 
@@ -426,7 +426,7 @@ def main():
     options.place = Place(not options.without_gpu)
     report = {"device": options.place.name, "cores": len(os.sched_getaffinity(0)), "commit": commit(),
               "sharing": "MPS" if os.environ.get("TRAJD_BENCH_MPS") else "time slices",
-              "command": f"gpu_run.sh {' '.join(sys.argv[1:])}", "date": datetime.date.today().isoformat(),
+              "command": command_line("gpu_run.sh"), "date": datetime.date.today().isoformat(),
               "load_before": [round(one, 2) for one in os.getloadavg()], "python": platform.python_version(), "torch": torch.__version__,
               "parts": {}}
     print(f"{report['device']}, {report['cores']} cores, commit {report['commit']}, torch {report['torch']}, {report['date']}, {report['sharing']}", flush=True)
