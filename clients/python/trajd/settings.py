@@ -66,7 +66,7 @@ class Settings:
 
     @property
     def finishes(self) -> bool:
-        """True if pictures shall come as u8: a GPU finishes them, or the network carries them."""
+        """True if images shall come as u8: a GPU finishes them, or the network carries them."""
         return self.device != "cpu" or _place_of(self.endpoint).startswith("tcp://")
 
     @property

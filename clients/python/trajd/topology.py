@@ -167,7 +167,7 @@ def _compare_values(distributed: Any, digests: Tuple[int, int]) -> None:
     all_digests = [(0, 0)] * distributed.get_world_size()
     distributed.all_gather_object(all_digests, digests)
     what = (("differently normalised values", "the same `norm:` and the same files of statistics"),
-            ("different pictures", "the same `image:` keys and the same layouts"))
+            ("different images", "the same `image:` keys and the same layouts"))
     for index, (found, cure) in enumerate(what):
         of_ranks = [one[index] for one in all_digests]
         other = next((rank for rank, one in enumerate(of_ranks) if one != of_ranks[0]), None)
@@ -196,7 +196,7 @@ def compare_fingerprints(fingerprint: int, digests: Tuple[int, int],
                          fetch_episodes: Callable[[], List[Dict[str, Any]]]) -> None:
     """Raises StateError in all ranks of torch.distributed if two of them see different data, or make other values of it.
 
-    `digests` are those of normalisation and pictures.
+    `digests` are those of normalisation and images.
 
     The message names an episode that differs. A collective call: all ranks make it. Does nothing without
     torch.distributed."""
