@@ -162,7 +162,7 @@ def ask(program, *words):
     path = BUILD / program
     if not path.exists():
         raise SystemExit(f"{path} is missing, and the page of commands is made from its --help: build it first (make build)")
-    return subprocess.run([path, *words], capture_output=True, text=True, check=True, env={**os.environ, "ARGP_HELP_FMT": "rmargin=1000"}).stdout
+    return subprocess.run([path, *words], capture_output=True, text=True, check=True, env={**os.environ, "ARGP_HELP_FMT": "opt-doc-col=120,rmargin=1000"}).stdout
 
 
 def command_entry(name, text):
