@@ -1,4 +1,4 @@
-"""The pages of concepts: their commands and sessions print what the pages show, and their figures show numbers of these runs."""
+"""Concepts and commands: what the pages run prints what they show, and a figure has the numbers of these runs."""
 import json
 import re
 
@@ -8,13 +8,13 @@ from guide_pages import Shell, blocks, is_as_shown
 from paths import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.release]
-CONCEPTS = ROOT / "clients/docs/concepts"
+GUIDE = ROOT / "clients/docs"
 
 
-@pytest.mark.parametrize("page", ("windows", "time", "order"))
+@pytest.mark.parametrize("page", ("concepts/windows", "concepts/time", "concepts/order", "reference/commands"))
 def test_a_page_prints_what_it_shows(page, tmp_path):
     shell, ran = Shell(tmp_path), 0
-    for block in blocks((CONCEPTS / f"{page}.md").read_text()):
+    for block in blocks((GUIDE / f"{page}.md").read_text()):
         for command, shown, status, printed in shell.run_block(*block):
             assert status == 0, f"{command}\n{printed}"
             assert not shown or is_as_shown(shown, printed), f"{command}\n{printed}"
@@ -23,7 +23,7 @@ def test_a_page_prints_what_it_shows(page, tmp_path):
 
 
 def test_the_figure_of_the_order_is_that_of_the_page(tmp_path):
-    shown = re.findall(r"^[01] (\[\[.*\]\])$", (CONCEPTS / "order.md").read_text(), re.M)
+    shown = re.findall(r"^[01] (\[\[.*\]\])$", (GUIDE / "concepts/order.md").read_text(), re.M)
     drawn = [[window for batch in json.loads(epoch) for window in batch] for epoch in shown]
-    source = (ROOT / "clients/docs/figures/concepts.py").read_text()
+    source = (GUIDE / "figures/concepts.py").read_text()
     assert [json.loads(numbers) for numbers in re.findall(r"(\[[\d, ]+\])[,)]", re.search(r"EPOCHS = \((.*?\))\n", source, re.S)[1])] == drawn

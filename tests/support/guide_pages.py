@@ -26,6 +26,7 @@ VARYING = (
     (r"\b\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME"),
     (r"in \d+\.\d s\b", "in N s"),
     (r"\bdaemon \d+\b", "daemon N"),
+    (r"(?m) +$", ""),
 )
 
 

@@ -165,26 +165,21 @@ def ask(program, *words):
     return subprocess.run([path, *words], capture_output=True, text=True, check=True, env={**os.environ, "ARGP_HELP_FMT": "opt-doc-col=120,rmargin=1000"}).stdout
 
 
-def command_entry(name, text):
-    """Returns the entry of a command from its --help."""
-    usage = re.match(r"usage: ((?:.*\n(?: +\S.*\n)*?)+?)(?=\S|\n)", text, re.I)[1]
-    rest = text[text.index(usage) + len(usage):].strip("\n").split("\n")
-    summary = [line for line in rest if line and not line.startswith(" ")]
-    lines = [f"### trajctl {name}", "", summary[0], "", "```text", *(line.strip() for line in usage.strip().split("\n")), "```", ""]
-    for option, told in re.findall(r"(?m)^ +(-\S.*?)  +(\S.*)$", "\n".join(rest)):
-        lines += [f"`{option}`", f":   {told}", ""]
-    return lines
-
-
-def commands():
-    lines = []
-    for name in ask("clients/cli/trajctl", "names").split():
-        lines += command_entry(name, ask("clients/cli/trajctl", name, "--help"))
+def command(name):
+    """Returns what a command does, its syntax and its options, from its --help."""
+    text = ask("clients/cli/trajctl", name, "--help")
+    usage = re.match(r"usage: ((?:.*\n(?: +\S.*\n)*?)+?)(?=\S|\n)", text)[1]
+    rest = text[len("usage: " + usage):]
+    summary = next(line for line in rest.split("\n") if line)
+    lines = [f"### trajctl {name}", "", f"{summary[0].upper()}{summary[1:]}.", "", "``` text", *(line.strip() for line in usage.strip().split("\n")), "```", ""]
+    for option, told in re.findall(r"(?m)^ +(-\S.*?)  +(\S.*)$", rest):
+        if option != "-h, --help":
+            lines += [f"`{option}`", f":   {told}", ""]
     return "\n".join(lines)
 
 
 def daemon():
-    return "```text\n" + ask("daemon/trajd", "--help") + "```"
+    return "``` text\n" + ask("daemon/trajd", "--help") + "```"
 
 
 # Headers of C.
@@ -258,7 +253,7 @@ def document(path):
 
 
 DOCUMENTS = {"proto/PROTOCOL.md": "protocol.md", "proto/PROTOCOL-JSON.md": "protocol.md"}
-PARTS = {"keys": keys.page, "masks": masks, "kinds": kinds, "metrics": metrics, "layouts": layouts, "commands": commands,
+PARTS = {"keys": keys.page, "masks": masks, "kinds": kinds, "metrics": metrics, "layouts": layouts, "command": command,
          "daemon": daemon, "header": header, "document": document}
 
 
