@@ -3,6 +3,7 @@
     ``` console             each `$ command` runs in bash, and prints what stands below it
     ``` yaml title="a.yaml" the block is written into that file; so are other blocks with a title
     ``` python              without a title: runs, after the earlier ones of the page
+    ``` pycon               runs as a doctest, after the earlier ones of the page
     ``` text, ``` diff      are not run
 
 `...` in an output stands for anything, as in doctest. Fingerprints, times and numbers of processes differ between runs
@@ -25,6 +26,7 @@ VARYING = (
     (r"\b\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME"),
     (r"in \d+\.\d s\b", "in N s"),
     (r"\bdaemon \d+\b", "daemon N"),
+    (r"(?m) +$", ""),
 )
 
 
@@ -50,17 +52,24 @@ def is_as_shown(shown, printed):
     return doctest.OutputChecker().check_output(normalised(shown), normalised(printed), doctest.ELLIPSIS)
 
 
+SESSION = """
+import doctest, sys
+test = doctest.DocTestParser().get_doctest(sys.argv[1], {}, "the page", None, 0)
+sys.exit(doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE).run(test).failed > 0)
+"""
+
+
 class Shell:
     """A folder with the programs under test on its PATH, and private daemons of its own. `python` has torch, and the
     readers of `trajd.convert`, which another Python of this machine may have."""
 
     def __init__(self, folder):
-        self.folder, self.source = folder, ""
+        self.folder, self.source, self.session = folder, "", ""
         self.torch = find_python("torch")
         bin_folder = folder / ".bin"
         bin_folder.mkdir()
         programs = {"trajctl": f'exec {TRAJCTL} "$@"', "torchrun": f'exec {self.torch} {SUPPORT}/torchrun.py "$@"',
-                    "python": f'case "$*" in *trajd.convert*|*example_data.py*) exec {sys.executable} "$@";; esac; exec {self.torch} "$@"'}
+                    "python": f'case "$*" in *trajd.convert*|*example_data.py*|*make_demo_dataset.py*) exec {sys.executable} "$@";; esac; exec {self.torch} "$@"'}
         for name, line in programs.items():
             (bin_folder / name).write_text(f"#!/bin/sh\n{line}\n")
             (bin_folder / name).chmod(0o755)
@@ -86,6 +95,9 @@ class Shell:
         elif kind == "python":
             self.source += text
             yield (text, "", *self.run(f"python -c {shlex.quote(self.source)}"))
+        elif kind == "pycon":
+            self.session += text
+            yield (text, "", *self.run(f"{sys.executable} -c {shlex.quote(SESSION)} {shlex.quote(self.session)}"))
 
 
 def print_page(path, folder):
