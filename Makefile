@@ -26,16 +26,14 @@ demo: setup
 	@cmake --build --preset demo -j $(JOBS)
 	@build/venv/bin/python tests/demo/demo.py --build build/demo-release $(if $(DATA),--data "$(DATA)")
 
-# The guide, as a site: build/docs/index.html. A broken link is an error (mkdocs -q would not count it). docs-serve shows it while you edit its pages.
-MKDOCS := NO_MKDOCS_2_WARNING=1 build/venv-docs/bin/mkdocs
-docs:
+# The guide, as a site: build/docs/index.html. A broken link is an error (mkdocs -q would not count it). docs-serve shows it
+# while you edit its pages. Some pages are made from the help of the programs, which are those of `make demo`.
+MKDOCS := NO_MKDOCS_2_WARNING=1 TRAJD_BUILD=build/demo-release build/venv-docs/bin/mkdocs
+docs docs-serve:
 	@.ci/setup docs
-	@$(MKDOCS) build --strict -f clients/docs/mkdocs.yml
-	@echo "build/docs/index.html"
-
-docs-serve:
-	@.ci/setup docs
-	@$(MKDOCS) serve -f clients/docs/mkdocs.yml
+	@cmake --preset demo >build/configure-demo.log 2>&1 || { cat build/configure-demo.log; exit 1; }
+	@cmake --build --preset demo -j $(JOBS)
+	@$(MKDOCS) $(if $(filter docs,$@),build --strict,serve) -f clients/docs/mkdocs.yml
 
 # The tree's rules, unit, model, golden and integration tests, sanitizers, each fuzzer for some seconds. Runs each test once.
 test: setup-test

@@ -13,11 +13,15 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
+import signal
 import subprocess
 import sys
 
+from daemons import private_daemons
 from paths import PACKAGE, PROGRAM, ROOT, SUPPORT, TRAJCTL
 from pythons import find_python
+from waiting import wait_for
 
 BLOCK = re.compile(r"^(?P<indent> *)```+ ?(?P<kind>\w+)(?: title=\"(?P<title>[^\"]+)\")?[^\n]*\n(?P<text>.*?)^(?P=indent)```+ *$", re.M | re.S)
 COMMAND = re.compile(r"^\$ (.*(?:\\\n.*)*)\n((?:(?!\$ ).*\n)*)", re.M)
@@ -26,6 +30,8 @@ VARYING = (
     (r"\b\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME"),
     (r"in \d+\.\d s\b", "in N s"),
     (r"\bdaemon \d+\b", "daemon N"),
+    (r"\b(loss|training|validation) \d+\.\d+", r"\1 NUMBER"),  # of a network
+    (r"(the first one) \[.*\]", r"\1 ROW"),
     (r"(?m) +$", ""),
 )
 
@@ -64,11 +70,13 @@ class Shell:
     readers of `trajd.convert`, which another Python of this machine may have."""
 
     def __init__(self, folder):
-        self.folder, self.source, self.session = folder, "", ""
+        self.folder, self.place, self.source, self.session = folder, folder, "", ""
         self.torch = find_python("torch")
         bin_folder = folder / ".bin"
         bin_folder.mkdir()
-        programs = {"trajctl": f'exec {TRAJCTL} "$@"', "torchrun": f'exec {self.torch} {SUPPORT}/torchrun.py "$@"',
+        # `make TARGET` tells whether there is that target
+        programs = {"make": f'exec {shutil.which("make")} -n -C {ROOT} "$@" >/dev/null', "pip": "exit 0", "trajctl": f'exec {TRAJCTL} "$@"',
+                    "torchrun": f'exec {self.torch} {SUPPORT}/torchrun.py "$@"',
                     "python": f'case "$*" in *trajd.convert*|*example_data.py*|*make_demo_dataset.py*) exec {sys.executable} "$@";; esac; exec {self.torch} "$@"'}
         for name, line in programs.items():
             (bin_folder / name).write_text(f"#!/bin/sh\n{line}\n")
@@ -81,14 +89,23 @@ class Shell:
             PYTHONWARNINGS="ignore", OMP_NUM_THREADS="1")
 
     def run(self, command):
-        """Returns the exit status and stdout. stderr goes to that of the test."""
-        done = subprocess.run(["bash", "-c", command], cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, text=True, timeout=300)
+        """Returns the exit status and stdout. stderr goes to that of the test. `cd` holds for the next commands."""
+        if command.startswith("cd "):
+            self.place = self.place / command[3:].strip()
+            return 0, ""
+        done = subprocess.run(["bash", "-c", command], cwd=self.place, env=self.environment, stdout=subprocess.PIPE, text=True, timeout=300)
         return done.returncode, done.stdout
+
+    def end(self):
+        """Ends the private daemons, which would wait a minute for further processes."""
+        for process in private_daemons(self.folder):
+            os.kill(process, signal.SIGTERM)
+        wait_for(lambda: not private_daemons(self.folder), 60, "the end of the daemons")
 
     def run_block(self, kind, title, text):
         """Runs one block. Yields (command, shown, status, printed) for each command."""
         if title:
-            (self.folder / title).write_text(text)
+            (self.place / title).write_text(text)
         elif kind == "console":
             for command, shown in commands(text):
                 yield (command, shown, *self.run(command))
