@@ -4,8 +4,8 @@ import re
 import pytest
 
 from datasets import make_demo_file
-from guide_pages import Shell, blocks, is_as_shown
-from paths import PACKAGE, ROOT
+from guide_pages import blocks, is_as_shown
+from paths import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.release]
 README = (ROOT / "README.md").read_text()
@@ -36,17 +36,6 @@ def cycle(iterable):  # of LeRobot's lerobot/datasets/utils.py
             iterator = iter(iterable)
 
 """
-
-
-@pytest.fixture
-def shell(tmp_path):
-    if not list((PACKAGE / "trajd").glob("_core*")):
-        pytest.skip("built without Python's headers")
-    one = Shell(tmp_path)
-    if not one.torch:
-        pytest.skip("no Python of this machine has torch")
-    yield one
-    one.end()
 
 
 def test_the_first_screen_has_the_set_up():
