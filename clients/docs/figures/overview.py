@@ -3,22 +3,25 @@
 
 The recording is that of tests/tools/make_demo_dataset.py, and trajd.resample makes the steps and masks. The package
 `trajd` must be importable: PYTHONPATH=build/release/clients/python."""
+import base64
+import io
 import pathlib
 import sys
 import tempfile
 
 import h5py
 import numpy as np
+from PIL import Image
 from svg import Figure
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "tests/tools"))
 GAP_S = (0.62, 0.98)  # the sensor is silent
 STEPS_HZ, MAX_GAP = 32, "150ms"
 
 
 def recording():
     """Returns times in s and one coordinate in mm of the first 1.8 s of an episode, without the rows in the gap."""
-    sys.path.insert(0, str(ROOT / "tests/tools"))
     from make_demo_dataset import write_dataset
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "demo.hdf5"
@@ -101,6 +104,42 @@ def draw_batch(folder):
     figure.save(folder / "batch.svg")
 
 
+def as_png(pixels):
+    """Returns an image of u8 as text for the attribute href."""
+    file = io.BytesIO()
+    Image.fromarray(pixels).resize((152, 152), Image.NEAREST).save(file, "PNG")
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+
+
+def draw_augmentation(folder):
+    """One frame as it was recorded, and what three epochs make of it."""
+    import trajd
+    from example_data import write_robomimic
+    with tempfile.TemporaryDirectory(prefix="trajd") as work:
+        path = pathlib.Path(work) / "lift.hdf5"
+        write_robomimic(path, episodes=3)
+        with h5py.File(path) as file:
+            recorded = file["data/demo_0/obs/agentview_image"][30]
+        steps = [{"crop": [70, 70]}, {"brightness": 0.3}, {"hue": 0.08}]
+        config = {"exit_idle": "1s", "datasets": {"lift": {"path": str(path), "layout": "robomimic"}}, "feeds": {"train": {
+            "dataset": "lift", "global_batch": 1, "order": "sequential", "anchor": {"clock": "actions"},
+            "outputs": {"obs/image": {"from": "obs/agentview_image", "at": 0, "image": {"augment": steps}}}}}}
+        frames = []
+        with trajd.open(config, feed="train") as feed:
+            for epoch in range(3):
+                batch = next(batch for batch in feed.epoch(epoch) if batch.window_id[0] == 30)
+                top, left = batch["obs/image.augment"][0, 0, 0, :2]
+                frames.append((batch["obs/image"][0, 0].copy(), f"epoch {epoch}: crop at {top:.0f}, {left:.0f}"))
+    figure = Figure(860, 220, "A frame as it was recorded and as three epochs get it",
+                    "The recorded frame has 84x84 pixels. Each epoch cuts 70x70 out of it at another place and changes brightness and hue: "
+                    + "; ".join(text for _, text in frames))
+    for number, (pixels, text) in enumerate([(recorded, "recorded, 84x84")] + frames):
+        x = 30 + number * 208
+        figure.shape("image", x=x, y=22, width=152, height=152, href=as_png(pixels))
+        figure.text_at(x + 76, 200, text, "ink" if number else "soft", 13.5, "middle")
+    figure.save(folder / "augmentation.svg")
+
+
 RATIOS = (  # of benchmarks.md: what, how many times the other loader's rate, which loader
     ("joints and poses, 17 rows", 32, "robomimic"),
     ("ACT, later epochs", 11, "act-plus-plus"),
@@ -163,6 +202,7 @@ def main():
     draw_batch(folder)
     draw_ratios(folder)
     draw_leakage(folder)
+    draw_augmentation(folder)
 
 
 if __name__ == "__main__":
