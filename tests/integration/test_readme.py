@@ -47,12 +47,13 @@ def test_the_first_screen_has_the_set_up():
 def test_the_page_runs_as_it_is_printed(shell):
     (shell.folder / "build/demo").mkdir(parents=True)
     make_demo_file(shell.folder / "build/demo/demo.hdf5", episodes=200)  # what `make demo` leaves
+    assert shell.run("python $TRAJD/tests/tools/example_data.py lerobot build/demo/my_set")[0] == 0
     ran = []
     for block in blocks(README):
         for command, shown, status, printed in shell.run_block(*block):
             assert status == 0 and (not shown or is_as_shown(shown, printed)), f"{command}\n{printed}"
             ran.append(command.split()[0])
-    assert ran == ["make", "make", "make", "pip", "cd", "trajctl", "trajctl", "import"]
+    assert ran == ["make", "make", "make", "pip", "cd", "trajctl", "trajctl", "import", "trajd.Live(\"square.yaml\",", "python"]
 
 
 def changed(loop):
