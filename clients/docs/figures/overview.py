@@ -5,6 +5,7 @@ The recording is that of tests/tools/make_demo_dataset.py, and trajd.resample ma
 `trajd` must be importable: PYTHONPATH=build/release/clients/python."""
 import base64
 import io
+import json
 import pathlib
 import sys
 import tempfile
@@ -140,26 +141,30 @@ def draw_augmentation(folder):
     figure.save(folder / "augmentation.svg")
 
 
-RATIOS = (  # of benchmarks.md: what, how many times the other loader's rate, which loader
-    ("joints and poses, 17 rows", 32, "robomimic"),
-    ("ACT, later epochs", 11, "act-plus-plus"),
-    ("LeRobot video, first epoch", 3.8, "LeRobot"),
-    ("robomimic's images, float32", 3.6, "robomimic"),
-    ("ACT, first epoch", 1.7, "act-plus-plus"),
-    ("robomimic's images, bytes", 1.5, "robomimic"),
-)
+RECORD = ROOT / "tests/bench/results/cpu-epyc-2cores-defaults.json"
+ROWS = {  # of the record: what the figure calls them
+    "init --preset robomimic": "joints and poses",
+    "later epochs": "ACT, JPEG, later epochs",
+    "84x84": "robomimic's images",
+    "first epoch": "ACT, JPEG, first epoch",
+}
 
 
 def draw_ratios(folder):
-    told = ", ".join(f"{what}: {ratio} times {loader}" for what, ratio, loader in RATIOS)
-    figure = Figure(860, 60 + 34 * len(RATIOS), "How many times the rate of another loader", f"{told}. The axis is linear.")
+    figures = [one for one in json.loads(RECORD.read_text())["parts"]["defaults"]["figures"] if "float32" not in one["name"]]
+    rows = [(label, one["ratio"]["median"], one["cpu_ratio"]["median"], one["ratio_to"].split(",")[0])
+            for part, label in ROWS.items() for one in figures if part in one["name"]]
+    told = ". ".join(f"{label}: {rate:.1f} times the rate of {loader}, {cpu:.1f} times by processor time" for label, rate, cpu, loader in rows)
+    figure = Figure(860, 62 + 52 * len(rows), "How many times the rate of another loader", f"{told}.")
     figure.text_at(20, 28, "times the rate of the other loader", "ink", 15, font_weight="bold")
-    for number, (what, ratio, loader) in enumerate(RATIOS):
-        y = 48 + number * 34
-        figure.text_at(250, y + 16, what, "ink", 13.5, "end")
-        figure.rect(260, y, round(ratio * 14.5, 1), 22, fill="orange" if ratio == min(row[1] for row in RATIOS) else "blue", rx=3)
-        figure.text_at(268 + round(ratio * 14.5), y + 16, f"{ratio}x {loader}", "soft", 13)
-    figure.line([(260 + 14.5, 42), (260 + 14.5, 50 + 34 * len(RATIOS))], "soft", 1, stroke_dasharray="3 3")
+    figure.text_at(20 + 310, 28, "and by processor time", "soft", 14)
+    for number, (label, rate, cpu, loader) in enumerate(rows):
+        y = 46 + number * 52
+        figure.text_at(210, y + 24, label, "ink", 13.5, "end")
+        for top, ratio, colour, text in (y, rate, "blue", f"{rate:.1f}x {loader}"), (y + 21, cpu, "orange", f"{cpu:.1f}x"):
+            figure.rect(220, top, round(ratio * 16, 1), 18, fill=colour, rx=3)
+            figure.text_at(228 + round(ratio * 16), top + 14, text, "soft", 13)
+    figure.line([(220 + 16, 40), (220 + 16, 46 + 52 * len(rows))], "soft", 1, stroke_dasharray="3 3")
     figure.save(folder / "ratios.svg")
 
 
