@@ -53,7 +53,7 @@ def test_the_page_runs_as_it_is_printed(shell):
         for command, shown, status, printed in shell.run_block(*block):
             assert status == 0 and (not shown or is_as_shown(shown, printed)), f"{command}\n{printed}"
             ran.append(command.split()[0])
-    assert ran == ["make", "make", "make", "pip", "cd", "trajctl", "trajctl", "import", "trajd.Live(\"square.yaml\",", "python"]
+    assert ran == ["make", "make", "make", "python3", "pip", "cd", "trajctl", "trajctl", "import", "trajd.Live(\"square.yaml\",", "python"]
 
 
 def changed(loop):
