@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.release]
 GUIDE = ROOT / "clients/docs"
 
 
-@pytest.mark.parametrize("page", ("concepts/windows", "concepts/time", "concepts/order", "reference/commands"))
+@pytest.mark.parametrize("page", ("concepts/windows", "concepts/time", "concepts/order", "how-to/robot", "reference/commands"))
 def test_a_page_prints_what_it_shows(page, tmp_path):
     shell, ran = Shell(tmp_path), 0
     for block in blocks((GUIDE / f"{page}.md").read_text()):

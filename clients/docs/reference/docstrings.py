@@ -6,22 +6,36 @@ import re
 
 import griffe
 
-ENTRY = re.compile(r"([a-z_][\w, ]*?)(?: {2,}(\S.*)|)$")
+ENTRY = re.compile(r"([a-z_][\w, ]*?)( {2,}|(?<!,) (?=\S)|$)(.*)")
+INNER = re.compile(r" +(\w+) {2,}(\S.*)")
+
+
+def item_of(line, following, column):
+    """Returns the names and the text of an entry, and the column of its text; None for any other line."""
+    found = ENTRY.match(line)
+    if not found:
+        return None
+    names, gap, text = found.groups()
+    if len(gap) > 1 or gap == " " and column and len(names) + 1 == column:
+        return names, text, len(names) + len(gap)
+    indent = len(following) - len(following.lstrip())
+    return (names, "", indent) if not gap and indent > 8 else None
 
 
 def show_columns(text):
     """Returns the docstring with its columns as items. A line that goes on behind the same column belongs to the item."""
     lines, made, column = text.split("\n"), [], 0
-    for number, line in enumerate(lines):
-        follows = lines[number + 1] if number + 1 < len(lines) else ""
-        entry = ENTRY.match(line)
-        starts = entry and (entry[2] or re.match(r" {10,}\S", follows)) and not line.endswith(":")
-        if starts and "  " in line.strip() or starts and not entry[2]:
-            names = ", ".join(f"`{name}`" for name in entry[1].split(", "))
-            made += ([] if column else [""]) + [f"- {names}: {entry[2] or ''}".rstrip()]
-            column = line.index(entry[2]) if entry[2] else len(follows) - len(follows.lstrip())
-        elif column and line.startswith(" " * column):
-            made.append("  " + line.strip())
+    for line, following in zip(lines, [*lines[1:], ""]):
+        item = item_of(line, following, column)
+        inner = INNER.fullmatch(line) if column and line.startswith(" " * (column + 1)) else None
+        if item:
+            names = ", ".join(f"`{name}`" for name in item[0].split(", "))
+            made += ([] if column else [""]) + [f"- {names}: {item[1]}".rstrip()]
+            column = item[2]
+        elif inner:
+            made.append(f"    - `{inner[1]}`: {inner[2]}")
+        elif column and (line.startswith(" " * column) or not line.strip() and item_of(following, "", column)):
+            made.append("  " + line.strip() if line.strip() else "")
         else:
             column = 0
             made.append(line)

@@ -122,10 +122,9 @@ def read_keys(text=None):
 
 
 def read_head():
-    """Returns the paragraphs on units and on reload of the head, without those on the file itself."""
-    lines = [line[2:] for line in CONFIG.read_text().split("\n\n", 1)[0].splitlines()]
-    parts = "\n".join(lines).split("\n\n")
-    return [part.split("\n") for part in parts[2:]]
+    """Returns the head behind its two paragraphs on the file itself, as Markdown: what holds for all keys, units, reload."""
+    parts = "\n".join(line[2:] for line in CONFIG.read_text().split("\n\n", 1)[0].splitlines()).split("\n\n")[2:]
+    return "\n\n".join(re.sub(r"(?m)^(\w+): ", r"- **\1:** ", part) if part.startswith("Sizes:") else part for part in parts)
 
 
 # The page.
@@ -160,19 +159,24 @@ def write_key(key, is_twice):
     for text in key.text:
         item = re.match(r"(\{.*?\}(?:, \{.*?\})*): (.*)", text)
         lines += [f"- `{item[1]}`: {item[2]}"] if item else ["", text, ""]
-    lines += ["", f"**Type:** {key.type}", "", f"**Default:** {key.default}", ""]
-    if key.reload:
-        lines += ["**Reload:** `trajctl reload` changes it in a running daemon.", ""]
+    facts = [f"**Type:** {key.type}", f"**Default:** {key.default}"] + (["**Reload:** yes"] if key.reload else [])
+    lines += ["", "  \n".join(facts), ""]
     if len(key.example) <= MOST_LINES:
-        lines += ["```yaml", *key.example, "```", ""]
+        lines += ["``` yaml", *in_context(key), "```", ""]
     return lines
+
+
+def in_context(key):
+    """Returns the example of a key below the mappings around it, if the user does not choose their names."""
+    around = key.path[:-1] if "NAME" not in key.path else ()
+    return ["  " * depth + f"{name}:" for depth, name in enumerate(around)] + ["  " * len(around) + line for line in key.example]
 
 
 def page():
     """Returns units, reload and all keys as Markdown."""
     keys = read_keys()
     names = [key.name for key in keys]
-    lines = ["\n\n".join(" ".join(part) if not part[0].startswith("Sizes:") else "\n\n".join(part) for part in read_head())]
+    lines = [read_head()]
     for index, (heading, _) in enumerate(SECTIONS):
         lines += ["", f"## {heading}", ""]
         for key in keys:

@@ -131,7 +131,7 @@ def layout_rate(text):
 
 
 def layout_rows():
-    """Returns [{"layout": ..., "Data set": ..., ..., "Rate": ...}] of the installed layouts, by name."""
+    """Returns [{"layout": ..., "Data set": ..., ..., "Rate": ...}] of the installed layouts, by name, without those of 0.1.0."""
     rows = []
     for path in sorted((ROOT / "configs/layouts").glob("*.yaml")):
         text = path.read_text()
@@ -152,7 +152,7 @@ def layouts():
 
 
 def slug(name):
-    return "layout-" + name.replace("@", "-")
+    return "layout-" + name
 
 
 # Commands: the help that trajctl makes of its tables of options.
