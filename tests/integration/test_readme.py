@@ -4,8 +4,8 @@ import re
 import pytest
 
 from datasets import make_demo_file
-from guide_pages import Shell, blocks, is_as_shown
-from paths import PACKAGE, ROOT
+from guide_pages import blocks, is_as_shown
+from paths import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.release]
 README = (ROOT / "README.md").read_text()
@@ -38,17 +38,6 @@ def cycle(iterable):  # of LeRobot's lerobot/datasets/utils.py
 """
 
 
-@pytest.fixture
-def shell(tmp_path):
-    if not list((PACKAGE / "trajd").glob("_core*")):
-        pytest.skip("built without Python's headers")
-    one = Shell(tmp_path)
-    if not one.torch:
-        pytest.skip("no Python of this machine has torch")
-    yield one
-    one.end()
-
-
 def test_the_first_screen_has_the_set_up():
     first = "\n".join(README.splitlines()[:FIRST_SCREEN])
     for command in "make demo", "make test", "make wheel", "pip install":
@@ -58,12 +47,13 @@ def test_the_first_screen_has_the_set_up():
 def test_the_page_runs_as_it_is_printed(shell):
     (shell.folder / "build/demo").mkdir(parents=True)
     make_demo_file(shell.folder / "build/demo/demo.hdf5", episodes=200)  # what `make demo` leaves
+    assert shell.run("python $TRAJD/tests/tools/example_data.py lerobot build/demo/my_set")[0] == 0
     ran = []
     for block in blocks(README):
         for command, shown, status, printed in shell.run_block(*block):
             assert status == 0 and (not shown or is_as_shown(shown, printed)), f"{command}\n{printed}"
             ran.append(command.split()[0])
-    assert ran == ["make", "make", "make", "pip", "cd", "trajctl", "trajctl", "import"]
+    assert ran == ["make", "make", "make", "python3", "pip", "cd", "trajctl", "trajctl", "import", "trajd.Live(\"square.yaml\",", "python"]
 
 
 def changed(loop):

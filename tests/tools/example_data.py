@@ -5,6 +5,7 @@
     tests/tools/example_data.py robomimic lift.hdf5      # a robomimic file with images
     tests/tools/example_data.py lerobot my_set           # a LeRobot data set, v3.0, with images
     tests/tools/example_data.py ros2 run1.mcap           # a ROS 2 recording: joints, commands, a camera
+    tests/tools/example_data.py lab strange.h5           # a file that no layout reads: stamps, and a force of another rate
 
 A planar arm swings. The cameras see it, the joints say where it is, and the actions where it shall be."""
 import argparse
@@ -124,8 +125,21 @@ def write_ros2(path, seconds=8):
         writer.finish()
 
 
+def write_lab(path, episodes=3):
+    with h5py.File(path, "w") as file:
+        for episode in range(episodes):
+            run, times = file.create_group(f"run_{episode}"), np.arange(200) / 100
+            swing = np.array([joints(time, episode) for time in times])
+            half = swing[:, :1] / 2
+            run["stamps"] = times + 1.7e9
+            run["q"], run["cmd"] = np.resize(swing.T, (7, 200)).T, np.resize(swing.T, (7, 200)).T + 0.01
+            run["tcp_quat"] = np.hstack([np.sin(half) / 3**0.5] * 3 + [np.cos(half)])
+            run["force_t0"] = 1.7e9
+            run["force"] = np.random.default_rng(episode).normal(size=(2000, 3))
+
+
 def main():
-    makers = {"aloha": write_aloha, "robomimic": write_robomimic, "lerobot": write_lerobot, "ros2": write_ros2}
+    makers = {"aloha": write_aloha, "robomimic": write_robomimic, "lerobot": write_lerobot, "ros2": write_ros2, "lab": write_lab}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("form", choices=makers)
     parser.add_argument("output", type=pathlib.Path)

@@ -3,22 +3,26 @@
 
 The recording is that of tests/tools/make_demo_dataset.py, and trajd.resample makes the steps and masks. The package
 `trajd` must be importable: PYTHONPATH=build/release/clients/python."""
+import base64
+import io
+import json
 import pathlib
 import sys
 import tempfile
 
 import h5py
 import numpy as np
+from PIL import Image
 from svg import Figure
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "tests/tools"))
 GAP_S = (0.62, 0.98)  # the sensor is silent
 STEPS_HZ, MAX_GAP = 32, "150ms"
 
 
 def recording():
     """Returns times in s and one coordinate in mm of the first 1.8 s of an episode, without the rows in the gap."""
-    sys.path.insert(0, str(ROOT / "tests/tools"))
     from make_demo_dataset import write_dataset
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "demo.hdf5"
@@ -101,26 +105,66 @@ def draw_batch(folder):
     figure.save(folder / "batch.svg")
 
 
-RATIOS = (  # of benchmarks.md: what, how many times the other loader's rate, which loader
-    ("joints and poses, 17 rows", 32, "robomimic"),
-    ("ACT, later epochs", 11, "act-plus-plus"),
-    ("LeRobot video, first epoch", 3.8, "LeRobot"),
-    ("robomimic's images, float32", 3.6, "robomimic"),
-    ("ACT, first epoch", 1.7, "act-plus-plus"),
-    ("robomimic's images, bytes", 1.5, "robomimic"),
-)
+def as_png(pixels):
+    """Returns an image of u8 as text for the attribute href."""
+    file = io.BytesIO()
+    Image.fromarray(pixels).resize((152, 152), Image.NEAREST).save(file, "PNG")
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+
+
+def draw_augmentation(folder):
+    """One frame as it was recorded, and what three epochs make of it."""
+    import trajd
+    from example_data import write_robomimic
+    with tempfile.TemporaryDirectory(prefix="trajd") as work:
+        path = pathlib.Path(work) / "lift.hdf5"
+        write_robomimic(path, episodes=3)
+        with h5py.File(path) as file:
+            recorded = file["data/demo_0/obs/agentview_image"][30]
+        steps = [{"crop": [70, 70]}, {"brightness": 0.3}, {"hue": 0.08}]
+        config = {"exit_idle": "1s", "datasets": {"lift": {"path": str(path), "layout": "robomimic"}}, "feeds": {"train": {
+            "dataset": "lift", "global_batch": 1, "order": "sequential", "anchor": {"clock": "actions"},
+            "outputs": {"obs/image": {"from": "obs/agentview_image", "at": 0, "image": {"augment": steps}}}}}}
+        frames = []
+        with trajd.open(config, feed="train") as feed:
+            for epoch in range(3):
+                batch = next(batch for batch in feed.epoch(epoch) if batch.window_id[0] == 30)
+                top, left = batch["obs/image.augment"][0, 0, 0, :2]
+                frames.append((batch["obs/image"][0, 0].copy(), f"epoch {epoch}: crop at {top:.0f}, {left:.0f}"))
+    figure = Figure(860, 220, "A frame as it was recorded and as three epochs get it",
+                    "The recorded frame has 84x84 pixels. Each epoch cuts 70x70 out of it at another place and changes brightness and hue: "
+                    + "; ".join(text for _, text in frames))
+    for number, (pixels, text) in enumerate([(recorded, "recorded, 84x84")] + frames):
+        x = 30 + number * 208
+        figure.shape("image", x=x, y=22, width=152, height=152, href=as_png(pixels))
+        figure.text_at(x + 76, 200, text, "ink" if number else "soft", 13.5, "middle")
+    figure.save(folder / "augmentation.svg")
+
+
+RECORD = ROOT / "tests/bench/results/cpu-epyc-2cores-defaults.json"
+ROWS = {  # of the record: what the figure calls them
+    "init --preset robomimic": "joints and poses",
+    "later epochs": "ACT, JPEG, later epochs",
+    "84x84": "robomimic's images",
+    "first epoch": "ACT, JPEG, first epoch",
+}
 
 
 def draw_ratios(folder):
-    told = ", ".join(f"{what}: {ratio} times {loader}" for what, ratio, loader in RATIOS)
-    figure = Figure(860, 60 + 34 * len(RATIOS), "How many times the rate of another loader", f"{told}. The axis is linear.")
+    figures = [one for one in json.loads(RECORD.read_text())["parts"]["defaults"]["figures"] if "float32" not in one["name"]]
+    rows = [(label, one["ratio"]["median"], one["cpu_ratio"]["median"], one["ratio_to"].split(",")[0])
+            for part, label in ROWS.items() for one in figures if part in one["name"]]
+    told = ". ".join(f"{label}: {rate:.1f} times the rate of {loader}, {cpu:.1f} times by processor time" for label, rate, cpu, loader in rows)
+    figure = Figure(860, 62 + 52 * len(rows), "How many times the rate of another loader", f"{told}.")
     figure.text_at(20, 28, "times the rate of the other loader", "ink", 15, font_weight="bold")
-    for number, (what, ratio, loader) in enumerate(RATIOS):
-        y = 48 + number * 34
-        figure.text_at(250, y + 16, what, "ink", 13.5, "end")
-        figure.rect(260, y, round(ratio * 14.5, 1), 22, fill="orange" if ratio == min(row[1] for row in RATIOS) else "blue", rx=3)
-        figure.text_at(268 + round(ratio * 14.5), y + 16, f"{ratio}x {loader}", "soft", 13)
-    figure.line([(260 + 14.5, 42), (260 + 14.5, 50 + 34 * len(RATIOS))], "soft", 1, stroke_dasharray="3 3")
+    figure.text_at(20 + 310, 28, "and by processor time", "soft", 14)
+    for number, (label, rate, cpu, loader) in enumerate(rows):
+        y = 46 + number * 52
+        figure.text_at(210, y + 24, label, "ink", 13.5, "end")
+        for top, ratio, colour, text in (y, rate, "blue", f"{rate:.1f}x {loader}"), (y + 21, cpu, "orange", f"{cpu:.1f}x"):
+            figure.rect(220, top, round(ratio * 16, 1), 18, fill=colour, rx=3)
+            figure.text_at(228 + round(ratio * 16), top + 14, text, "soft", 13)
+    figure.line([(220 + 16, 40), (220 + 16, 46 + 52 * len(rows))], "soft", 1, stroke_dasharray="3 3")
     figure.save(folder / "ratios.svg")
 
 
@@ -163,6 +207,7 @@ def main():
     draw_batch(folder)
     draw_ratios(folder)
     draw_leakage(folder)
+    draw_augmentation(folder)
 
 
 if __name__ == "__main__":
