@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from guide_pages import Shell, blocks, is_as_shown
+from guide_pages import blocks, is_as_shown
 from paths import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.release]
@@ -12,8 +12,8 @@ GUIDE = ROOT / "clients/docs"
 
 
 @pytest.mark.parametrize("page", ("concepts/windows", "concepts/time", "concepts/order", "how-to/robot", "reference/commands"))
-def test_a_page_prints_what_it_shows(page, tmp_path):
-    shell, ran = Shell(tmp_path), 0
+def test_a_page_prints_what_it_shows(page, shell):
+    ran = 0
     for block in blocks((GUIDE / f"{page}.md").read_text()):
         for command, shown, status, printed in shell.run_block(*block):
             assert status == 0, f"{command}\n{printed}"
@@ -22,7 +22,7 @@ def test_a_page_prints_what_it_shows(page, tmp_path):
     assert ran >= 3
 
 
-def test_the_figure_of_the_order_is_that_of_the_page(tmp_path):
+def test_the_figure_of_the_order_is_that_of_the_page():
     shown = re.findall(r"^[01] (\[\[.*\]\])$", (GUIDE / "concepts/order.md").read_text(), re.M)
     drawn = [[window for batch in json.loads(epoch) for window in batch] for epoch in shown]
     source = (GUIDE / "figures/concepts.py").read_text()
