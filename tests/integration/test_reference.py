@@ -153,6 +153,7 @@ def test_masks_and_kinds_are_those_of_the_header():
     assert all(text for code, _, text in sources.enumerators("kernels/resample.h", "trajd_mask") if code)
     kinds = [name for name in re.findall(r"TRAJD_KIND_(\w+) = ", header) if name != "COUNT"]
     made = page("masks")
+    assert all(f"- **{code}, " in made for _, code in names)
     assert len(kinds) > 5 and all(f"**`{name.lower()}`:** " in made for name in kinds)
 
 

@@ -59,11 +59,9 @@ def enumerators(header, name):
 
 
 def masks():
-    lines = ["| code | name |", "| --- | --- |"]
-    codes = enumerators("kernels/resample.h", "trajd_mask")
-    lines += [f"| {number} | `{name}` |" for number, name, _ in codes]
-    for number, name, text in codes:
-        lines += ["", f"**{number}, `{name}`:** {text or 'the step is valid.'}"]
+    lines = []
+    for number, name, text in enumerators("kernels/resample.h", "trajd_mask"):
+        lines += [f"**{number}, `{name}`:** {text or 'the step is valid'}", ""]
     return "\n".join(lines)
 
 
@@ -124,7 +122,7 @@ def layout_rate(text):
     default = re.search(r"default: ([\d.]+)", clocks)
     fixed = re.search(r"rate: ([\d.]+)", clocks)
     told = [f"`{place[3]}` in `{place[2]}`" if place[3] else f"`{place[2]}`"] if place else []
-    told += [f"{(default or fixed)[1]} Hz, assumed"] if default or fixed else []
+    told += [f"{(default or fixed)[1]} Hz (assumed)"] if default or fixed else []
     has_stamps = "path:" in re.sub(r"(rate|start): \{[^}]*\}", "", clocks)
     told = [", else ".join(told)] if told else []
     return "; other clocks: ".join(told + ["stamps"]) if has_stamps else told[0]
@@ -252,7 +250,7 @@ def document(path):
     return re.sub(r"\[([^\]]+)\]\(([^)\s]+)\)", relink, text)
 
 
-DOCUMENTS = {"proto/PROTOCOL.md": "protocol.md", "proto/PROTOCOL-JSON.md": "protocol.md"}
+DOCUMENTS = {"proto/PROTOCOL.md": "protocol.md", "proto/PROTOCOL-JSON.md": "protocol.md#documents"}
 PARTS = {"keys": keys.page, "masks": masks, "kinds": kinds, "metrics": metrics, "layouts": layouts, "command": command,
          "daemon": daemon, "header": header, "document": document}
 
