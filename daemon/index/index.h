@@ -145,6 +145,9 @@ struct trajd_index {
     uint64_t files_digest;
     uint32_t cached_file_count; /* files whose records came from the cache */
     int cache_errno;            /* why the cache could not be written; 0: it could */
+    /* why files were indexed without the lock of the cache, so that other daemons may have indexed
+     * them at the same time. ETIMEDOUT: its holder showed no sign of life. 0: they were not */
+    int lock_errno;
     /* rows left out because an array has one row more than its clock */
     uint64_t trimmed_row_count;
     /* further names (hard or symbolic links) of files in the folder; each file is taken once, by
