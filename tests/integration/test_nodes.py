@@ -12,6 +12,7 @@ import time
 import h5py
 import pytest
 
+import libtrajd as trajd
 from daemons import Daemon, smallest_config
 from paths import BUILD
 from pythons import find_python
@@ -101,6 +102,23 @@ def test_a_file_system_without_locks(nodes):
     assert built([other]) == [False] and "cannot be locked" not in other.text()
 
 
+def test_the_eight_ranks_of_one_of_a_thousand_nodes(nodes):
+    """A daemon makes the rows of its own ranks alone, in a batch of 8,000."""
+    one, = nodes(1)
+    one.config.write_text(one.config.read_text().replace("global_batch: 8,", "global_batch: 16000,"))
+    one.start()
+    local = list(range(4000, 4008))
+    clients = [one.client() for _ in local]
+    with concurrent.futures.ThreadPoolExecutor(len(local)) as pool:
+        opened = pool.map(lambda client, rank: client.open("train", mode=trajd.SHARD, rank=rank, world=8000, local=local), clients, local)
+    assert [(info.row_begin, info.row_count) for info in opened] == [(2 * rank, 2) for rank in local]
+    for client in clients:
+        batch = client.next()
+        assert batch.rows == 2
+        batch.release()
+        client.close()
+
+
 # ---- ranks ----
 
 RANK = """
@@ -108,15 +126,13 @@ import json, os, socket, sys
 rank = int(os.environ["RANK"])
 socket.gethostname = lambda: f"node-{rank}"
 import trajd
-answers = sys.argv[1].split(",")
-endpoints = sys.argv[2:]
-said = None
-if answers[rank] == "yes":
-    feed = trajd.connect(endpoints[rank], feed="train", timeout=float(os.environ["LIMIT"]))
+said = []
+for _ in range(int(sys.argv[1].split(",")[rank])):
+    feed = trajd.connect(sys.argv[2:][rank], feed="train", timeout=float(os.environ["LIMIT"]))
     try:
-        said = [feed.info.row_count, feed.info.global_batch]
+        said.append([feed.info.row_count, feed.info.global_batch])
     except (trajd.StateError, trajd.Timeout) as error:
-        said = f"{type(error).__name__}: {error}"
+        said.append(f"{type(error).__name__}: {error}")
     feed.close()
 with open(os.path.join(os.environ["SAID"], str(rank)), "w") as file:
     json.dump(said, file)
@@ -125,14 +141,15 @@ with open(os.path.join(os.environ["SAID"], str(rank)), "w") as file:
 
 @pytest.fixture
 def torchrun(tmp_path):
-    """torchrun(endpoints) runs a rank for each endpoint under torchrun, and returns what they said of the open feed."""
+    """torchrun(endpoints) runs a rank for each endpoint under torchrun. Returns what each said of the open feed, each time
+    that it opened it."""
     python = find_python("torch.distributed.run")
     if python is None:
         pytest.skip("no Python with torch")
     if not list((PACKAGE / "trajd").glob("_core*")):
         pytest.skip("built without Python's headers")
 
-    def run(endpoints, answers=None, limit=60):
+    def run(endpoints, times="1,1,1", limit=60):
         with socket.socket() as listening:
             listening.bind(("127.0.0.1", 0))
             port = listening.getsockname()[1]
@@ -141,8 +158,7 @@ def torchrun(tmp_path):
         env = {**os.environ, "PYTHONPATH": str(PACKAGE), "SAID": str(tmp_path), "LIMIT": str(limit), "OMP_NUM_THREADS": "1"}
         # torch 1.13 does not understand its own defaults of --redirects and --tee with Python 3.11
         done = subprocess.run([python, "-m", "torch.distributed.run", f"--nproc_per_node={len(endpoints)}", f"--master_port={port}",
-                               "--redirects=1", "--tee=1", f"--log_dir={tmp_path}", script,
-                               ",".join(answers or ["yes"] * len(endpoints)), *endpoints],
+                               "--redirects=1", "--tee=1", f"--log_dir={tmp_path}", script, times, *endpoints],
                               env=env, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stderr
         return [json.loads((tmp_path / str(rank)).read_text()) for rank in range(len(endpoints))]
@@ -174,10 +190,6 @@ def leave(file):
     pass
 
 
-def test_ranks_that_see_the_same(torchrun, daemons):
-    assert torchrun(daemons(leave, leave, leave)) == [[3, 9]] * 3
-
-
 def test_a_node_that_sees_other_data(torchrun, daemons):
     def change(file):
         file["data/demo_3/actions"][...] = file["data/demo_3/actions"][...] + 1
@@ -185,13 +197,16 @@ def test_a_node_that_sees_other_data(torchrun, daemons):
     endpoints = daemons(leave, leave, change)
     said = torchrun(endpoints)
     assert said[0] == said[1] == said[2]
-    assert said[0].startswith("StateError: ranks 0 and 2 see different data (nodes node-0 and node-2, digests "), said[0]
-    assert ": dataset demo, data.hdf5, episode demo_3 (" in said[0] and "has another content" in said[0]
-    assert f"`trajctl diff {endpoints[0]} {endpoints[2]} train`" in said[0]
+    text, = said[0]
+    assert text.startswith("StateError: ranks 0 and 2 see different data (nodes node-0 and node-2, digests "), text
+    assert ": dataset demo, data.hdf5, episode demo_3 (" in text and "has another content" in text
+    assert f"`trajctl diff {endpoints[0]} {endpoints[2]} train`" in text
 
 
 def test_a_node_that_does_not_answer(torchrun, daemons):
-    said = torchrun(daemons(leave, leave, leave), answers=["yes", "no", "yes"], limit=2)
-    assert said[1] is None
-    for text in (said[0], said[2]):
-        assert text.startswith("Timeout: feed train: ") and "1 of 3 did not answer: 1 (2 s" in text, text
+    """All see the same the first time. The second time, one of them has ended."""
+    said = torchrun(daemons(leave, leave, leave), times="2,1,2", limit=5)
+    assert said[1] == [[3, 9]]
+    for first, text in (said[0], said[2]):
+        assert first == [3, 9]
+        assert text.startswith("Timeout: feed train: ") and "1 of 3 did not answer: 1 (5 s" in text, text

@@ -73,7 +73,8 @@ class _Store:
             return bytes(self._store.get(f"{self._prefix}/{key}")).decode()
         except RuntimeError as error:
             raise Timeout(f"feed {self._title}: the ranks cannot compare what they see: {self._missing()} "
-                          f"({self._limit.total_seconds():g} s; timeout=SECONDS changes that): {error}") from error
+                          f"({self._limit.total_seconds():g} s; timeout=SECONDS changes that). A feed that only some ranks "
+                          f'open needs mode="queue". {error}') from error
 
     def _missing(self) -> str:
         """Names the ranks that did not come. The connection that a wait was broken off on is not used again."""
