@@ -24,6 +24,7 @@ struct trajd_index_file {
     const char *path; /* as opened */
     /* relative to the dataset's path; the file's name where that path is a file */
     const char *relative_path;
+    uint64_t device; /* of the file system; 0: the file was gone when it was looked at */
     struct trajd_file_stat stat;
     const char *refusal; /* NULL, or the reason why it gives no episode */
 };
