@@ -193,7 +193,8 @@ static void a_silent_builder_is_not_waited_for(void **state)
     assert_int_equal(index->cached_file_count, 0);
     trajd_index_destroy(&index);
     close(fd);
-    index = must_open(&options); /* what was indexed without the lock is in the cache all the same */
+    index =
+        must_open(&options); /* what was indexed without the lock is in the cache all the same */
     assert_int_equal(index->lock_errno, 0);
     assert_true(index->cached_file_count > 0);
     trajd_index_destroy(&index);
