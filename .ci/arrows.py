@@ -1,4 +1,4 @@
-"""The picture of the tree: which file uses which other file, and which folder uses which other folder.
+"""The drawing of the tree: which file uses which other file, and which folder uses which other folder.
 
 A file uses another file when it includes it, or when its object file needs a symbol that the other's object file defines.
 A room is a folder without its subfolders, or a file or a folder with its subfolders where the list of floors says so.
@@ -218,7 +218,7 @@ def find_heights(graph):
 # Printing.
 
 
-def print_picture(floors, files, uses):
+def print_drawing(floors, files, uses):
     graph = room_graph(floors, files, uses)
     circles, heights = find_circles(graph), find_heights(graph)
 

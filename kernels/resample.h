@@ -120,7 +120,7 @@ enum trajd_mask {
     TRAJD_MASK_MISSING = 6, /* the episode has no such stream (bases[w] is NULL) */
     /* the last row is held, but at x it is older than max_age_ns; or the bracket says so */
     TRAJD_MASK_TOO_OLD = 7,
-    /* The frame of a picture stream cannot be decoded (bad_rows: keep). Kernels never write it. */
+    /* The frame of an image stream cannot be decoded (bad_rows: keep). Kernels never write it. */
     TRAJD_MASK_BAD_FRAME = 8,
 };
 

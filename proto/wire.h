@@ -46,7 +46,7 @@ extern "C" {
 #define TRAJD_WIRE_MAX_CHECKPOINT 8192u      /* bytes of a checkpoint token */
 #define TRAJD_WIRE_MAX_GPU 64u               /* "GPU-" and a UUID */
 #define TRAJD_WIRE_MAX_HANDLE 64u            /* bytes of a CUDA IPC handle */
-#define TRAJD_WIRE_MAX_CHANNELS 4u           /* of a picture */
+#define TRAJD_WIRE_MAX_CHANNELS 4u           /* of an image */
 #define TRAJD_WIRE_MAX_PAYLOAD_FRAME 262144u /* over tcp: bytes of a payload frame */
 
 enum trajd_wire_op {
@@ -82,7 +82,7 @@ struct trajd_wire_text {
     uint32_t size;
 };
 
-/* Whether a session finishes pictures itself: casts, normalises and permutes frames of u8. */
+/* Whether a session finishes images itself: casts, normalises and permutes frames of u8. */
 enum trajd_wire_unfinished {
     TRAJD_WIRE_FINISHED = 0,   /* it cannot */
     TRAJD_WIRE_UNFINISHED = 1, /* it can, where its job does */
@@ -222,7 +222,7 @@ struct trajd_wire_tensor {
     uint32_t rank;
     uint64_t shape[TRAJD_WIRE_MAX_RANK];
     uint64_t offset_bytes;
-    /* Pictures of u8, channels last, that the worker finishes: the type that they get; NONE: this
+    /* Images of u8, channels last, that the worker finishes: the type that they get; NONE: this
      * tensor is finished. `planes` is 1 if the channels come first then. `scale` and `shift` have
      * one float32 a channel; empty: the values stay. */
     enum trajd_dtype finished;
@@ -243,7 +243,7 @@ struct trajd_wire_opened {
     uint32_t credit;
     uint64_t epoch, next, length, windows, dropped, fingerprint, seed;
     uint64_t norm;   /* digest of all scales and offsets; 1: nothing is normalised; 0: not known */
-    uint64_t values; /* digest of how pictures are made; 1: there are none; 0: not known */
+    uint64_t values; /* digest of how images are made; 1: there are none; 0: not known */
     uint32_t tensor_count;
     const struct trajd_wire_tensor *tensors;
     struct trajd_wire_text gpu;     /* UUID of the ring's GPU; empty: a memfd, sent on fd.sock */

@@ -139,7 +139,7 @@ struct trajd_client_feed {
     struct trajd_ring_terms ring_terms;
     char gpu[TRAJD_WIRE_MAX_GPU + 1]; /* UUID of the GPU that has the batches; "": host memory */
     struct trajd_schema *schema;
-    bool is_unfinished;            /* pictures of the schema are to be finished */
+    bool is_unfinished;            /* images of the schema are to be finished */
     struct trajd_mapping *mapping; /* NULL: remote, or not mapped yet; borrowed from rings */
     struct trajd_buffers *buffers; /* remote: for payloads */
     uint32_t row_limit;            /* remote: the most rows of one payload */

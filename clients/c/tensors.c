@@ -31,7 +31,7 @@ static enum trajd_status check_tensor(const struct trajd_wire_opened *opened,
     return TRAJD_OK;
 }
 
-/* Checks how pictures are to be finished: frames of u8, [G, T, H, W] or [G, T, H, W, C]. */
+/* Checks how images are to be finished: frames of u8, [G, T, H, W] or [G, T, H, W, C]. */
 static enum trajd_status check_finish(const struct trajd_wire_tensor *tensor,
                                       struct trajd_error *error)
 {

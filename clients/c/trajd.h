@@ -155,7 +155,7 @@ struct trajd_open_options {
      * local_ranks: the daemon makes only their rows there. NULL: local_ranks. */
     const uint32_t *gpu_ranks;
     uint32_t gpu_rank_count; /* at most 512 */
-    /* Whether this worker finishes pictures itself (trajd_tensor.finish). The daemon decides: all
+    /* Whether this worker finishes images itself (trajd_tensor.finish). The daemon decides: all
      * workers of a job get the same form, and a daemon before 0.2.0 always finishes them. */
     enum trajd_unfinished unfinished;
 };
@@ -190,15 +190,15 @@ struct trajd_feed_info {
     /* what else to know about the feed's data, such as a fast stream on a slow grid */
     uint32_t warning_count;
     const char *const *warnings;
-    /* A digest of how pictures are made: colour, flip, decoder, crop, size, augmentation. 1: there are
+    /* A digest of how images are made: colour, flip, decoder, crop, size, augmentation. 1: there are
      * none. 0: a daemon of 0.1.0, which does not say. It is no part of the fingerprint: a job that
-     * resumes with another one gets the same windows in the same order with other pictures. So does
+     * resumes with another one gets the same windows in the same order with other images. So does
      * a job whose daemon was started again with another configuration: shapes may then change from one
      * batch to the next. */
     uint64_t values_digest;
 };
 
-/* How a worker finishes pictures that come as u8 with the channels last: value * scale + shift of the
+/* How a worker finishes images that come as u8 with the channels last: value * scale + shift of the
  * channel, a product and a sum that are each rounded to float32, then rounded to `dtype`. */
 struct trajd_finish {
     enum trajd_dtype dtype;
@@ -305,7 +305,7 @@ enum trajd_status trajd_client_ask(struct trajd_client *client,
 
 /* Writes a token for trajd_open_options.resume. It records which windows of the epoch all workers
  * of a queue job together have finished. The caller frees *token with free(). The token does not say
- * which statistics normalise the feed and how its pictures are made: keep norm_digest and
+ * which statistics normalise the feed and how its images are made: keep norm_digest and
  * values_digest of trajd_feed_info beside it, and compare them with those of the feed that goes on.
  * A batch that this worker still holds counts only after
  * trajd_batch_done. timeout_ms 0: 5,000. TRAJD_ERR_ARGUMENT: no feed is open, or it is open in mode

@@ -63,7 +63,7 @@ static void describe_rows(const struct trajd_yaml_node *source, char *text, size
         snprintf(text, size, "%s", row->children->value);
 }
 
-/* ---- pictures ---- */
+/* ---- images ---- */
 
 /* Prints one step of an augmentation with what was drawn: "crop row 3 column 5", "hue 0.02". */
 static void print_draw(const struct trajd_yaml_node *draw)
@@ -101,18 +101,18 @@ static void print_draws(const struct trajd_yaml_node *step)
 }
 
 /* Prints how frames are made: all words but those of the augmentation, which each step draws. */
-static void print_picture(const struct trajd_yaml_node *picture)
+static void print_image(const struct trajd_yaml_node *image)
 {
     const char *before = "  frames: ";
 
-    for (const struct trajd_yaml_node *word = picture ? picture->children : NULL; word;
+    for (const struct trajd_yaml_node *word = image ? image->children : NULL; word;
          word = word->next) {
         if (!strncmp(word->key, "augment", strlen("augment")))
             continue;
         printf("%s%s %s", before, word->key, word->value ? word->value : "");
         before = ", ";
     }
-    if (picture)
+    if (image)
         putchar('\n');
 }
 
@@ -146,7 +146,7 @@ static void print_output(const struct trajd_yaml_node *output, int64_t anchor_ns
     if (trajd_yaml_get(output, "goal"))
         printf("  steps count from the goal: anchor %s at %.9g s\n", cli_text(output, "goal"),
                (double)cli_number(output, "goal_ns") * 1e-9);
-    print_picture(trajd_yaml_get(output, "picture"));
+    print_image(trajd_yaml_get(output, "picture"));
     for (const struct trajd_yaml_node *source = cli_first(output, "sources"); source;
          source = source->next) {
         const int64_t first = cli_number(source, "first_column");
@@ -169,7 +169,7 @@ static void print_head(const struct trajd_yaml_node *root)
            cli_text(root, "file"), cli_text(root, "episode"), cli_text(root, "anchor"),
            (double)cli_number(root, "anchor_ns") * 1e-9);
     if (trajd_yaml_get(root, "pass"))
-        printf("goals and draws of pictures are those of pass %s over the dataset; each pass draws "
+        printf("goals and draws of images are those of pass %s over the dataset; each pass draws "
                "new ones\n",
                cli_text(root, "pass"));
     if (trajd_yaml_get(root, "unreadable"))

@@ -271,7 +271,7 @@ static bool compare_colors(struct init *init, uint32_t which)
         dataset->color_source = NULL;
     else
         fprintf(stderr, "trajctl: %s: color: %s, because its frames are then those of %s\n",
-                dataset->name, trajd_picture_color_name(dataset->color), dataset->color_source);
+                dataset->name, trajd_image_color_name(dataset->color), dataset->color_source);
     return dataset->color != TRAJD_COLOR_UNDECIDED;
 }
 

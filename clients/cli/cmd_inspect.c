@@ -98,14 +98,14 @@ static void describe_storage(const struct trajd_array *array,
     if (array && array->form == TRAJD_ROWS_VIDEO) {
         const struct trajd_video *video = array->video;
         fprintf(out, "%s %ux%u rgb (file), %s, %.1f frames per unit, packets in %s, ",
-                trajd_video_codec_name(video->format.codec), array->picture.height,
-                array->picture.width, video->pixel_format,
+                trajd_video_codec_name(video->format.codec), array->header.height,
+                array->header.width, video->pixel_format,
                 (double)video->packet_count / (double)video->unit_count,
                 video->media ? "MP4" : "the file");
     } else if (array && trajd_array_is_encoded(array)) {
-        char picture[TRAJD_PICTURE_TEXT_SIZE];
-        fprintf(out, "%s", trajd_picture_text(&array->picture, &stream->image, picture));
-        if (trajd_picture_channels(stream->image.color) == 3)
+        char image[TRAJD_IMAGE_TEXT_SIZE];
+        fprintf(out, "%s", trajd_image_text(&array->header, &stream->image, image));
+        if (trajd_image_channels(stream->image.color) == 3)
             fprintf(out, " (%s)",
                     stream->image.color == TRAJD_COLOR_UNDECIDED
                         ? "rgb or bgr"
@@ -356,8 +356,8 @@ static void json_stream(struct trajd_json *json, const struct trajd_index *index
     trajd_json_string(json, "storage", storage);
     trajd_json_string(json, "unit", stream->unit);
     trajd_json_bool(json, "image", stream->image.is_present);
-    if (trajd_picture_channels(stream->image.color) == 3) {
-        trajd_json_string(json, "color", trajd_picture_color_name(stream->image.color));
+    if (trajd_image_channels(stream->image.color) == 3) {
+        trajd_json_string(json, "color", trajd_image_color_name(stream->image.color));
         trajd_json_string(json, "color_from", trajd_index_color_source(stream));
     }
     trajd_json_u64(json, "fewest_rows", least);

@@ -1,5 +1,5 @@
 /* trajctl plot: draws one stream of one episode over time on the terminal, as recorded and as
- * resampled. A stream of pictures becomes a film strip. Without a stream it lists all streams. */
+ * resampled. A stream of images becomes a film strip. Without a stream it lists all streams. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ struct plotting {
     struct trajd_rate rate; /* num 0: 20 Hz */
     struct trajd_convert_rule rule;
     int64_t from_ns, to_ns;
-    struct frame_resize resize; /* of pictures */
+    struct frame_resize resize; /* of images */
     struct cli_files files;
 };
 
@@ -84,7 +84,7 @@ static void note_assumed_rate(const struct trajd_index *index, const struct traj
                 index->clocks[c].name, (double)rate.num / (double)rate.den);
 }
 
-/* ---- pictures ---- */
+/* ---- images ---- */
 
 struct plot_frame {
     uint64_t row;    /* of the file */
@@ -150,9 +150,8 @@ static void list_frames(const struct plot_frame *frames, uint32_t count)
 }
 
 /* Writes frames of the episode side by side. */
-static int plot_pictures(const struct plotting *plotting, const struct trajd_index *index,
-                         const struct trajd_episode *episode,
-                         const struct trajd_index_stream *stream)
+static int plot_images(const struct plotting *plotting, const struct trajd_index *index,
+                       const struct trajd_episode *episode, const struct trajd_index_stream *stream)
 {
     struct plot_frame frames[FRAME_STRIP_MAX];
     uint64_t rows[FRAME_STRIP_MAX];
@@ -169,15 +168,15 @@ static int plot_pictures(const struct plotting *plotting, const struct trajd_ind
     uint32_t bad_count;
 
     if (!plotting->output)
-        return cli_fail("%s has pictures: name a file for the film strip, -o FILE.png",
+        return cli_fail("%s has images: name a file for the film strip, -o FILE.png",
                         plotting->stream);
     if (plotting->rule.kind != TRAJD_CONVERT_NO_KIND || plotting->rule.window_ns)
-        return cli_fail("%s has pictures, which are never blended: remove --kind and --window",
+        return cli_fail("%s has images, which are never blended: remove --kind and --window",
                         plotting->stream);
     if (!count)
         return cli_fail("%s has no rows in that span", plotting->stream);
     if (count > FRAME_STRIP_MAX)
-        return cli_fail("%" PRIu64 " frames are too many for one picture, which has up to %u: "
+        return cli_fail("%" PRIu64 " frames are too many for one image, which has up to %u: "
                         "choose a lower --rate, or --from and --to",
                         count, FRAME_STRIP_MAX);
     for (uint32_t i = 0; i < count; i++)
@@ -217,14 +216,13 @@ static int plot(struct plotting *plotting, const struct trajd_index *index)
     if (!episode)
         return CLI_FAILED;
     if (stream >= 0 && index->streams[stream].image.is_present)
-        return plot_pictures(plotting, index, episode, &index->streams[stream]);
+        return plot_images(plotting, index, episode, &index->streams[stream]);
     if (plotting->resize.size)
-        return cli_fail("--resize: %s has no pictures", plotting->stream);
+        return cli_fail("--resize: %s has no images", plotting->stream);
     if (plotting->output)
-        return cli_fail(
-            "-o writes a film strip, and %s has no pictures: `python -m trajd.plot %s %s "
-            "-o FILE.svg` writes a plot of it as SVG, PNG or PDF",
-            plotting->stream, plotting->path, plotting->stream);
+        return cli_fail("-o writes a film strip, and %s has no images: `python -m trajd.plot %s %s "
+                        "-o FILE.svg` writes a plot of it as SVG, PNG or PDF",
+                        plotting->stream, plotting->path, plotting->stream);
     if (convert_series_read(&options, &series, &error))
         return cli_fail("%s", error.message);
     note_assumed_rate(index, episode, plotting->stream);
@@ -263,7 +261,7 @@ const struct cli_option cli_plot_options[] = {
      offsetof(struct plotting, rule.window_ns), .least = 1},
     {"--from", "TIME", "where the plot begins", CLI_TIME, offsetof(struct plotting, from_ns)},
     {"--to", "TIME", "where it ends", CLI_TIME, offsetof(struct plotting, to_ns)},
-    {"-o", "FILE.png", "the file for the film strip of pictures", CLI_TEXT,
+    {"-o", "FILE.png", "the file for the film strip of images", CLI_TEXT,
      offsetof(struct plotting, output)},
     {NULL, NULL, NULL, CLI_TABLE, offsetof(struct plotting, resize), .table = cli_resize_options},
     {0}};

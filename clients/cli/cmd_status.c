@@ -48,7 +48,7 @@ static const char *plural_of(const struct trajd_yaml_node *mapping, const char *
 static void print_frames(const struct trajd_yaml_node *frames)
 {
     if (frames)
-        printf("  pictures: %s frame%s used: %s decoded, %s prepared in the files, %s reused; %s "
+        printf("  images: %s frame%s used: %s decoded, %s prepared in the files, %s reused; %s "
                "bad, %s evicted, %.1f MiB in memory, %.1f MiB read\n",
                text_of(frames, "used"), plural_of(frames, "used"), text_of(frames, "decoded"),
                text_of(frames, "prepared"), text_of(frames, "reused"), text_of(frames, "bad"),

@@ -24,7 +24,7 @@ static const struct cli_command commands[] = {
      "offsets, or decoded and resized as a feed asks for",
      cli_pack, cli_pack_options, 1, CLI_MANY, "one or more files, and the output with -o"},
     {"plot", "FILE [STREAM]",
-     "draw a stream over time on the terminal, as recorded and as resampled; pictures as a film "
+     "draw a stream over time on the terminal, as recorded and as resampled; images as a film "
      "strip; without a stream, list the streams",
      cli_plot, cli_plot_options, 1, 2, "a file"},
     {"status", "",

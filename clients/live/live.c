@@ -94,7 +94,7 @@ static enum trajd_status set_inputs(struct trajd_live *live, struct trajd_error 
             continue;
         input->may_lack &= target->missing == TRAJD_MISSING_ZERO;
         input->has_rows |= t < live->rules.row_target_count;
-        input->has_pictures |= t >= live->rules.row_target_count;
+        input->has_images |= t >= live->rules.row_target_count;
     }
     return TRAJD_OK;
 }
@@ -203,8 +203,8 @@ void trajd_live_close(struct trajd_live **out)
     *out = NULL;
     if (!live)
         return;
-    for (uint32_t p = 0; live->pictures && p < live->rules.picture_count; p++)
-        trajd_live_picture_close(&live->pictures[p]);
+    for (uint32_t p = 0; live->images && p < live->rules.image_count; p++)
+        trajd_live_image_close(&live->images[p]);
     trajd_binding_destroy(&live->batch);
     trajd_rules_clear_grids(&live->rules);
     trajd_arena_free(&live->arena);

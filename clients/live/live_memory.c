@@ -119,8 +119,8 @@ static enum trajd_status make_ring(struct trajd_live *live, struct trajd_live_in
                                "stream %s: the window and the history hold more than 2^24 rows",
                                input->name);
     /* a quarter of it is left to the writer (live_ring.c); cameras keep to their rate */
-    for (ring->capacity = input->has_pictures ? 8 : 64;
-         ring->capacity * 3 / 4 < (input->has_pictures ? 1 : 2) * (uint64_t)rows;)
+    for (ring->capacity = input->has_images ? 8 : 64;
+         ring->capacity * 3 / 4 < (input->has_images ? 1 : 2) * (uint64_t)rows;)
         ring->capacity *= 2;
     ring->row_bytes =
         input->has_rows ? (size_t)input->column_count * trajd_dtype_size(input->stream->dtype) : 0;
@@ -236,21 +236,21 @@ static enum trajd_status make_batch(struct trajd_live *live, struct trajd_error 
     return trajd_resample_check_shape(&live->batch->request, error);
 }
 
-static enum trajd_status make_pictures(struct trajd_live *live, struct trajd_error *error)
+static enum trajd_status make_images(struct trajd_live *live, struct trajd_error *error)
 {
-    const uint32_t count = live->rules.picture_count;
+    const uint32_t count = live->rules.image_count;
     enum trajd_status status = TRAJD_OK;
 
-    live->pictures = trajd_live_alloc(live, count, sizeof *live->pictures, error);
-    if (!live->pictures)
+    live->images = trajd_live_alloc(live, count, sizeof *live->images, error);
+    if (!live->images)
         return TRAJD_ERR_MEMORY;
     for (uint32_t p = 0; p < count && !status; p++) {
         const struct trajd_plan_target *target =
             &live->rules.targets[live->rules.row_target_count + p];
-        live->pictures[p] = (struct trajd_live_picture){.rules = &live->rules.pictures[p],
-                                                        .output = target->output_index,
-                                                        .input = target->stream_index};
-        status = trajd_live_picture_open(live, &live->pictures[p], error);
+        live->images[p] = (struct trajd_live_image){.rules = &live->rules.images[p],
+                                                    .output = target->output_index,
+                                                    .input = target->stream_index};
+        status = trajd_live_image_open(live, &live->images[p], error);
     }
     return status;
 }
@@ -273,5 +273,5 @@ enum trajd_status trajd_live_allocate(struct trajd_live *live, struct trajd_erro
         return status;
     set_strides(live);
     status = make_batch(live, error);
-    return status ? status : make_pictures(live, error);
+    return status ? status : make_images(live, error);
 }

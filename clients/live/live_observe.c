@@ -146,8 +146,8 @@ static void make_values(struct trajd_live *live, uint8_t *out)
     make_view(live);
     trajd_bind_rows(live->batch, 0, 1, out);
     trajd_resample_cpu(&live->batch->request, 0, 1);
-    for (uint32_t p = 0; p < live->rules.picture_count; p++)
-        trajd_live_picture_write(live, &live->pictures[p], out);
+    for (uint32_t p = 0; p < live->rules.image_count; p++)
+        trajd_live_image_write(live, &live->images[p], out);
     for (uint32_t t = 0; t < live->rules.target_count; t++)
         if (trajd_rules_grid(&live->rules, t)->rule == TRAJD_TARGET_ROWS &&
             live->batch->targets[t].bases[0])
@@ -174,8 +174,8 @@ static enum trajd_status observe(struct trajd_live *live, int64_t t_ns, unsigned
         status = copy_rows(live, flags, error);
     if (!status)
         make_values(live, out);
-    for (uint32_t p = 0; p < live->rules.picture_count && !status; p++) {
-        const struct trajd_live_input *input = &live->inputs[live->pictures[p].input];
+    for (uint32_t p = 0; p < live->rules.image_count && !status; p++) {
+        const struct trajd_live_input *input = &live->inputs[live->images[p].input];
         if (!trajd_live_ring_kept(&input->ring, input->seen))
             status = trajd_live_too_far(live, input, error);
     }

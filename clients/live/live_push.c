@@ -42,9 +42,9 @@ static enum trajd_status take(struct trajd_live *live, struct trajd_live_input *
         count(&input->off_rate);
         __atomic_store_n(&input->off_rate_ns, stamp_ns - newest_ns, __ATOMIC_RELAXED);
     }
-    if (input->has_pictures &&
-        (status = trajd_live_picture_take(live, (uint32_t)(input - live->inputs),
-                                          trajd_live_ring_begin(&input->ring), row, error)))
+    if (input->has_images &&
+        (status = trajd_live_image_take(live, (uint32_t)(input - live->inputs),
+                                        trajd_live_ring_begin(&input->ring), row, error)))
         return status;
     trajd_live_ring_push(&input->ring, stamp_ns, row);
     return TRAJD_OK;

@@ -6,7 +6,7 @@
  *   live_observe.c   an observation: anchor, rows, request, transforms
  *   live_anchor.c    which anchor, and where the steps lie
  *   live_push.c      a row
- *   live_picture.c   frames of a camera: prepared when they come, finished when they are observed
+ *   live_image.c   frames of a camera: prepared when they come, finished when they are observed
  *   live_memory.c    sizes and memory
  *   live_ring.c      the last rows of a stream */
 #ifndef TRAJD_LIVE_LIVE_STATE_H
@@ -38,7 +38,7 @@ struct trajd_live_input {
     uint32_t column_count;
     bool is_lead;                /* it is on the clock of the anchors */
     bool has_rows;               /* an output reads its rows */
-    bool has_pictures;           /* an output shows them as frames */
+    bool has_images;             /* an output shows them as frames */
     bool may_lack;               /* `missing: zero` in all its outputs: it need not come at all */
     int64_t span_ns;             /* how far before the anchor the outputs read */
     int64_t span_rows;           /* and how many rows, by steps that are rows */
@@ -55,8 +55,8 @@ struct trajd_live_input {
 };
 
 /* The frames of an output, as its preparation and the centre of its augmentation make them. */
-struct trajd_live_picture {
-    const struct trajd_plan_picture *rules;
+struct trajd_live_image {
+    const struct trajd_plan_image *rules;
     uint32_t output, input;
     uint64_t frame_bytes, frame_words;
     struct trajd_image_plan *plan;           /* [push]; owned; NULL: frames stay as they are */
@@ -69,18 +69,18 @@ struct trajd_live_picture {
 };
 
 struct trajd_live {
-    struct trajd_arena arena; /* owns everything but grids, batch and picture plans */
+    struct trajd_arena arena; /* owns everything but grids, batch and image plans */
     struct trajd_document document;
     struct trajd_plan_rules rules; /* of the document */
     int64_t history_ns, max_anchor_age_ns;
     uint32_t input_count, lead_count; /* leads: inputs on the clock of the anchors */
     struct trajd_live_clock *clocks;  /* [document.clock_count] */
     struct trajd_live_input *inputs;
-    struct trajd_live_picture *pictures; /* [rules.picture_count] */
-    uint64_t *size_bytes;                /* [rules.visible_count]: of each output */
-    uint64_t total_bytes;                /* of an observation */
-    uint32_t is_observing;               /* [observe] */
-    int64_t anchor_ns;                   /* [observe] */
+    struct trajd_live_image *images; /* [rules.image_count] */
+    uint64_t *size_bytes;            /* [rules.visible_count]: of each output */
+    uint64_t total_bytes;            /* of an observation */
+    uint32_t is_observing;           /* [observe] */
+    int64_t anchor_ns;               /* [observe] */
     /* [observe]: stamps that any stream on the anchor's clock has, ascending; the anchor is the
      * last one. Stream by stream they would be wrong: one of them may have lost a row. */
     int64_t *anchors_ns;   /* [steps_back + 1], filled from the end */
@@ -114,17 +114,15 @@ enum trajd_status trajd_live_allocate(struct trajd_live *live, struct trajd_erro
 void *trajd_live_alloc(struct trajd_live *live, uint64_t count, uint64_t size_bytes,
                        struct trajd_error *error);
 
-/* live_picture.c: allocates what pictures need; makes the frames of a row that has begun; writes the
- * steps and masks of a picture; frees its plans. */
-enum trajd_status trajd_live_picture_open(struct trajd_live *live,
-                                          struct trajd_live_picture *picture,
-                                          struct trajd_error *error);
-enum trajd_status trajd_live_picture_take(const struct trajd_live *live, uint32_t input,
-                                          uint64_t row, const void *pixels,
-                                          struct trajd_error *error);
-void trajd_live_picture_write(const struct trajd_live *live,
-                              const struct trajd_live_picture *picture, uint8_t *out);
-void trajd_live_picture_close(struct trajd_live_picture *picture);
+/* live_image.c: allocates what images need; makes the frames of a row that has begun; writes the
+ * steps and masks of an image; frees its plans. */
+enum trajd_status trajd_live_image_open(struct trajd_live *live, struct trajd_live_image *image,
+                                        struct trajd_error *error);
+enum trajd_status trajd_live_image_take(const struct trajd_live *live, uint32_t input, uint64_t row,
+                                        const void *pixels, struct trajd_error *error);
+void trajd_live_image_write(const struct trajd_live *live, const struct trajd_live_image *image,
+                            uint8_t *out);
+void trajd_live_image_close(struct trajd_live_image *image);
 
 /* live_anchor.c: finds the anchor of t_ns, and the steps of all outputs. */
 enum trajd_status trajd_live_find_anchor(struct trajd_live *live, int64_t t_ns,

@@ -29,9 +29,9 @@ struct trajd_dataset_options {
     struct trajd_index_options index;
     uint64_t cache_budget_bytes;
     uint32_t reader_count;
-    /* must outlive the dataset; NULL: pictures are not decoded */
+    /* must outlive the dataset; NULL: images are not decoded */
     struct trajd_decoder_pool *decoders;
-    uint32_t decoder_count; /* threads that have pictures decoded, >= 1 with decoders */
+    uint32_t decoder_count; /* threads that have images decoded, >= 1 with decoders */
 };
 
 /* Indexes the files, or reads the index from its cache, and starts the row cache. Reads no rows

@@ -81,7 +81,7 @@ static uint64_t largest_frame(const struct trajd_index_stream *stream,
     return stream->form == TRAJD_ROWS_PLAIN ? pixels : pixels + TRAJD_DECODER_HEADER_BYTES;
 }
 
-/* Returns the bytes of the largest decode unit of a stream of videos; 0 for pictures. */
+/* Returns the bytes of the largest decode unit of a stream of videos; 0 for images. */
 static uint64_t largest_unit(const struct trajd_index *index,
                              const struct trajd_index_stream *stream)
 {
@@ -105,7 +105,7 @@ static bool is_direct(const struct trajd_frame_view *view, enum trajd_row_form f
     const struct trajd_image_preparation *p = &view->preparation;
 
     return (form == TRAJD_ROWS_PLAIN || form == TRAJD_ROWS_PACKED) &&
-           image->encoding == TRAJD_PICTURE_RAW && image->color != TRAJD_COLOR_BGR &&
+           image->encoding == TRAJD_ENCODING_RAW && image->color != TRAJD_COLOR_BGR &&
            image->flip == TRAJD_FLIP_NONE && trajd_image_is_whole(p);
 }
 
@@ -137,7 +137,7 @@ static struct trajd_frame_view *make_view(struct trajd_frames *frames, uint32_t 
     view->decoder.image.height = preparation->source_height;
     view->decoder.image.width = preparation->source_width;
     if (stream->form == TRAJD_ROWS_PLAIN)
-        view->decoder.image.encoding = TRAJD_PICTURE_RAW;
+        view->decoder.image.encoding = TRAJD_ENCODING_RAW;
     if (!stream->image.is_present) { /* pixels as they are */
         view->decoder.image.is_present = true;
         view->decoder.image.color = preparation->channels == 3 ? TRAJD_COLOR_RGB : TRAJD_COLOR_GRAY;

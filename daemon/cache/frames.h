@@ -1,4 +1,4 @@
-/* Prepared frames in memory. A prepared frame is a picture of a file, decoded, cropped, resized and
+/* Prepared frames in memory. A prepared frame is an image of a file, decoded, cropped, resized and
  * padded. It depends on no window, so it is made once and shared by all windows and feeds.
  *
  * A view is one stream with one preparation. Feeds that ask for the same share a view and its

@@ -115,7 +115,7 @@ void frames_add_extra(struct frame_slot *slot);
 
 /* ---- frames_unit.c: the frames of a video, without the lock ---- */
 
-#define FRAMES_JOB 32 /* pictures that a worker makes together, at most */
+#define FRAMES_JOB 32 /* images that a worker makes together, at most */
 
 /* The bytes of a frame, as they are in the file. */
 struct frame_bytes {

@@ -87,7 +87,7 @@ static enum trajd_status read_once(struct frames_worker *worker, uint32_t i,
 }
 
 /* Returns whether the recorder wrote zeros in place of a frame, and the layout masks such frames. A
- * prepared frame of zeros was a black picture; `trajctl pack` writes an empty row for a masked
+ * prepared frame of zeros was a black image; `trajctl pack` writes an empty row for a masked
  * one, and for a frame of a video that was not recorded. */
 static bool is_masked(const struct frames_worker *worker, uint32_t i)
 {
@@ -244,7 +244,7 @@ static void quote_reason(const struct trajd_frame_view *view, struct trajd_decod
     const bool is_prepared = view->frames->index->streams[view->stream_index].preparation != NULL;
     const size_t room = sizeof frame->reason - 1;
 
-    if (*frame->reason && is_prepared && trajd_picture_is_reason(frame->bytes, frame->size))
+    if (*frame->reason && is_prepared && trajd_image_is_reason(frame->bytes, frame->size))
         snprintf(frame->reason, sizeof frame->reason, "%.*s",
                  (int)(frame->size < room ? frame->size : room), (const char *)frame->bytes);
 }
@@ -265,7 +265,7 @@ static void copy_frames(struct frames_worker *worker, const struct trajd_frame_v
     }
 }
 
-/* Has a helper program decode frames: pictures, or those of the worker's unit. */
+/* Has a helper program decode frames: images, or those of the worker's unit. */
 static enum trajd_status run_once(struct frames_worker *worker, const struct trajd_frame_view *view,
                                   uint32_t count, struct trajd_error *error)
 {

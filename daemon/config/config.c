@@ -89,7 +89,7 @@ static enum trajd_status read_quarantine(const struct trajd_config *config,
 /* Reads what a standard decoder gives of the dataset's encoded frames. */
 static enum trajd_status read_color(const struct trajd_config *config,
                                     const struct trajd_yaml_node *node,
-                                    enum trajd_picture_color *color, struct trajd_error *error)
+                                    enum trajd_image_color *color, struct trajd_error *error)
 {
     static const char *const words[] = {"rgb", "bgr", NULL};
     int choice = 0;

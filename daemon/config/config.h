@@ -27,7 +27,7 @@ struct trajd_config_dataset {
     struct trajd_rate rate; /* of its regular clocks; num 0: as the files and the layout say */
     uint32_t clock_rate_count;
     struct trajd_clock_rate clock_rates[TRAJD_CONFIG_MAX_RATES]; /* `rate:` of single clocks */
-    enum trajd_picture_color color; /* of encoded frames; TRAJD_COLOR_DEPTH: as the layout says */
+    enum trajd_image_color color; /* of encoded frames; TRAJD_COLOR_DEPTH: as the layout says */
     const char *media; /* the folder of media files of packed video; NULL: that of each HDF5 file */
     int64_t quarantine_at_most; /* episodes; -1: any number */
 };

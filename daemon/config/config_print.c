@@ -108,7 +108,7 @@ void trajd_config_print(const struct trajd_config *config, FILE *out)
                     config->datasets[d].rate.den);
         print_clock_rates(&config->datasets[d], out);
         if (config->datasets[d].color)
-            fprintf(out, ", color: %s", trajd_picture_color_name(config->datasets[d].color));
+            fprintf(out, ", color: %s", trajd_image_color_name(config->datasets[d].color));
         if (config->datasets[d].media) {
             fprintf(out, ", media: ");
             trajd_json_text(out, config->datasets[d].media);
@@ -209,7 +209,7 @@ void trajd_config_print_json(const struct trajd_config *config, FILE *out)
         if (config->datasets[d].clock_rate_count)
             trajd_json_close_object(&json);
         if (config->datasets[d].color)
-            trajd_json_string(&json, "color", trajd_picture_color_name(config->datasets[d].color));
+            trajd_json_string(&json, "color", trajd_image_color_name(config->datasets[d].color));
         if (config->datasets[d].media)
             trajd_json_string(&json, "media", config->datasets[d].media);
         if (config->datasets[d].quarantine_at_most >= 0) {

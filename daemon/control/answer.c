@@ -192,34 +192,34 @@ void trajd_reason_write(const struct trajd_reason_facts *facts, enum trajd_mask 
 
 /* ---- images ---- */
 
-void trajd_explain_picture(const struct trajd_window_plan *plan, uint32_t picture,
-                           struct trajd_json *json)
+void trajd_explain_image(const struct trajd_window_plan *plan, uint32_t image,
+                         struct trajd_json *json)
 {
     const struct trajd_index_stream *stream =
-        trajd_plan_stream(plan, &plan->rules.targets[plan->rules.row_target_count + picture]);
-    struct trajd_picture_words words;
+        trajd_plan_stream(plan, &plan->rules.targets[plan->rules.row_target_count + image]);
+    struct trajd_image_words words;
     char text[TRAJD_PREPARATION_WORDS_SIZE];
 
-    trajd_window_write_words(plan, picture, &words);
+    trajd_window_write_words(plan, image, &words);
     trajd_json_open_object(json, "picture");
-    if (trajd_window_describe_prepared(plan, picture, text))
+    if (trajd_window_describe_prepared(plan, image, text))
         trajd_json_string(json, "prepared", text);
     for (uint32_t w = 0; w < words.count; w++)
         trajd_json_string(json, words.list[w].key, words.list[w].text);
-    if (trajd_picture_channels(stream->image.color) == 3)
+    if (trajd_image_channels(stream->image.color) == 3)
         trajd_json_string(json, "color_from", trajd_index_color_source(stream));
     trajd_json_close_object(json);
 }
 
-void trajd_explain_draws(const struct trajd_window_plan *plan, uint32_t picture, uint64_t seed,
+void trajd_explain_draws(const struct trajd_window_plan *plan, uint32_t image, uint64_t seed,
                          const struct trajd_window *window, uint32_t step, struct trajd_json *json)
 {
-    const struct trajd_augment *augment = &plan->rules.pictures[picture].augment;
+    const struct trajd_augment *augment = &plan->rules.images[image].augment;
     struct trajd_augment_params params;
 
     if (!augment->count)
         return;
-    trajd_window_draw(plan, picture, seed, window, step, &params);
+    trajd_window_draw(plan, image, seed, window, step, &params);
     trajd_json_open_array(json, "draws");
     for (uint32_t i = 0; i < augment->count; i++) {
         trajd_json_open_object(json, NULL);
@@ -233,20 +233,20 @@ void trajd_explain_draws(const struct trajd_window_plan *plan, uint32_t picture,
     trajd_json_close_array(json);
 }
 
-enum trajd_mask trajd_explain_frame(const struct trajd_window_plan *plan, uint32_t picture,
+enum trajd_mask trajd_explain_frame(const struct trajd_window_plan *plan, uint32_t image,
                                     uint32_t episode, int64_t row, char *reason)
 {
     const struct trajd_plan_target *target =
-        &plan->rules.targets[plan->rules.row_target_count + picture];
+        &plan->rules.targets[plan->rules.row_target_count + image];
     struct trajd_frame_use use = {.episode_index = episode, .row = (uint32_t)row};
     struct trajd_frame_view *view = NULL;
     struct trajd_error error = {.message = "trajd-decoder was not found"};
     enum trajd_status status = TRAJD_ERR_SYSTEM;
 
     if (plan->dataset->frames)
-        status = trajd_frames_open_view(plan->dataset->frames, target->stream_index,
-                                        &plan->rules.pictures[picture].preparation, 1, false, &view,
-                                        &error);
+        status =
+            trajd_frames_open_view(plan->dataset->frames, target->stream_index,
+                                   &plan->rules.images[image].preparation, 1, false, &view, &error);
     if (!status)
         status = trajd_frames_pin(view, &use, 1, &error);
     snprintf(reason, TRAJD_REASON_SIZE, "%s",

@@ -83,7 +83,7 @@ static enum trajd_status check_memory(struct trajd_control *control, struct traj
         (unsigned long long)(trajd_memory_available(&memory) >> 20));
 }
 
-/* Without trajd-decoder, feeds of pictures are refused when they are opened. */
+/* Without trajd-decoder, feeds of images are refused when they are opened. */
 static enum trajd_status make_decoders(struct trajd_control *control, struct trajd_error *error)
 {
     const struct trajd_thread_choice threads =

@@ -100,7 +100,7 @@ struct trajd_control {
 
 /* A feed of the configuration has the name that the configuration gives it. A feed that a job sent
  * as text is called "spec:HASH". Both may be followed by "@UUID" (batches in the memory of that
- * GPU) or "@u8" (workers finish the pictures; trajd_feed_place_name), and by "#NUMBER" (another
+ * GPU) or "@u8" (workers finish the images; trajd_feed_place_name), and by "#NUMBER" (another
  * instance of the same feed). No name of the configuration contains '@' or '#'. */
 
 /* Writes the name of a feed that a job sent. Equal texts get equal names, so the workers of a job
@@ -207,7 +207,7 @@ struct trajd_feed_source {
     const char *text;               /* sent by a job; NULL: the feed is configured */
     bool is_hidden;                 /* trajd_server_change shows the feed later */
     struct trajd_gpu *gpu;          /* NULL: batches lie in host memory */
-    bool is_unfinished;             /* workers finish the pictures */
+    bool is_unfinished;             /* workers finish the images */
     bool *is_refused; /* set to true where quarantine.at_most refuses the feed; or NULL */
 };
 
@@ -241,7 +241,7 @@ void trajd_control_warn_of_norms(struct trajd_control *control, FILE *report);
  * configured one (name), also one that quarantine.at_most refused at the start, so that the answer has
  * the reason, or one that a job sent as text. `place` NULL: in host memory. The UUID of a GPU:
  * TRAJD_ERR_UNSUPPORTED, TRAJD_ERR_MEMORY, TRAJD_ERR_DEVICE: the batches are available in host memory
- * only, *error says why. TRAJD_FEED_UNFINISHED: workers finish the pictures; where there is nothing to
+ * only, *error says why. TRAJD_FEED_UNFINISHED: workers finish the images; where there is nothing to
  * finish, it is the production for all workers. */
 enum trajd_status trajd_control_open_feed(struct trajd_control *control, const char *name,
                                           const char *text, const char *place,

@@ -19,7 +19,7 @@ static void free_request(const struct trajd_server_wanted *wanted)
 
 /* ---- what the opener does, without the mutex ---- */
 
-/* Returns a feed for the request. Where there is no room for one whose workers finish the pictures, it
+/* Returns a feed for the request. Where there is no room for one whose workers finish the images, it
  * is the one for all workers. A worker that had the first one takes no other: it tries again until
  * there is room. */
 static enum trajd_status find_feed(struct trajd_control *control,
@@ -38,7 +38,7 @@ static enum trajd_status find_feed(struct trajd_control *control,
         return status;
     if (wanted->is_repeated)
         return error->status = TRAJD_ERR_BUSY;
-    LOG(control->log, WARNING, "%s: the daemon finishes the pictures instead", error->message);
+    LOG(control->log, WARNING, "%s: the daemon finishes the images instead", error->message);
     return trajd_control_open_feed(control, name, spec, NULL, producer, error);
 }
 

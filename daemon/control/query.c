@@ -17,7 +17,7 @@ static const struct {
     {"explain", trajd_query_explain},
     {"live", trajd_query_live},
     {"plan", trajd_query_plan},
-    {"pictures", trajd_query_pictures},
+    {"pictures", trajd_query_images},
     {"position", trajd_query_position},
     {"statistics", trajd_query_statistics},
 };

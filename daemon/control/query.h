@@ -25,8 +25,8 @@ typedef enum trajd_status trajd_query_result(const struct trajd_query *query,
                                              const struct trajd_producer *producer,
                                              struct trajd_json *json, struct trajd_error *error);
 
-trajd_query_result trajd_query_episodes, trajd_query_explain, trajd_query_live,
-    trajd_query_pictures, trajd_query_plan, trajd_query_position, trajd_query_statistics;
+trajd_query_result trajd_query_episodes, trajd_query_explain, trajd_query_live, trajd_query_images,
+    trajd_query_plan, trajd_query_position, trajd_query_statistics;
 
 /* ---- documents of several pages: answer.c ---- */
 
@@ -62,15 +62,15 @@ void trajd_reason_write(const struct trajd_reason_facts *facts, enum trajd_mask 
 /* ---- images of a plan: answer.c ---- */
 
 /* Writes "picture": how the frames are stored and made. */
-void trajd_explain_picture(const struct trajd_window_plan *plan, uint32_t picture,
-                           struct trajd_json *json);
+void trajd_explain_image(const struct trajd_window_plan *plan, uint32_t image,
+                         struct trajd_json *json);
 /* Writes "draws": the parameters of each step of `augment:`. Nothing where there are none. */
-void trajd_explain_draws(const struct trajd_window_plan *plan, uint32_t picture, uint64_t seed,
+void trajd_explain_draws(const struct trajd_window_plan *plan, uint32_t image, uint64_t seed,
                          const struct trajd_window *window, uint32_t step, struct trajd_json *json);
 /* Makes a frame, unless it is in memory. Blocks. Returns BAD_FRAME where it is bad, else VALID.
  * Writes why there is no frame to `reason`, which has TRAJD_REASON_SIZE bytes; "" where there is
  * one. VALID with a reason: it could not be made at present. */
-enum trajd_mask trajd_explain_frame(const struct trajd_window_plan *plan, uint32_t picture,
+enum trajd_mask trajd_explain_frame(const struct trajd_window_plan *plan, uint32_t image,
                                     uint32_t episode, int64_t row, char *reason);
 
 #endif

@@ -105,7 +105,7 @@ struct source {
     char frame[TRAJD_REASON_SIZE];  /* why its frame could not be made at present, or "" */
 };
 
-static bool is_picture(const struct trajd_window_plan *plan, uint32_t target)
+static bool is_image(const struct trajd_window_plan *plan, uint32_t target)
 {
     return target >= plan->rules.row_target_count;
 }
@@ -154,13 +154,13 @@ static void resolve_source(const struct explanation *e, uint32_t t, uint32_t ste
     if (facts.row_count > 0 && !source->in_rows)
         facts.first_ns = trajd_clock_row_ns(source->clock, 0) -
                          (source->clock->stamps_ns ? 0 : source->clock->start_ns);
-    if (e->pinned && !is_picture(plan, t))
+    if (e->pinned && !is_image(plan, t))
         facts.lost_feature = trajd_resample_find_nan(&e->batch->request, t, 0, &source->step);
     if (facts.lost_feature >= 0 && source->mask < TRAJD_MASK_NAN)
         source->mask = TRAJD_MASK_NAN;
     if (source->mask != TRAJD_MASK_VALID)
         trajd_reason_write(&facts, source->mask, source->reason);
-    if (is_picture(plan, t) && source->step.has_row)
+    if (is_image(plan, t) && source->step.has_row)
         resolve_frame(e, t, source);
 }
 
@@ -285,8 +285,8 @@ static void open_output(const struct explanation *e, uint32_t o, struct trajd_js
         trajd_chain_describe(output->transform, text, sizeof text);
         trajd_json_string(json, "transform", text);
     }
-    if (is_picture(e->plan, first))
-        trajd_explain_picture(e->plan, first - e->plan->rules.row_target_count, json);
+    if (is_image(e->plan, first))
+        trajd_explain_image(e->plan, first - e->plan->rules.row_target_count, json);
     trajd_json_open_array(json, "sources");
     for (uint32_t t = first; t < end; t++)
         write_stream(e, &e->plan->rules.targets[t], json);
@@ -337,7 +337,7 @@ static void write_step(const struct explanation *e, uint32_t o, uint32_t step,
         mask = TRAJD_MASK_MISSING;
     trajd_json_close_array(json);
     trajd_json_u64(json, "mask", mask);
-    if (is_picture(e->plan, first) && mask != TRAJD_MASK_BAD_FRAME && source.step.has_row)
+    if (is_image(e->plan, first) && mask != TRAJD_MASK_BAD_FRAME && source.step.has_row)
         trajd_explain_draws(e->plan, first - e->plan->rules.row_target_count, e->seed,
                             &e->batch->windows[0], step, json);
     trajd_json_close_object(json);
@@ -361,10 +361,10 @@ static enum trajd_status find_output(const struct trajd_window_plan *plan, const
                            nearest ? "?)" : "");
 }
 
-static bool draws_pictures(const struct trajd_window_plan *plan)
+static bool draws_images(const struct trajd_window_plan *plan)
 {
-    for (uint32_t p = 0; p < plan->rules.picture_count; p++)
-        if (plan->rules.pictures[p].augment.count)
+    for (uint32_t p = 0; p < plan->rules.image_count; p++)
+        if (plan->rules.images[p].augment.count)
             return true;
     return false;
 }
@@ -386,7 +386,7 @@ static void write_head(const struct explanation *e, const struct trajd_producer 
     trajd_json_i64(json, "origin_ns", e->episode->origin_ns);
     trajd_json_i64(json, "anchor", window->anchor);
     trajd_json_i64(json, "anchor_ns", e->batch->anchor_ns[0]);
-    if (e->plan->rules.goal_count || draws_pictures(e->plan))
+    if (e->plan->rules.goal_count || draws_images(e->plan))
         trajd_json_u64(json, "pass", window->pass);
     if (e->unreadable)
         trajd_json_string(json, "unreadable", e->unreadable);

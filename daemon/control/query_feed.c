@@ -132,16 +132,16 @@ enum trajd_status trajd_query_plan(const struct trajd_query *query,
     return describe(query, producer, true, json, error);
 }
 
-/* Answers "pictures": what decides the values of the feed's pictures, one item for each output of
- * pictures and each dataset. The item's fields are those of trajd_picture_words. */
+/* Answers "pictures": what decides the values of the feed's images, one item for each output of
+ * images and each dataset. The item's fields are those of trajd_image_words. */
 
-static void write_picture(const struct trajd_window_plan *plan, uint32_t picture,
-                          struct trajd_json *json)
+static void write_image(const struct trajd_window_plan *plan, uint32_t image,
+                        struct trajd_json *json)
 {
-    const uint32_t o = plan->rules.targets[plan->rules.row_target_count + picture].output_index;
-    struct trajd_picture_words words;
+    const uint32_t o = plan->rules.targets[plan->rules.row_target_count + image].output_index;
+    struct trajd_image_words words;
 
-    trajd_window_write_words(plan, picture, &words);
+    trajd_window_write_words(plan, image, &words);
     trajd_json_open_object(json, NULL);
     trajd_json_string(json, "output", plan->rules.outputs[o].name);
     trajd_json_string(json, "dataset", plan->dataset->name);
@@ -152,12 +152,12 @@ static void write_picture(const struct trajd_window_plan *plan, uint32_t picture
     trajd_json_close_object(json);
 }
 
-static uint64_t count_pictures(const struct trajd_mixture_plan *plan)
+static uint64_t count_images(const struct trajd_mixture_plan *plan)
 {
     uint64_t count = 0;
 
     for (uint32_t p = 0; p < plan->member_count; p++)
-        count += plan->members[p]->rules.picture_count;
+        count += plan->members[p]->rules.image_count;
     return count;
 }
 
@@ -167,17 +167,17 @@ static void write_item(const struct trajd_mixture_plan *plan, uint64_t item,
 {
     uint32_t p = 0;
 
-    for (; item >= plan->members[p]->rules.picture_count; p++)
-        item -= plan->members[p]->rules.picture_count;
-    write_picture(plan->members[p], (uint32_t)item, json);
+    for (; item >= plan->members[p]->rules.image_count; p++)
+        item -= plan->members[p]->rules.image_count;
+    write_image(plan->members[p], (uint32_t)item, json);
 }
 
-enum trajd_status trajd_query_pictures(const struct trajd_query *query,
-                                       const struct trajd_producer *producer,
-                                       struct trajd_json *json, struct trajd_error *error)
+enum trajd_status trajd_query_images(const struct trajd_query *query,
+                                     const struct trajd_producer *producer, struct trajd_json *json,
+                                     struct trajd_error *error)
 {
     const struct trajd_mixture_plan *plan = producer->plan;
-    const uint64_t total = count_pictures(plan);
+    const uint64_t total = count_images(plan);
     uint64_t next = query->first;
 
     if (query->first > total)

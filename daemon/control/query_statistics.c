@@ -80,12 +80,12 @@ static void write_rule(const struct trajd_producer *producer, const struct trajd
         trajd_json_null(json, "from");
 }
 
-static void write_picture_norm(const struct trajd_picture_spec *picture, struct trajd_json *json)
+static void write_image_norm(const struct trajd_image_spec *image, struct trajd_json *json)
 {
     char norm[256];
     struct trajd_text text = {norm, sizeof norm, 0};
 
-    trajd_picture_write_norm(picture, &text);
+    trajd_image_write_norm(image, &text);
     trajd_json_string(json, "norm", norm);
 }
 
@@ -137,8 +137,8 @@ static void write_output(const struct trajd_producer *producer, uint32_t o, stru
     trajd_json_u64(json, "features", trajd_plan_feature_count(plan, o));
     trajd_json_bool(json, "picture",
                     trajd_plan_is_image(plan, o) || trajd_plan_has_frames(plan, o));
-    if (plan->spec->outputs[o].picture.has_norm)
-        write_picture_norm(&plan->spec->outputs[o].picture, json);
+    if (plan->spec->outputs[o].image.has_norm)
+        write_image_norm(&plan->spec->outputs[o].image, json);
     else
         write_rule(producer, plan, o, "norm", json);
     trajd_json_open_array(json, "lacking");

@@ -12,8 +12,8 @@ enum { AV1C_HEADER_BYTES = 4, AV1C_MARKER = 0x81 };
 
 struct codec {
     Dav1dContext *context;
-    Dav1dPicture picture; /* that was given last */
-    uint32_t packet;      /* that was sent last */
+    Dav1dPicture header; /* that was given last */
+    uint32_t packet;     /* that was sent last */
 };
 
 static void explain(int code, char *reason)
@@ -55,7 +55,7 @@ static void close_codec(void *opened)
 {
     struct codec *codec = opened;
 
-    dav1d_picture_unref(&codec->picture);
+    dav1d_picture_unref(&codec->header);
     dav1d_close(&codec->context);
     free(codec);
 }
@@ -89,19 +89,19 @@ static void *open_codec(const struct trajd_video_stream *stream, char *reason)
     return NULL;
 }
 
-static void describe(const Dav1dPicture *picture, struct trajd_yuv *frame)
+static void describe(const Dav1dPicture *header, struct trajd_yuv *frame)
 {
-    const enum Dav1dPixelLayout layout = picture->p.layout;
+    const enum Dav1dPixelLayout layout = header->p.layout;
 
-    *frame = (struct trajd_yuv){
-        .planes = {picture->data[0], picture->data[1], picture->data[2]},
-        .steps = {picture->stride[0], picture->stride[1], picture->stride[1]},
-        .height = (uint32_t)picture->p.h,
-        .width = (uint32_t)picture->p.w,
-        .bits = (uint32_t)picture->p.bpc,
-        .shift_x = layout == DAV1D_PIXEL_LAYOUT_I420 || layout == DAV1D_PIXEL_LAYOUT_I422,
-        .shift_y = layout == DAV1D_PIXEL_LAYOUT_I420,
-        .is_gray = layout == DAV1D_PIXEL_LAYOUT_I400};
+    *frame = (struct trajd_yuv){.planes = {header->data[0], header->data[1], header->data[2]},
+                                .steps = {header->stride[0], header->stride[1], header->stride[1]},
+                                .height = (uint32_t)header->p.h,
+                                .width = (uint32_t)header->p.w,
+                                .bits = (uint32_t)header->p.bpc,
+                                .shift_x = layout == DAV1D_PIXEL_LAYOUT_I420 ||
+                                           layout == DAV1D_PIXEL_LAYOUT_I422,
+                                .shift_y = layout == DAV1D_PIXEL_LAYOUT_I420,
+                                .is_gray = layout == DAV1D_PIXEL_LAYOUT_I400};
 }
 
 static enum trajd_video_result receive(void *opened, struct trajd_yuv *frame, uint32_t *packet,
@@ -110,18 +110,18 @@ static enum trajd_video_result receive(void *opened, struct trajd_yuv *frame, ui
     struct codec *codec = opened;
     int code;
 
-    dav1d_picture_unref(&codec->picture);
-    code = dav1d_get_picture(codec->context, &codec->picture);
+    dav1d_picture_unref(&codec->header);
+    code = dav1d_get_picture(codec->context, &codec->header);
     *packet = codec->packet;
     if (code == DAV1D_ERR(EAGAIN))
         return TRAJD_VIDEO_EMPTY;
     if (code)
         explain(code, reason);
-    else if (codec->picture.seq_hdr->mtrx == DAV1D_MC_IDENTITY)
+    else if (codec->header.seq_hdr->mtrx == DAV1D_MC_IDENTITY)
         snprintf(reason, TRAJD_VIDEO_REASON_SIZE, "its colours are RGB, which is not read");
     else {
-        describe(&codec->picture, frame);
-        *packet = (uint32_t)codec->picture.m.timestamp;
+        describe(&codec->header, frame);
+        *packet = (uint32_t)codec->header.m.timestamp;
         return TRAJD_VIDEO_FRAME;
     }
     return TRAJD_VIDEO_DAMAGED;

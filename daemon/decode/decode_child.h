@@ -8,7 +8,7 @@
 
 #include "daemon/decode/decode_library.h"
 #include "daemon/decode/decode_protocol.h"
-#include "daemon/index/rows/picture_header.h"
+#include "daemon/index/rows/image_header.h"
 
 /* Receives the setup and then jobs, until the end of the socket. False where the parent breaks the
  * protocol, or memory ran out. */
@@ -83,14 +83,14 @@ void trajd_decode_unit_end(struct trajd_decode_video *video);
 /* Write height x width x channels values, rows without gaps: red first, 16 bits little-endian.
  * False where the frame is bad, with the library's words in `reason`: a warning of the library
  * makes a frame bad, too. A JPEG may have up to 100 scans, and no orientation but the first. */
-bool trajd_decode_jpeg(const uint8_t *bytes, size_t size, const struct trajd_picture *picture,
+bool trajd_decode_jpeg(const uint8_t *bytes, size_t size, const struct trajd_image_header *header,
                        uint8_t *pixels, char *reason, size_t reason_size);
 /* Writes pixels as a baseline JPEG without subsampling. *size becomes its bytes, 0 where it needs
  * more than `room`. False with the library's words in `reason`. */
 bool trajd_encode_jpeg(const struct trajd_image_preparation *frame, uint8_t quality,
                        const uint8_t *pixels, uint8_t *bytes, uint64_t room, uint32_t *size,
                        char *reason, size_t reason_size);
-bool trajd_decode_png(const uint8_t *bytes, size_t size, const struct trajd_picture *picture,
+bool trajd_decode_png(const uint8_t *bytes, size_t size, const struct trajd_image_header *header,
                       uint8_t *pixels, char *reason, size_t reason_size);
 
 #endif

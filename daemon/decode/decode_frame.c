@@ -9,12 +9,12 @@
 static uint64_t source_bytes(const struct trajd_decode_setup *setup)
 {
     return (uint64_t)setup->image.height * setup->image.width *
-           trajd_picture_channels(setup->image.color) * setup->bits / 8;
+           trajd_image_channels(setup->image.color) * setup->bits / 8;
 }
 
 static bool is_side(uint32_t side)
 {
-    return side >= 1 && side <= TRAJD_PICTURE_SIDE_MAX;
+    return side >= 1 && side <= TRAJD_FRAME_SIDE_MAX;
 }
 
 /* Returns whether the words of the video are possible, or there are none. */
@@ -25,7 +25,7 @@ static bool is_video(const struct trajd_decode_setup *setup)
     return video->codec == TRAJD_VIDEO_NONE ||
            (video->codec <= TRAJD_VIDEO_HEVC && video->matrix <= TRAJD_MATRIX_BT2020 &&
             video->range <= TRAJD_RANGE_FULL && setup->bits == 8 &&
-            trajd_picture_channels(setup->image.color) == 3);
+            trajd_image_channels(setup->image.color) == 3);
 }
 
 /* Returns whether frames are wanted as they are stored. */
@@ -43,7 +43,7 @@ bool trajd_decode_state_make(const struct trajd_decode_setup *setup,
     memset(state, 0, sizeof *state);
     state->setup = *setup;
     if (!is_side(setup->image.height) || !is_side(setup->image.width) ||
-        setup->image.height * setup->image.width > TRAJD_PICTURE_PIXELS_MAX ||
+        setup->image.height * setup->image.width > TRAJD_FRAME_PIXELS_MAX ||
         (setup->bits != 8 && setup->bits != 16 && setup->bits != 32) || !is_video(setup) ||
         (setup->jpeg_quality && (setup->jpeg_quality > 100 || setup->bits != 8)))
         return false;
@@ -76,10 +76,10 @@ void trajd_decode_state_free(struct trajd_decode_state *state)
 }
 
 /* Copies raw pixels. A padded row may have lost zeros at its end. */
-static bool copy_raw(const struct trajd_picture *picture, const uint8_t *bytes, uint64_t size,
+static bool copy_raw(const struct trajd_image_header *header, const uint8_t *bytes, uint64_t size,
                      uint8_t *pixels)
 {
-    const uint64_t whole = trajd_picture_raw_bytes(picture);
+    const uint64_t whole = trajd_image_raw_bytes(header);
     const uint64_t kept = size < whole ? size : whole;
 
     memcpy(pixels, bytes, kept);
@@ -87,14 +87,14 @@ static bool copy_raw(const struct trajd_picture *picture, const uint8_t *bytes, 
     return true;
 }
 
-static bool decode(const struct trajd_picture *picture, const uint8_t *bytes, uint64_t size,
+static bool decode(const struct trajd_image_header *header, const uint8_t *bytes, uint64_t size,
                    uint8_t *pixels, char *reason, size_t reason_size)
 {
-    if (picture->encoding == TRAJD_PICTURE_JPEG)
-        return trajd_decode_jpeg(bytes, size, picture, pixels, reason, reason_size);
-    if (picture->encoding == TRAJD_PICTURE_PNG)
-        return trajd_decode_png(bytes, size, picture, pixels, reason, reason_size);
-    return copy_raw(picture, bytes, size, pixels);
+    if (header->encoding == TRAJD_ENCODING_JPEG)
+        return trajd_decode_jpeg(bytes, size, header, pixels, reason, reason_size);
+    if (header->encoding == TRAJD_ENCODING_PNG)
+        return trajd_decode_png(bytes, size, header, pixels, reason, reason_size);
+    return copy_raw(header, bytes, size, pixels);
 }
 
 bool trajd_decode_finish(struct trajd_decode_state *state, uint8_t *pixels, uint8_t *output,
@@ -116,20 +116,20 @@ bool trajd_decode_frame(struct trajd_decode_state *state, const uint8_t *bytes, 
 {
     const struct trajd_decode_setup *setup = &state->setup;
     uint8_t *pixels = state->plan ? state->pixels : output;
-    struct trajd_picture picture;
+    struct trajd_image_header header;
     struct trajd_error error;
 
-    if (trajd_picture_examine(bytes, size, room, &setup->image, &picture, &error)) {
+    if (trajd_image_examine(bytes, size, room, &setup->image, &header, &error)) {
         snprintf(reason, reason_size, "%s", error.message);
         return false;
     }
-    if (picture.bits != setup->bits || picture.height != setup->image.height ||
-        picture.width != setup->image.width ||
-        picture.channels != trajd_picture_channels(setup->image.color)) {
+    if (header.bits != setup->bits || header.height != setup->image.height ||
+        header.width != setup->image.width ||
+        header.channels != trajd_image_channels(setup->image.color)) {
         snprintf(reason, reason_size, "a frame of %ux%u with %u values of %u bits a pixel",
-                 picture.height, picture.width, picture.channels, picture.bits);
+                 header.height, header.width, header.channels, header.bits);
         return false;
     }
-    return decode(&picture, bytes, size, pixels, reason, reason_size) &&
+    return decode(&header, bytes, size, pixels, reason, reason_size) &&
            trajd_decode_finish(state, pixels, output, reason, reason_size);
 }

@@ -39,7 +39,7 @@ static void on_error(j_common_ptr common)
     fail(coder, common->err->msg_code == JERR_OUT_OF_MEMORY ? TRAJD_DECODE_NO_MEMORY : message);
 }
 
-/* A warning means that the rest of the picture is made up. */
+/* A warning means that the rest of the image is made up. */
 static void on_message(j_common_ptr common, int level)
 {
     if (level < 0)
@@ -91,7 +91,7 @@ static void check_orientation(struct coder *coder)
             fail(coder, "its EXIF data say that it must be turned, which recorders do not do");
 }
 
-/* Refuses a picture whose data end between two scans: the library makes up what is missing, without
+/* Refuses an image whose data end between two scans: the library makes up what is missing, without
  * a warning. It has read all scans before the first row where there are several. */
 static void check_scans(struct coder *coder)
 {
@@ -118,7 +118,7 @@ static void read_rows(struct coder *coder, uint8_t *pixels)
 
 /* Runs the library. A failure jumps out. */
 static void decode(struct coder *coder, const uint8_t *bytes, size_t size,
-                   const struct trajd_picture *picture, uint8_t *pixels)
+                   const struct trajd_image_header *header, uint8_t *pixels)
 {
     struct jpeg_decompress_struct *jpeg = &coder->jpeg;
 
@@ -130,11 +130,11 @@ static void decode(struct coder *coder, const uint8_t *bytes, size_t size,
     jpeg_mem_src(jpeg, bytes, size);
     jpeg_read_header(jpeg, TRUE);
     check_orientation(coder);
-    jpeg->out_color_space = picture->channels == 3 ? JCS_RGB : JCS_GRAYSCALE;
+    jpeg->out_color_space = header->channels == 3 ? JCS_RGB : JCS_GRAYSCALE;
     jpeg->dct_method = JDCT_ISLOW;
     jpeg->do_fancy_upsampling = TRUE;
-    if (jpeg->image_height != picture->height || jpeg->image_width != picture->width ||
-        jpeg->num_components != picture->channels)
+    if (jpeg->image_height != header->height || jpeg->image_width != header->width ||
+        jpeg->num_components != header->channels)
         fail(coder, "its header changes");
     jpeg_start_decompress(jpeg);
     check_scans(coder);
@@ -151,7 +151,7 @@ static void start(struct coder *coder, char *reason, size_t reason_size)
     coder->jpeg.client_data = coder;
 }
 
-bool trajd_decode_jpeg(const uint8_t *bytes, size_t size, const struct trajd_picture *picture,
+bool trajd_decode_jpeg(const uint8_t *bytes, size_t size, const struct trajd_image_header *header,
                        uint8_t *pixels, char *reason, size_t reason_size)
 {
     struct coder coder;
@@ -159,7 +159,7 @@ bool trajd_decode_jpeg(const uint8_t *bytes, size_t size, const struct trajd_pic
 
     start(&coder, reason, reason_size);
     if (!setjmp(coder.failed)) {
-        decode(&coder, bytes, size, picture, pixels);
+        decode(&coder, bytes, size, header, pixels);
         is_good = true;
     }
     jpeg_destroy_decompress(&coder.jpeg);

@@ -53,35 +53,35 @@ static void on_read(png_structp png, png_bytep out, size_t count)
 }
 
 static void decode(png_structp png, png_infop info, struct decoder *decoder,
-                   const struct trajd_picture *picture, png_bytep *rows)
+                   const struct trajd_image_header *header, png_bytep *rows)
 {
     png_set_read_fn(png, decoder, on_read);
-    png_set_user_limits(png, TRAJD_PICTURE_SIDE_MAX, TRAJD_PICTURE_SIDE_MAX);
+    png_set_user_limits(png, TRAJD_FRAME_SIDE_MAX, TRAJD_FRAME_SIDE_MAX);
     png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, NULL, 0);
     png_read_info(png, info);
     if (png_get_color_type(png, info) == PNG_COLOR_TYPE_PALETTE)
         png_set_palette_to_rgb(png);
     png_set_strip_alpha(png);
-    if (picture->bits == 16)
+    if (header->bits == 16)
         png_set_swap(png);
     png_set_interlace_handling(png);
     png_read_update_info(png, info);
-    if (png_get_image_height(png, info) != picture->height ||
-        png_get_image_width(png, info) != picture->width ||
-        png_get_bit_depth(png, info) != picture->bits ||
-        png_get_channels(png, info) != picture->channels)
+    if (png_get_image_height(png, info) != header->height ||
+        png_get_image_width(png, info) != header->width ||
+        png_get_bit_depth(png, info) != header->bits ||
+        png_get_channels(png, info) != header->channels)
         png_error(png, "its header changes");
     png_read_image(png, rows);
     png_read_end(png, NULL);
 }
 
-bool trajd_decode_png(const uint8_t *bytes, size_t size, const struct trajd_picture *picture,
+bool trajd_decode_png(const uint8_t *bytes, size_t size, const struct trajd_image_header *header,
                       uint8_t *pixels, char *reason, size_t reason_size)
 {
     struct decoder decoder = {
         .next = bytes, .remaining = size, .reason = reason, .reason_size = reason_size};
-    const size_t step = (size_t)picture->width * picture->channels * picture->bits / 8;
-    png_bytep *rows = malloc(picture->height * sizeof *rows);
+    const size_t step = (size_t)header->width * header->channels * header->bits / 8;
+    png_bytep *rows = malloc(header->height * sizeof *rows);
     png_structp png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, &decoder, on_failure,
                                                on_failure, &decoder, allocate, release);
     png_infop info = png ? png_create_info_struct(png) : NULL;
@@ -89,9 +89,9 @@ bool trajd_decode_png(const uint8_t *bytes, size_t size, const struct trajd_pict
 
     decoder.lacks_memory |= !rows;
     if (rows && info && !setjmp(png_jmpbuf(png))) {
-        for (uint32_t y = 0; y < picture->height; y++)
+        for (uint32_t y = 0; y < header->height; y++)
             rows[y] = pixels + y * step;
-        decode(png, info, &decoder, picture, rows);
+        decode(png, info, &decoder, header, rows);
         is_good = true;
     }
     if (!is_good && decoder.lacks_memory)

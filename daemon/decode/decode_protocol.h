@@ -1,4 +1,4 @@
-/* The protocol with trajd-decoder, the helper program that decodes and encodes pictures.
+/* The protocol with trajd-decoder, the helper program that decodes and encodes images.
  *
  * Parent and child share one socket of packets, descriptor TRAJD_SANDBOX_SOCKET in the child. Each
  * packet is one of the structs below; both ends are of one build.
@@ -21,7 +21,7 @@
 
 #include <stdint.h>
 
-#include "daemon/layout/picture.h"
+#include "daemon/layout/layout_image.h"
 #include "daemon/layout/video.h"
 #include "kernels/image/image.h"
 
@@ -52,7 +52,7 @@ struct trajd_decode_header {
 struct trajd_decode_setup {
     struct trajd_decode_header header;
     struct trajd_layout_image image; /* of the layout, with the size of the stream's frames */
-    struct trajd_video_format video; /* codec TRAJD_VIDEO_NONE: frames are pictures */
+    struct trajd_video_format video; /* codec TRAJD_VIDEO_NONE: frames are images */
     uint8_t bits;                    /* of a value of a frame: 8, or 16 or 32 for depth */
     uint8_t upright;      /* 1: turned upright, red first, as policies get it; 0: as stored */
     uint8_t is_prepared;  /* 1: crop, resize and pad */

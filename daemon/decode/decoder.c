@@ -23,7 +23,7 @@ static const uint64_t job_encoded_bytes_max = 64 << 20;
 /* Of a child that yields: beside a thread that does not, it gets 9 % of a core. So it still ends its
  * jobs in their time. */
 enum { NICER = 10 };
-/* More than the pixels of the largest picture. */
+/* More than the pixels of the largest image. */
 static const uint64_t encoded_bytes_max = 512 << 20;
 /* Of a decode unit and its extradata. */
 static const uint64_t unit_bytes_max = TRAJD_UNIT_BYTES_MAX + (1 << 20);
@@ -118,7 +118,7 @@ static uint64_t frame_bytes(const struct trajd_decoder_options *options)
 
     return options->preparation ? trajd_image_bytes(options->preparation) + jpeg_header
                                 : (uint64_t)image->height * image->width *
-                                      trajd_picture_channels(image->color) * options->bits / 8;
+                                      trajd_image_channels(image->color) * options->bits / 8;
 }
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -308,7 +308,7 @@ static enum trajd_status run_again(struct trajd_decoder *decoder, struct trajd_d
     status = end_failed_child(decoder, "twice", error);
     if (!status)
         snprintf(frame->reason, sizeof frame->reason,
-                 "the picture library crashed, hung or got no memory on it");
+                 "the image library crashed, hung or got no memory on it");
     return status;
 }
 
@@ -472,7 +472,7 @@ static void turn_over(uint8_t *pixels, uint32_t height, size_t step)
 
 void trajd_decode_upright(const struct trajd_layout_image *image, uint32_t bits, uint8_t *pixels)
 {
-    const size_t pixel = trajd_picture_channels(image->color) * bits / 8u;
+    const size_t pixel = trajd_image_channels(image->color) * bits / 8u;
 
     if (image->color == TRAJD_COLOR_BGR)
         swap_red_and_blue(pixels, (uint64_t)image->height * image->width);

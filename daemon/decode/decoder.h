@@ -1,4 +1,4 @@
-/* Decodes pictures and video with the helper program trajd-decoder. A crash in a library costs the
+/* Decodes images and video with the helper program trajd-decoder. A crash in a library costs the
  * frames that it was decoding and never the caller. */
 #ifndef TRAJD_DECODE_DECODER_H
 #define TRAJD_DECODE_DECODER_H
@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "daemon/layout/picture.h"
+#include "daemon/layout/layout_image.h"
 #include "daemon/layout/video.h"
 #include "kernels/image/image.h"
 #include "proto/error.h"
@@ -25,9 +25,9 @@ struct trajd_decoder_options {
     /* 1 to 100: frames of 8 bits, with a preparation that changes them, become JPEGs without
      * subsampling; 0: pixels */
     uint32_t jpeg_quality;
-    /* codec TRAJD_VIDEO_NONE: frames are pictures. Else red comes first, and bits is 8 */
+    /* codec TRAJD_VIDEO_NONE: frames are images. Else red comes first, and bits is 8 */
     struct trajd_video_format video;
-    /* of pictures, encoded; larger frames are bad. 512 MiB at most */
+    /* of images, encoded; larger frames are bad. 512 MiB at most */
     uint64_t largest_frame_bytes;
     /* of a video: the packets of a unit and its extradata; larger units are bad */
     uint64_t largest_unit_bytes;

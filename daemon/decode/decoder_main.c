@@ -1,4 +1,4 @@
-/* trajd-decoder, the helper program that decodes pictures and video for a parent
+/* trajd-decoder, the helper program that decodes images and video for a parent
  * (decode_protocol.h). Only trajd and trajctl start it. As "trajd-decoder describe" it says what is
  * in an MP4 file (mp4/describe.h), for trajd.convert. */
 #include <malloc.h>

@@ -99,7 +99,7 @@ static void give_back(struct trajd_decoder_pool *pool, struct pooled one)
     pthread_mutex_unlock(&pool->lock);
 }
 
-/* `unit` NULL: frames are pictures. */
+/* `unit` NULL: frames are images. */
 static enum trajd_status run(struct trajd_decoder_pool *pool,
                              const struct trajd_decoder_options *wanted,
                              const struct trajd_decoder_unit *unit,

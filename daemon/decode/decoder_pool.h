@@ -1,5 +1,5 @@
 /* The decoders of a process: a child for each job under way, at most as many as the pool may have,
- * whatever the number of threads, feeds and kinds of pictures. All functions are thread-safe. */
+ * whatever the number of threads, feeds and kinds of images. All functions are thread-safe. */
 #ifndef TRAJD_DECODE_DECODER_POOL_H
 #define TRAJD_DECODE_DECODER_POOL_H
 

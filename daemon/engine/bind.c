@@ -366,7 +366,7 @@ static void bind_bases(const struct trajd_binding *batch, uint32_t w, const stru
         batch->targets[t].bases[w] = rows && rules->targets[t].entry != TRAJD_PLAN_ABSENT
                                          ? rows[rules->targets[t].entry]
                                          : NULL;
-    for (uint32_t p = 0; p < rules->picture_count; p++)
+    for (uint32_t p = 0; p < rules->image_count; p++)
         batch->targets[rules->row_target_count + p].bases[w] =
             rows && view->has_frames && view->has_frames[p] ? view : NULL;
 }

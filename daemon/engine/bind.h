@@ -38,7 +38,7 @@ struct trajd_binding_goal {
 /* Where an output lies in the slot. The owner of the slot sets it before the first bind. */
 struct trajd_binding_output {
     uint64_t offset_bytes, mask_offset_bytes;
-    uint64_t augment_offset_bytes; /* of the parameters of pictures that are augmented */
+    uint64_t augment_offset_bytes; /* of the parameters of images that are augmented */
     /* of an output with a transform, or hidden: [G, T] rows as the kernels resample them; else
      * NULL. They are not part of the slot */
     uint8_t *rows;
@@ -61,7 +61,7 @@ struct trajd_binding {
     struct trajd_binding_bracket *brackets; /* [bracket_count] */
     struct trajd_binding_target *targets;   /* [target_count] */
     struct trajd_binding_output *outputs;   /* [output_count] */
-    /* the request that bind fills. The streams of pictures stand behind its stream_count, only for
+    /* the request that bind fills. The streams of images stand behind its stream_count, only for
      * trajd_resample_resolve. Its arrays are [..._count]; they point into the arrays above */
     struct trajd_grid *request_grids;
     struct trajd_bracket *request_brackets;
@@ -96,7 +96,7 @@ int64_t trajd_binding_anchor_ns(const struct trajd_binding *batch,
 typedef const void *const *(*trajd_episode_rows)(void *context, uint32_t episode_index);
 
 /* Binds the windows [first, first + count) of those looked up: fills batch->request, with outputs
- * and masks in `slot`. The bases of pictures, which the kernels do not read, become the address of
+ * and masks in `slot`. The bases of images, which the kernels do not read, become the address of
  * the episode's view where `rows` gives an address, else NULL. */
 void trajd_bind_windows(struct trajd_binding *batch, uint32_t first, uint32_t count, uint8_t *slot,
                         trajd_episode_rows rows, void *context);

@@ -297,13 +297,13 @@ static enum trajd_status make_transform(const struct reading *r,
     return TRAJD_OK;
 }
 
-static enum trajd_status make_picture(const struct reading *r,
-                                      const struct trajd_document_output *output,
-                                      struct trajd_plan_output *out)
+static enum trajd_status make_image(const struct reading *r,
+                                    const struct trajd_document_output *output,
+                                    struct trajd_plan_output *out)
 {
-    struct trajd_plan_picture *picture = &r->rules->pictures[r->rules->picture_count++];
-    const struct trajd_image_preparation *made = &output->picture->preparation;
-    const struct trajd_image_finish *finish = &output->picture->finish;
+    struct trajd_plan_image *image = &r->rules->images[r->rules->image_count++];
+    const struct trajd_image_preparation *made = &output->image->preparation;
+    const struct trajd_image_finish *finish = &output->image->finish;
     const struct trajd_document_stream *stream = &r->document->streams[output->sources->stream];
     const struct trajd_augment_frame frame = {made->height, made->width, made->channels,
                                               made->type};
@@ -312,24 +312,24 @@ static enum trajd_status make_picture(const struct reading *r,
 
     if (!status)
         status = trajd_image_finish_check(finish, r->error);
-    if (!status && output->picture->augment.count)
-        status = trajd_augment_check(&output->picture->augment, &frame, &height, &width, r->error);
+    if (!status && output->image->augment.count)
+        status = trajd_augment_check(&output->image->augment, &frame, &height, &width, r->error);
     if (status)
-        return trajd_error_prefix(r->error, "output %s: picture", output->name);
-    *picture = (struct trajd_plan_picture){*made, output->picture->augment, *finish, *finish};
+        return trajd_error_prefix(r->error, "output %s: image", output->name);
+    *image = (struct trajd_plan_image){*made, output->image->augment, *finish, *finish};
     if (made->is_bgr && (made->channels != 3 || made->type != TRAJD_U8))
-        return wrong(r, output, "picture: is_bgr: three channels of u8 are expected");
+        return wrong(r, output, "image: is_bgr: three channels of u8 are expected");
     if (height != finish->height || width != finish->width || made->channels != finish->channels ||
         made->type != finish->source)
-        return wrong(r, output, "picture: finish: prepared frames have another size or type");
+        return wrong(r, output, "image: finish: prepared frames have another size or type");
     if (output->is_hidden || output->chain || output->scale)
-        return wrong(r, output, "picture: hidden, chain and scale are for rows");
+        return wrong(r, output, "image: hidden, chain and scale are for rows");
     if (output->source_count != 1 || !output->sources->has_stream)
-        return wrong(r, output, "sources: a picture has one stream");
+        return wrong(r, output, "sources: an image has one stream");
     if (trajd_image_source_bytes(made) !=
             (uint64_t)output->sources->columns * trajd_dtype_size(made->type) ||
         stream->dtype != made->type)
-        return wrong(r, output, "picture: the stream has frames of another size or type");
+        return wrong(r, output, "image: the stream has frames of another size or type");
     if ((uint64_t)finish->height * finish->width * finish->channels != out->feature_count ||
         finish->type != out->dtype)
         return wrong(r, output, "shape: another size or type than the finished frames have");
@@ -454,8 +454,8 @@ static enum trajd_status make_output(const struct reading *r, uint32_t o)
         status = make_target(r, o, &output->sources[s]);
         out->row_feature_count += output->sources[s].columns;
     }
-    if (status || output->picture)
-        return status ? status : make_picture(r, output, out);
+    if (status || output->image)
+        return status ? status : make_image(r, output, out);
     if (output->chain || output->is_hidden)
         out->row_dtype = output->row_dtype;
     if ((output->chain || output->is_hidden) && out->row_dtype != TRAJD_F32 &&
@@ -506,8 +506,8 @@ static void begin_output(const struct trajd_document_output *output, struct traj
         out->shape[i - 1] = output->shape[i];
         out->feature_count *= output->shape[i];
     }
-    if (output->picture && output->picture->augment.count)
-        out->augment = &output->picture->augment;
+    if (output->image && output->image->augment.count)
+        out->augment = &output->image->augment;
 }
 
 enum trajd_status trajd_document_make_rules(const struct trajd_document *document,
@@ -531,19 +531,19 @@ enum trajd_status trajd_document_make_rules(const struct trajd_document *documen
     rules->targets = alloc(&r, targets, sizeof *rules->targets);
     rules->grids = alloc(&r, targets, sizeof *rules->grids);
     rules->brackets = alloc(&r, targets, sizeof *rules->brackets);
-    rules->pictures = alloc(&r, rules->output_count, sizeof *rules->pictures);
-    if (!rules->outputs || !rules->targets || !rules->grids || !rules->brackets || !rules->pictures)
+    rules->images = alloc(&r, rules->output_count, sizeof *rules->images);
+    if (!rules->outputs || !rules->targets || !rules->grids || !rules->brackets || !rules->images)
         return TRAJD_ERR_MEMORY;
     for (uint32_t o = 0; o < rules->output_count; o++) {
         begin_output(&document->outputs[o], &rules->outputs[o]);
         rules->visible_count += !document->outputs[o].is_hidden;
     }
     for (uint32_t o = 0; o < rules->output_count && !status; o++)
-        if (!document->outputs[o].picture)
+        if (!document->outputs[o].image)
             status = make_output(&r, o);
     rules->row_target_count = rules->target_count;
     for (uint32_t o = 0; o < rules->output_count && !status; o++)
-        if (document->outputs[o].picture)
+        if (document->outputs[o].image)
             status = make_output(&r, o);
     for (uint32_t o = 0; o < rules->output_count && !status; o++)
         status = find_state(&r, o);

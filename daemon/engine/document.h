@@ -78,7 +78,7 @@ struct trajd_document_chain {
     struct trajd_document_part parts[TRAJD_TRANSFORM_MAX_PARTS];
 };
 
-struct trajd_document_picture {
+struct trajd_document_image {
     struct trajd_image_preparation preparation;
     struct trajd_augment augment; /* steps that set a size; the rest changes no shape */
     struct trajd_image_finish finish;
@@ -103,7 +103,7 @@ struct trajd_document_output {
     uint32_t state;
     uint32_t norm_count; /* D, or T * D */
     float *scale, *offset;
-    struct trajd_document_picture *picture;
+    struct trajd_document_image *image;
 };
 
 /* An output of the feed that is not in the document. */

@@ -230,7 +230,7 @@ static const struct trajd_codec_table chain_table =
     TRAJD_CODEC_TABLE(struct trajd_document_chain, chain_fields, TRAJD_CODEC_CLOSED, NULL);
 #undef ONE
 
-/* ---- pictures ---- */
+/* ---- images ---- */
 
 #define STRUCT struct trajd_image_preparation
 #define ONE(member) TRAJD_CODEC_ONE(STRUCT, member)
@@ -288,15 +288,15 @@ static const struct trajd_codec_table finish_table =
     TRAJD_CODEC_TABLE(STRUCT, finish_fields, TRAJD_CODEC_CLOSED, NULL);
 #undef STRUCT
 
-#define STRUCT struct trajd_document_picture
-static const struct trajd_codec_field picture_fields[] = {
+#define STRUCT struct trajd_document_image
+static const struct trajd_codec_field image_fields[] = {
     {"preparation", TRAJD_CODEC_STRUCT, ONE(preparation), .table = &preparation_table},
     {"augment", TRAJD_CODEC_STRUCT, TRAJD_CODEC_ARRAY(STRUCT, augment.steps, augment.count),
      .table = &step_table},
     {"finish", TRAJD_CODEC_STRUCT, ONE(finish), .table = &finish_table},
 };
-static const struct trajd_codec_table picture_table =
-    TRAJD_CODEC_TABLE(STRUCT, picture_fields, TRAJD_CODEC_CLOSED, NULL);
+static const struct trajd_codec_table image_table =
+    TRAJD_CODEC_TABLE(STRUCT, image_fields, TRAJD_CODEC_CLOSED, NULL);
 #undef STRUCT
 
 /* ---- outputs ---- */
@@ -332,8 +332,8 @@ static const struct trajd_codec_field output_fields[] = {
     {"scale", TRAJD_CODEC_FLOAT, TRAJD_CODEC_LIST(STRUCT, scale, norm_count, UINT32_MAX), MAYBE},
     {"offset", TRAJD_CODEC_FLOAT, TRAJD_CODEC_LIST(STRUCT, offset, norm_count, UINT32_MAX),
      .flags = TRAJD_CODEC_OPTIONAL | TRAJD_CODEC_AS_LONG},
-    {"picture", TRAJD_CODEC_STRUCT, TRAJD_CODEC_POINTER(STRUCT, picture), MAYBE,
-     .table = &picture_table},
+    {"picture", TRAJD_CODEC_STRUCT, TRAJD_CODEC_POINTER(STRUCT, image), MAYBE,
+     .table = &image_table},
 };
 const struct trajd_codec_table trajd_document_output_table =
     TRAJD_CODEC_TABLE(STRUCT, output_fields, TRAJD_CODEC_CLOSED, check_output);

@@ -1,6 +1,6 @@
 /* The rules of a plan: what a feed, or an observation of a robot, resolves to. Which steps each
  * output has on which clock, and how rows become values: kinds, limits, transforms, scales,
- * pictures. There are no episodes, files or addresses in it. bind.h binds windows by these rules;
+ * images. There are no episodes, files or addresses in it. bind.h binds windows by these rules;
  * rules_document.h writes and reads them.
  *
  *   outputs -> targets, one for each source stream of an output
@@ -87,7 +87,7 @@ struct trajd_plan_target {
     uint32_t stream_index; /* TRAJD_PLAN_ABSENT: there is none, and its steps are MISSING */
     uint32_t bracket_index;
     /* the place of its rows among the addresses of an episode; TRAJD_PLAN_ABSENT: none, or
-     * pictures */
+     * images */
     uint32_t entry;
     enum trajd_missing missing;
     /* where an episode lacks it, its columns are filled, and steps stay valid that the output's other
@@ -116,13 +116,13 @@ struct trajd_plan_output {
     float *scale, *offset;
     enum trajd_norm_over norm_over; /* ROWS or WINDOWS */
     double norm_min_std;            /* mean_std: the smallest std that is divided by; 0: none */
-    const struct trajd_augment *augment; /* of its picture; NULL: it is not augmented */
+    const struct trajd_augment *augment; /* of its image; NULL: it is not augmented */
 };
 
-/* The pictures of one target: how a frame of the stream is prepared, and how a prepared frame
+/* The images of one target: how a frame of the stream is prepared, and how a prepared frame
  * becomes a step of the output. `written` is the part of `finish` that is done here, the rest is
  * the worker's: all of it, or none. */
-struct trajd_plan_picture {
+struct trajd_plan_image {
     struct trajd_image_preparation preparation;
     struct trajd_augment augment; /* with all sizes in pixels; count 0: none */
     struct trajd_image_finish finish, written;
@@ -137,12 +137,12 @@ struct trajd_plan_rules {
     uint32_t grid_count, bracket_count, target_count, output_count;
     uint32_t visible_count; /* of the outputs: those that are delivered */
     /* The kernels read the rows of the first targets. The others, row_target_count + p, are
-     * pictures[p]. */
-    uint32_t row_target_count, picture_count;
+     * images[p]. */
+    uint32_t row_target_count, image_count;
     struct trajd_plan_grid *grids;
     struct trajd_plan_bracket *brackets;
     struct trajd_plan_target *targets;
-    struct trajd_plan_picture *pictures;
+    struct trajd_plan_image *images;
     struct trajd_plan_output *outputs;
 };
 

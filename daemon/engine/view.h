@@ -42,7 +42,7 @@ struct trajd_view {
     /* [brackets of the rules]: the rows of brackets that have their own row count, for example one
      * observation more than the clock has rows; -1: as many as the clock has. NULL: all of them */
     const int64_t *row_counts;
-    const bool *has_frames; /* [pictures of the rules]; NULL: none */
+    const bool *has_frames; /* [images of the rules]; NULL: none */
     bool ends_early;        /* the clock of a bracket grows too old before the last anchor */
 };
 

@@ -102,7 +102,7 @@ struct trajd_core_feed_options {
     /* queue: how long the workers of a run that an earlier daemon served are waited for: their
      * batches go to no other worker, and a fresh OPEN of their job is held back. 0: not at all. */
     uint64_t rejoin_wait_ns;
-    bool has_unfinished; /* workers may finish its pictures (trajd_core_find_place) */
+    bool has_unfinished; /* workers may finish its images (trajd_core_find_place) */
     /* The core only copies these fields into OPENED. */
     uint64_t ring_size_bytes, slot_size_bytes;
     bool writable;
@@ -146,7 +146,7 @@ struct trajd_rows {
 /* What production works on, and what a worker waits for when it has no batch. */
 enum trajd_work {
     TRAJD_WORK_ROWS,    /* rows are read into the cache */
-    TRAJD_WORK_DECODE,  /* pictures are decoded */
+    TRAJD_WORK_DECODE,  /* images are decoded */
     TRAJD_WORK_KERNELS, /* rows are resampled */
     TRAJD_WORK_COUNT,
     TRAJD_WAIT_SLOTS = TRAJD_WORK_COUNT, /* other workers or ranks hold all slots */
@@ -219,9 +219,9 @@ void trajd_core_end_session(struct trajd_core *core, uint64_t session, uint64_t 
 /* Returns true if other sessions of the OPEN's job read an instance of `feed`. */
 bool trajd_core_has_job(const struct trajd_core *core, uint64_t session,
                         const struct trajd_wire_open *open, const struct trajd_core_feed *feed);
-/* Returns true if workers may finish the feed's pictures, in another production of it. */
+/* Returns true if workers may finish the feed's images, in another production of it. */
 bool trajd_core_has_unfinished(const struct trajd_core_feed *feed);
-/* Returns the production in host memory that an OPEN reads, for a session that can finish pictures:
+/* Returns the production in host memory that an OPEN reads, for a session that can finish images:
  * the one where its job is already, finished or not, else `feed`. */
 struct trajd_core_feed *trajd_core_find_place(struct trajd_core *core, uint64_t session,
                                               const struct trajd_wire_open *open,

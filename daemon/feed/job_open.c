@@ -150,7 +150,7 @@ static bool check(struct trajd_core_feed *feed, struct session *session,
         trajd_session_refuse(
             core, session, open->request, TRAJD_ERR_BUSY,
             "job: other sessions of job \"%.*s\" read feed %s; all sessions of a job must have "
-            "their batches in one place, host memory (pictures finished, or as u8 for "
+            "their batches in one place, host memory (images finished, or as u8 for "
             "device=\"cuda\" "
             "and other machines) or one GPU, unless "
             "`local` lists the ranks that are together",

@@ -77,9 +77,9 @@ void trajd_scan_check_rows(struct trajd_scan *scan, hid_t dataset, uint64_t begi
 /* Adds zeroed episodes to the record. Returns the first; NULL where there are too many. */
 struct trajd_record_episode *trajd_scan_add_episodes(struct trajd_scan *scan, uint32_t count);
 /* Sets type, form and is_enum of the array, and *element_bytes. Returns NULL, or the reason why the
- * type cannot be used. `is_picture`: its rows are frames, so they may be strings and of variable
+ * type cannot be used. `is_image`: its rows are frames, so they may be strings and of variable
  * length. */
-const char *trajd_scan_type(hid_t type, bool is_picture, struct trajd_array *array,
+const char *trajd_scan_type(hid_t type, bool is_image, struct trajd_array *array,
                             uint32_t *element_bytes);
 /* Fills array->chunks. Returns NULL, or the reason why that is impossible. */
 const char *trajd_scan_chunks(struct trajd_scan *scan, hid_t dataset, struct trajd_array *array);

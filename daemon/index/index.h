@@ -65,7 +65,7 @@ struct trajd_index_stream {
     bool color_is_given;             /* image.color is that of the options, not of the layout */
     /* The rows are encoded (rows/encoded.h): type and shape are those of decoded frames. */
     enum trajd_row_form form;
-    enum trajd_picture_encoding encoding; /* of the first frame of an encoded stream */
+    enum trajd_image_encoding encoding; /* of the first frame of an encoded stream */
     /* How the frames in the files were prepared; NULL: they are as recorded. `image` has the words
      * of the prepared frames */
     const char *preparation;
@@ -182,7 +182,7 @@ struct trajd_index_options {
     uint32_t clock_rate_count;
     /* RGB or BGR: what a standard decoder gives of the encoded colour frames. It counts over what
      * the layout says. TRAJD_COLOR_DEPTH: not given. */
-    enum trajd_picture_color color;
+    enum trajd_image_color color;
     /* Streams on one regular clock may have different numbers of rows without a word of the layout,
      * as in version 0.1.0. */
     bool allows_uneven_rows;

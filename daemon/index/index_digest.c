@@ -24,8 +24,8 @@ static uint64_t digest_episode(const struct trajd_index *index, const struct tra
         trajd_digest_add_text(&digest, index->arrays[i].path);
         if (trajd_array_is_encoded(extent)) { /* not the width of the padding */
             trajd_digest_add_u64(&digest, extent->shape[0]);
-            trajd_digest_add_u64(&digest, extent->picture.height);
-            trajd_digest_add_u64(&digest, extent->picture.width);
+            trajd_digest_add_u64(&digest, extent->header.height);
+            trajd_digest_add_u64(&digest, extent->header.width);
             continue;
         }
         trajd_digest_add_u64(&digest, extent->dtype);

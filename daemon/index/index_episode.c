@@ -47,10 +47,9 @@ static bool may_blend(const struct trajd_array *extent)
 /* Sets which colour comes first. Raw frames and those of video are as the layout says, and red first
  * where it leaves the order of encoded ones open: only writers of encoded frames exchange red and
  * blue. */
-static void find_color(enum trajd_picture_color given, bool is_raw,
-                       struct trajd_index_stream *stream)
+static void find_color(enum trajd_image_color given, bool is_raw, struct trajd_index_stream *stream)
 {
-    if (trajd_picture_channels(stream->image.color) != 3)
+    if (trajd_image_channels(stream->image.color) != 3)
         return;
     stream->color_is_given = given && !is_raw;
     if (stream->color_is_given)
@@ -62,19 +61,19 @@ static void find_color(enum trajd_picture_color given, bool is_raw,
 /* Sets type and shape of decoded frames. */
 static void find_frame_shape(const struct trajd_array *extent, struct trajd_index_stream *stream)
 {
-    const struct trajd_picture *picture = &extent->picture;
+    const struct trajd_image_header *header = &extent->header;
 
     stream->form = extent->form;
     stream->preparation = extent->preparation;
     if (extent->preparation)
-        stream->image = trajd_layout_image_prepared(&stream->image, picture->encoding);
-    stream->encoding = picture->encoding;
-    stream->dtype = picture->bits == 8 ? TRAJD_U8 : picture->bits == 16 ? TRAJD_U16 : TRAJD_F32;
+        stream->image = trajd_layout_image_prepared(&stream->image, header->encoding);
+    stream->encoding = header->encoding;
+    stream->dtype = header->bits == 8 ? TRAJD_U8 : header->bits == 16 ? TRAJD_U16 : TRAJD_F32;
     stream->rank = 3;
-    stream->shape[0] = picture->height;
-    stream->shape[1] = picture->width;
-    stream->shape[2] = picture->channels;
-    stream->feature_count = (uint64_t)picture->height * picture->width * picture->channels;
+    stream->shape[0] = header->height;
+    stream->shape[1] = header->width;
+    stream->shape[2] = header->channels;
+    stream->feature_count = (uint64_t)header->height * header->width * header->channels;
 }
 
 /* Checks that rows which are not encoded are frames, as the layout says. */
@@ -83,7 +82,7 @@ static void check_frames(struct trajd_candidate *c, const struct trajd_layout_st
 {
     const struct trajd_layout_image *image = &source->image;
     const uint64_t channels = extent->rank == 4 ? extent->shape[3] : 1;
-    const bool is_color = trajd_picture_channels(image->color) == 3,
+    const bool is_color = trajd_image_channels(image->color) == 3,
                is_depth = image->color == TRAJD_COLOR_DEPTH;
     const bool fits_type = is_depth ? extent->dtype == TRAJD_U16 || extent->dtype == TRAJD_F32
                                     : extent->dtype == TRAJD_U8;
@@ -100,10 +99,10 @@ static void check_frames(struct trajd_candidate *c, const struct trajd_layout_st
                        : "the shape (T, height, width) or (T, height, width, 1) and type "
                          "uint8",
             trajd_dtype_name(extent->dtype), extent->rank);
-    if (image->encoding > TRAJD_PICTURE_RAW)
+    if (image->encoding > TRAJD_ENCODING_RAW)
         return trajd_candidate_misfit(c,
                                       "%s: image: its rows are raw, the layout says encoding: %s",
-                                      source->path, trajd_picture_encoding_name(image->encoding));
+                                      source->path, trajd_image_encoding_name(image->encoding));
     if (image->height && (extent->shape[1] != image->height || extent->shape[2] != image->width))
         trajd_candidate_misfit(
             c, "%s: image: its frames are %" PRIu64 "x%" PRIu64 ", the layout says %ux%u",
@@ -169,7 +168,7 @@ static void find_stream(struct trajd_candidate *c, const struct trajd_stream_pla
         find_color(c->validation->color,
                    !trajd_array_is_encoded(extent) || extent->form == TRAJD_ROWS_VIDEO ||
                        (extent->form == TRAJD_ROWS_PACKED &&
-                        (stream->preparation || stream->encoding == TRAJD_PICTURE_RAW)),
+                        (stream->preparation || stream->encoding == TRAJD_ENCODING_RAW)),
                    stream);
     if (trajd_array_is_encoded(extent))
         return;

@@ -181,10 +181,10 @@ struct trajd_validation {
     struct trajd_rate rate, assumed_rate;       /* of the options; num 0: none */
     const struct trajd_clock_rate *clock_rates; /* [clock_rate_count], of the options */
     uint32_t clock_rate_count;
-    enum trajd_picture_color color; /* of the options; TRAJD_COLOR_DEPTH: none */
-    bool allows_uneven_rows;        /* of the options */
-    struct trajd_arena *arena;      /* of the index */
-    const char *const *paths;       /* [array_count], ascending */
+    enum trajd_image_color color; /* of the options; TRAJD_COLOR_DEPTH: none */
+    bool allows_uneven_rows;      /* of the options */
+    struct trajd_arena *arena;    /* of the index */
+    const char *const *paths;     /* [array_count], ascending */
     uint32_t array_count;
     struct trajd_stream_plan *plans;
     uint32_t plan_count;

@@ -121,7 +121,7 @@ static int compare_numbers(uint64_t a, uint64_t b)
 }
 
 /* Compares the frames of encoded rows. How they are stored does not count. */
-static int compare_pictures(const struct trajd_picture *a, const struct trajd_picture *b)
+static int compare_images(const struct trajd_image_header *a, const struct trajd_image_header *b)
 {
     int by = compare_numbers(a->height, b->height);
 
@@ -141,7 +141,7 @@ static int compare_shapes(const struct trajd_array *a, const struct trajd_array 
     int by = compare_numbers(trajd_array_is_encoded(a), trajd_array_is_encoded(b));
 
     if (!by && trajd_array_is_encoded(a)) {
-        by = compare_pictures(&a->picture, &b->picture);
+        by = compare_images(&a->header, &b->header);
         return by ? by : compare_preparations(a->preparation, b->preparation);
     }
     by = by ? by : compare_numbers(a->dtype, b->dtype);
@@ -192,13 +192,13 @@ static struct vote elect(struct vote *votes, uint32_t count, uint32_t *winners)
 /* Writes "float64 [3,4]". */
 static void write_shape(const struct trajd_array *array, char *text, size_t size)
 {
-    const struct trajd_picture *picture = &array->picture;
+    const struct trajd_image_header *header = &array->header;
     size_t used = (size_t)snprintf(text, size, "%s [", trajd_dtype_name(array->dtype));
 
     if (trajd_array_is_encoded(array)) {
         snprintf(text, size, "%s frames of %ux%ux%u with %u bits%s%s",
-                 array->preparation ? "prepared" : "encoded", picture->height, picture->width,
-                 picture->channels, picture->bits, array->preparation ? ": " : "",
+                 array->preparation ? "prepared" : "encoded", header->height, header->width,
+                 header->channels, header->bits, array->preparation ? ": " : "",
                  array->preparation ? array->preparation : "");
         return;
     }

@@ -185,8 +185,8 @@ static enum trajd_status read_frame(struct evaluation *e, const struct trajd_arr
 }
 
 /* Finds the first frame that is not empty, and what it is. */
-static enum trajd_status find_picture(struct evaluation *e, const struct trajd_layout_image *image,
-                                      struct trajd_array *extent)
+static enum trajd_status find_image(struct evaluation *e, const struct trajd_layout_image *image,
+                                    struct trajd_array *extent)
 {
     const uint64_t rows = extent->shape[0];
     struct trajd_row_bytes row = {0};
@@ -200,8 +200,8 @@ static enum trajd_status find_picture(struct evaluation *e, const struct trajd_l
                                at);
     if (status)
         return status;
-    status = trajd_picture_examine(row.data, row.size, trajd_encoded_row_room(extent, row.size),
-                                   image, &extent->picture, e->error);
+    status = trajd_image_examine(row.data, row.size, trajd_encoded_row_room(extent, row.size),
+                                 image, &extent->header, e->error);
     if (status)
         trajd_error_prefix(e->error, "row %" PRIu64, at - 1);
     return status;
@@ -212,11 +212,11 @@ static struct trajd_layout_image image_of(const struct trajd_layout_image *image
                                           const struct trajd_array *extent)
 {
     struct trajd_layout_image sized =
-        extent->preparation ? trajd_layout_image_prepared(image, extent->picture.encoding) : *image;
+        extent->preparation ? trajd_layout_image_prepared(image, extent->header.encoding) : *image;
 
-    if (extent->picture.encoding && !sized.height) {
-        sized.height = extent->picture.height;
-        sized.width = extent->picture.width;
+    if (extent->header.encoding && !sized.height) {
+        sized.height = extent->header.height;
+        sized.width = extent->header.width;
     }
     return sized;
 }
@@ -242,7 +242,7 @@ static enum trajd_status sample_frames(struct evaluation *e, const struct trajd_
 {
     const uint64_t rows = extent->shape[0];
     struct trajd_layout_image sized;
-    struct trajd_picture picture;
+    struct trajd_image_header header;
     enum trajd_status status;
 
     if (!rows)
@@ -251,12 +251,12 @@ static enum trajd_status sample_frames(struct evaluation *e, const struct trajd_
         return trajd_error_set(e->error, TRAJD_ERR_DATA, 0,
                                "has encoded rows, but no stream has the key image");
     sized = image_of(image, extent);
-    status = extent->preparation ? TRAJD_OK : find_picture(e, &sized, extent);
+    status = extent->preparation ? TRAJD_OK : find_image(e, &sized, extent);
     for (uint64_t i = 0; i < SAMPLE_FRAMES && i < rows && !status; i++) {
         struct trajd_row_bytes row;
         status = read_frame(e, extent, sampled_frame(rows, i), &row);
         if (!status)
-            add_frame(digest, row.data, trajd_encoded_frame_bytes(extent, &row, &sized, &picture));
+            add_frame(digest, row.data, trajd_encoded_frame_bytes(extent, &row, &sized, &header));
     }
     return status;
 }

@@ -48,8 +48,8 @@ void trajd_bytes_add_text(struct trajd_bytes *bytes, const char *text)
 
 /* ---- arrays ---- */
 
-#define ONE(member) TRAJD_CODEC_ONE(struct trajd_picture, member)
-static const struct trajd_codec_field picture_fields[] = {
+#define ONE(member) TRAJD_CODEC_ONE(struct trajd_image_header, member)
+static const struct trajd_codec_field image_fields[] = {
     {"encoding", TRAJD_CODEC_UINT, ONE(encoding)},
     {"height", TRAJD_CODEC_UINT, ONE(height)},
     {"width", TRAJD_CODEC_UINT, ONE(width)},
@@ -59,26 +59,26 @@ static const struct trajd_codec_field picture_fields[] = {
 };
 #undef ONE
 
-/* A picture is possible, or all zeros for none. */
-static const char *check_picture(void *value, void *context)
+/* An image is possible, or all zeros for none. */
+static const char *check_image(void *value, void *context)
 {
-    const struct trajd_picture *picture = value;
-    const uint8_t bits = picture->bits;
-    const bool is_none = !picture->encoding && !picture->height && !picture->width &&
-                         !picture->channels && !bits && !picture->is_progressive;
+    const struct trajd_image_header *header = value;
+    const uint8_t bits = header->bits;
+    const bool is_none = !header->encoding && !header->height && !header->width &&
+                         !header->channels && !bits && !header->is_progressive;
 
     (void)context;
     if (is_none ||
-        (picture->encoding && picture->encoding <= TRAJD_PICTURE_VIDEO && picture->height &&
-         picture->height <= TRAJD_PICTURE_SIDE_MAX && picture->width &&
-         picture->width <= TRAJD_PICTURE_SIDE_MAX && (bits == 8 || bits == 16 || bits == 32) &&
-         (picture->channels == 1 || picture->channels == 3)))
+        (header->encoding && header->encoding <= TRAJD_ENCODING_VIDEO && header->height &&
+         header->height <= TRAJD_FRAME_SIDE_MAX && header->width &&
+         header->width <= TRAJD_FRAME_SIDE_MAX && (bits == 8 || bits == 16 || bits == 32) &&
+         (header->channels == 1 || header->channels == 3)))
         return NULL;
-    return "a picture is out of range";
+    return "an image is out of range";
 }
 
-static const struct trajd_codec_table picture_table =
-    TRAJD_CODEC_TABLE(struct trajd_picture, picture_fields, TRAJD_CODEC_ROW, check_picture);
+static const struct trajd_codec_table image_table =
+    TRAJD_CODEC_TABLE(struct trajd_image_header, image_fields, TRAJD_CODEC_ROW, check_image);
 
 #define ONE(member) TRAJD_CODEC_ONE(struct trajd_video, member)
 static const struct trajd_codec_field video_fields[] = {
@@ -141,8 +141,7 @@ static const struct trajd_codec_field array_fields[] = {
      .flags = PACKED},
     {"check_rows", TRAJD_CODEC_UINT, ONE(check_rows)},
     {"check_digest", TRAJD_CODEC_UINT, ONE(check_digest)},
-    {"picture", TRAJD_CODEC_STRUCT, ONE(extent.picture), .table = &picture_table,
-     .flags = OPTIONAL},
+    {"picture", TRAJD_CODEC_STRUCT, ONE(extent.header), .table = &image_table, .flags = OPTIONAL},
     {"payload_offset", TRAJD_CODEC_UINT, ONE(extent.payload_offset)},
     {"payload_bytes", TRAJD_CODEC_UINT, ONE(extent.payload_bytes)},
     {"preparation", TRAJD_CODEC_TEXT, ONE(extent.preparation), .flags = OPTIONAL,
@@ -247,7 +246,7 @@ static void clear_unused(struct trajd_array *extent)
         memset(extent->filters, 0, sizeof extent->filters);
     }
     if (!trajd_array_is_encoded(extent))
-        extent->picture = (struct trajd_picture){0};
+        extent->header = (struct trajd_image_header){0};
     if (extent->form != TRAJD_ROWS_PACKED)
         extent->preparation = NULL;
     if (extent->form != TRAJD_ROWS_VIDEO)
@@ -281,12 +280,12 @@ static const char *check_array(void *value, void *context)
         return "the path is out of range";
     if (extent->storage != TRAJD_STORAGE_ABSENT && (!extent->dtype || !extent->rank))
         return "an array has no type or no rows";
-    if ((extent->form == TRAJD_ROWS_VIDEO) != (extent->picture.encoding == TRAJD_PICTURE_VIDEO) ||
+    if ((extent->form == TRAJD_ROWS_VIDEO) != (extent->header.encoding == TRAJD_ENCODING_VIDEO) ||
         (extent->form == TRAJD_ROWS_VIDEO &&
-         (extent->picture.bits != 8 || extent->picture.channels != 3)))
-        return "its picture does not fit video";
-    if (extent->preparation && extent->picture.encoding != TRAJD_PICTURE_RAW &&
-        (extent->picture.encoding != TRAJD_PICTURE_JPEG || extent->picture.bits != 8))
+         (extent->header.bits != 8 || extent->header.channels != 3)))
+        return "its image does not fit video";
+    if (extent->preparation && extent->header.encoding != TRAJD_ENCODING_RAW &&
+        (extent->header.encoding != TRAJD_ENCODING_JPEG || extent->header.bits != 8))
         return "prepared frames are neither raw pixels nor JPEGs of 8 bits";
     if (!size_of(extent->shape, extent->rank, trajd_dtype_size(extent->dtype),
                  &extent->size_bytes) ||

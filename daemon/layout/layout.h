@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "daemon/layout/picture.h"
+#include "daemon/layout/layout_image.h"
 #include "kernels/resample.h"
 #include "proto/timebase.h"
 #include "proto/error.h"

@@ -1,6 +1,6 @@
 /* The hashes of a layout. They depend on the values of the keys, not on comments or spaces. Keys
  * that layouts of version 0.1.0 did not have count only where they are set, so that those layouts
- * keep their hash. What a layout says about pictures decides values, never which windows there are.
+ * keep their hash. What a layout says about images decides values, never which windows there are.
  * So it is left out of the hash that fingerprints contain. */
 #include "daemon/base/digest.h"
 #include "daemon/layout/layout_internal.h"

@@ -1,5 +1,5 @@
 /* The streams of a layout: array or columns, clock, kind; the frames of cameras, and the words of
- * pictures. */
+ * images. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@ static const char *const kind_words[] = {"linear", "previous", "nearest", "slerp
 static const char *const order_words[] = {"xyzw", "wxyz", NULL};
 static const char *const semantics_words[] = {"absolute", "delta", NULL};
 
-/* ---- pictures ---- */
+/* ---- images ---- */
 
 static const char *const encoding_words[] = {"auto", "raw", "jpeg", "png", "video", NULL};
 static const char *const color_words[] = {"rgb", "bgr", "gray", "undecided", NULL};
@@ -21,19 +21,19 @@ static const char *const flip_words[] = {"none", "v", "h", "180", NULL};
 static const char *const zero_words[] = {"keep", "mask", NULL};
 static const char *const depth_words[] = {"mm", "m", NULL};
 
-const char *trajd_picture_encoding_name(enum trajd_picture_encoding encoding)
+const char *trajd_image_encoding_name(enum trajd_image_encoding encoding)
 {
-    return encoding <= TRAJD_PICTURE_VIDEO ? encoding_words[encoding] : "?";
+    return encoding <= TRAJD_ENCODING_VIDEO ? encoding_words[encoding] : "?";
 }
 
-const char *trajd_picture_color_name(enum trajd_picture_color color)
+const char *trajd_image_color_name(enum trajd_image_color color)
 {
     if (color == TRAJD_COLOR_DEPTH)
         return "depth";
     return color <= TRAJD_COLOR_UNDECIDED ? color_words[color - 1] : "?";
 }
 
-const char *trajd_picture_flip_name(enum trajd_picture_flip flip)
+const char *trajd_image_flip_name(enum trajd_image_flip flip)
 {
     return flip <= TRAJD_FLIP_180 ? flip_words[flip] : "?";
 }
@@ -46,12 +46,12 @@ const char *trajd_depth_unit_name(enum trajd_depth_unit unit)
 }
 
 struct trajd_layout_image trajd_layout_image_prepared(const struct trajd_layout_image *image,
-                                                      enum trajd_picture_encoding encoding)
+                                                      enum trajd_image_encoding encoding)
 {
     struct trajd_layout_image words = *image;
 
     words.encoding = encoding;
-    if (trajd_picture_channels(image->color) == 3)
+    if (trajd_image_channels(image->color) == 3)
         words.color = TRAJD_COLOR_RGB;
     words.flip = TRAJD_FLIP_NONE;
     words.height = words.width = 0;
@@ -71,12 +71,12 @@ static enum trajd_status read_size(struct trajd_layout_parser *p,
         return trajd_yaml_error(p->yaml, node, p->error,
                                 "is written [HEIGHT, WIDTH], like [480, 640]");
     for (const struct trajd_yaml_node *side = node->children; side && !status; side = side->next)
-        status = trajd_yaml_int(p->yaml, side, 1, TRAJD_PICTURE_SIDE_MAX, &sides[i++], p->error);
+        status = trajd_yaml_int(p->yaml, side, 1, TRAJD_FRAME_SIDE_MAX, &sides[i++], p->error);
     image->height = (uint32_t)sides[0];
     image->width = (uint32_t)sides[1];
-    if (!status && sides[0] * sides[1] > TRAJD_PICTURE_PIXELS_MAX)
-        status = trajd_yaml_error(p->yaml, node, p->error, "a picture has at most %u pixels",
-                                  TRAJD_PICTURE_PIXELS_MAX);
+    if (!status && sides[0] * sides[1] > TRAJD_FRAME_PIXELS_MAX)
+        status = trajd_yaml_error(p->yaml, node, p->error, "an image has at most %u pixels",
+                                  TRAJD_FRAME_PIXELS_MAX);
     return status;
 }
 
@@ -94,22 +94,22 @@ static enum trajd_status check_image(struct trajd_layout_parser *p,
             "undecided: no file says it; for depth write unit: mm or m)");
     if (image->color && image->unit)
         return trajd_yaml_error(p->yaml, node, p->error,
-                                "color is for pictures and unit for depth: write one of them");
-    if (image->unit && image->encoding == TRAJD_PICTURE_JPEG)
+                                "color is for images and unit for depth: write one of them");
+    if (image->unit && image->encoding == TRAJD_ENCODING_JPEG)
         return trajd_yaml_error(p->yaml, node, p->error,
                                 "encoding: JPEG cannot hold depth: write raw, png or auto");
     if (stream->kind != TRAJD_KIND_PREVIOUS && stream->kind != TRAJD_KIND_NEAREST)
         return trajd_yaml_error(p->yaml, node, p->error,
-                                "pictures are never blended: the kind must be previous or nearest");
+                                "images are never blended: the kind must be previous or nearest");
     if (stream->column_end)
-        return trajd_yaml_error(p->yaml, node, p->error, "pictures have no columns");
+        return trajd_yaml_error(p->yaml, node, p->error, "images have no columns");
     return TRAJD_OK;
 }
 
 #define MEMBER(member) .offset = offsetof(struct trajd_layout_image, member)
 static const struct trajd_layout_key image_keys[] = {
     {"encoding", LAYOUT_WORD, MEMBER(encoding), .words = encoding_words,
-     .first = TRAJD_PICTURE_AUTO},
+     .first = TRAJD_ENCODING_AUTO},
     {"color", LAYOUT_WORD, MEMBER(color), .words = color_words, .first = TRAJD_COLOR_RGB},
     {"flip", LAYOUT_WORD, MEMBER(flip), .words = flip_words, .first = TRAJD_FLIP_NONE},
     {"size", .read = read_size},

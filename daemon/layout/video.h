@@ -12,7 +12,7 @@
 #define TRAJD_UNIT_BYTES_MAX (UINT64_C(64) << 20)
 
 enum trajd_video_codec {
-    TRAJD_VIDEO_NONE = 0, /* pictures of their own */
+    TRAJD_VIDEO_NONE = 0, /* images of their own */
     TRAJD_VIDEO_AV1 = 1,
     TRAJD_VIDEO_H264 = 2,
     TRAJD_VIDEO_HEVC = 3

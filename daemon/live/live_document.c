@@ -99,13 +99,13 @@ static void make_stream(struct making *m, uint32_t number)
                                        .rank = source->rank};
     memcpy(stream->shape, source->shape, sizeof source->shape);
     if (source->form == TRAJD_ROWS_PLAIN || source->form == TRAJD_ROWS_VIDEO ||
-        image->encoding == TRAJD_PICTURE_RAW)
+        image->encoding == TRAJD_ENCODING_RAW)
         return;
     stream->encoded = alloc(m, 1, sizeof *stream->encoded);
     if (stream->encoded)
         *stream->encoded = (struct trajd_document_encoded){
-            trajd_picture_encoding_name(image->encoding), trajd_picture_color_name(image->color),
-            trajd_picture_flip_name(image->flip)};
+            trajd_image_encoding_name(image->encoding), trajd_image_color_name(image->color),
+            trajd_image_flip_name(image->flip)};
 }
 
 /* Adds the clock of the anchors as a stream without columns: rows of it are stamps alone. */
@@ -131,9 +131,9 @@ static void set_shape(const struct trajd_plan_output *output, uint32_t *rank,
 }
 
 /* The shape and type of finished frames: those of the plan differ where workers finish them. */
-static void set_picture_shape(const struct trajd_plan_output *output,
-                              const struct trajd_image_finish *finish,
-                              struct trajd_document_output *made)
+static void set_image_shape(const struct trajd_plan_output *output,
+                            const struct trajd_image_finish *finish,
+                            struct trajd_document_output *made)
 {
     const bool is_chw = finish->layout == TRAJD_IMAGE_CHW;
 
@@ -203,19 +203,19 @@ static bool sets_size(const struct trajd_augment_step *step)
            step->kind == TRAJD_AUGMENT_RESIZED_CROP;
 }
 
-static void make_picture(struct making *m, const struct trajd_plan_picture *picture,
-                         struct trajd_document_output *made)
+static void make_image(struct making *m, const struct trajd_plan_image *image,
+                       struct trajd_document_output *made)
 {
-    struct trajd_document_picture *into = made->picture = alloc(m, 1, sizeof *into);
+    struct trajd_document_image *into = made->image = alloc(m, 1, sizeof *into);
 
     if (!into)
         return;
-    into->preparation = picture->preparation;
-    into->finish = picture->finish;
-    into->augment.rounding = picture->augment.rounding;
-    for (uint32_t i = 0; i < picture->augment.count; i++)
-        if (sets_size(&picture->augment.steps[i]))
-            into->augment.steps[into->augment.count++] = picture->augment.steps[i];
+    into->preparation = image->preparation;
+    into->finish = image->finish;
+    into->augment.rounding = image->augment.rounding;
+    for (uint32_t i = 0; i < image->augment.count; i++)
+        if (sets_size(&image->augment.steps[i]))
+            into->augment.steps[into->augment.count++] = image->augment.steps[i];
 }
 
 static void make_output(struct making *m, uint32_t number)
@@ -244,10 +244,9 @@ static void make_output(struct making *m, uint32_t number)
     for (uint32_t s = 0; made->sources && s < made->source_count; s++)
         make_source(m, first + s, &made->sources[s]);
     if (first >= rules->row_target_count) {
-        const struct trajd_plan_picture *picture =
-            &rules->pictures[first - rules->row_target_count];
-        set_picture_shape(output, &picture->finish, made);
-        make_picture(m, picture, made);
+        const struct trajd_plan_image *image = &rules->images[first - rules->row_target_count];
+        set_image_shape(output, &image->finish, made);
+        make_image(m, image, made);
     }
     if (output->transform || output->is_hidden)
         made->row_dtype = output->row_dtype;

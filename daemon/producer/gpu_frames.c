@@ -32,7 +32,7 @@ static enum trajd_status take_memory(struct trajd_gpu_frames *frames, struct tra
         status = trajd_device_alloc(gpu->device, frames->room * frames->stride,
                                     (void **)&frames->memory, error);
     if (status)
-        trajd_error_prefix(error, "pictures of dataset %s", frames->dataset->name);
+        trajd_error_prefix(error, "images of dataset %s", frames->dataset->name);
     return status;
 }
 
@@ -61,8 +61,8 @@ static enum trajd_status create(struct trajd_gpu *gpu, const struct trajd_datase
         frames->slots = calloc(dataset->index->episode_count, sizeof *frames->slots);
     if (!frames || !frames->slots) {
         free(frames);
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
-                               "no memory for the pictures of dataset %s", dataset->name);
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the images of dataset %s",
+                               dataset->name);
     }
     frames->gpu = gpu;
     frames->dataset = dataset;

@@ -106,7 +106,7 @@ static void unpin_member(struct trajd_producer_member *member)
 void trajd_producer_drop_rows(struct trajd_producer *producer)
 {
     for (uint32_t p = 0; p < producer->plan->member_count; p++) {
-        trajd_producer_close_pictures(&producer->members[p]);
+        trajd_producer_close_images(&producer->members[p]);
         unpin_member(&producer->members[p]);
     }
     trajd_mixture_batch_destroy(&producer->ahead_batch);
@@ -139,7 +139,7 @@ static enum trajd_status load_member(struct trajd_producer *producer,
     if (producer->arena.is_starved)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of feed %s",
                                producer->name);
-    if (!member->selection->array_count) { /* all are pictures, or all are on the GPU */
+    if (!member->selection->array_count) { /* all are images, or all are on the GPU */
         memset(member->pinned, 1, episodes);
         member->resident = true;
         return TRAJD_OK;
@@ -168,7 +168,7 @@ enum trajd_status trajd_producer_load_rows(struct trajd_producer *producer,
     for (uint32_t p = 0; p < producer->plan->member_count && !status; p++)
         status = load_member(producer, &producer->members[p], error);
     for (uint32_t p = 0; p < producer->plan->member_count && !status && !producer->options.gpu; p++)
-        status = trajd_producer_open_pictures(producer, &producer->members[p], error);
+        status = trajd_producer_open_images(producer, &producer->members[p], error);
     return status;
 }
 
@@ -278,7 +278,7 @@ static enum trajd_status try_windows(struct trajd_producer *producer,
                                      &finishing, producer->options.pool, error);
         trajd_producer_count_time(producer, TRAJD_PRODUCER_RESAMPLE_NS, begin_ns);
         if (!status)
-            status = trajd_producer_make_pictures(producer, member, fill, first, count, error);
+            status = trajd_producer_make_images(producer, member, fill, first, count, error);
         if (producer->spec->keep_bad_rows)
             fill_windows_with_nan(member, fill->memory, first, count);
     }
@@ -451,7 +451,7 @@ static void make_batch(struct trajd_producer *producer, const struct trajd_fill 
 
     trajd_mixture_batch_look_up(producer->batch, fill->epoch, fill->position, fill->row_count);
     trajd_producer_prefetch(producer, fill);
-    trajd_producer_want_pictures(producer, fill);
+    trajd_producer_want_images(producer, fill);
     for (uint32_t r = 0; r < fill->range_count && !status; r++)
         status = trajd_producer_make_rows(producer, fill, fill->ranges[r], &error);
     if (status == TRAJD_ERR_CLOSED && __atomic_load_n(&producer->stop, __ATOMIC_RELAXED))

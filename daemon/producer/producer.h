@@ -64,7 +64,7 @@ struct trajd_producer_options {
     /* the GPU on which and in whose memory batches are made; must outlive the producer. NULL:
      * batches are made by the CPU in host memory */
     struct trajd_gpu *gpu;
-    bool is_unfinished; /* pictures are written as frames of u8, which the workers finish */
+    bool is_unfinished; /* images are written as frames of u8, which the workers finish */
     /* called on the producer's thread, which then ends, when the GPU has failed */
     void (*gpu_lost)(void *context);
     void *context;
@@ -78,7 +78,7 @@ enum {
     TRAJD_PRODUCER_FAILED,      /* batches that carry an error instead of rows */
     TRAJD_PRODUCER_WAIT_NS,     /* without a free slot or a job */
     TRAJD_PRODUCER_LOAD_NS,     /* waiting for rows from the row cache */
-    TRAJD_PRODUCER_FRAMES_NS,   /* waiting for decoded pictures */
+    TRAJD_PRODUCER_FRAMES_NS,   /* waiting for decoded images */
     TRAJD_PRODUCER_RESAMPLE_NS, /* in the kernels; on a GPU, of two threads: preparing, launching */
     TRAJD_PRODUCER_COUNTERS
 };
@@ -111,7 +111,7 @@ struct trajd_producer {
     bool stop;                                      /* atomic: asks the thread to end */
     struct trajd_window *next;                      /* [G]: windows of a batch that is prefetched */
     struct trajd_producer_ahead prefetched, wanted; /* rows, and frames */
-    /* a batch that is made later, for its pictures; NULL: the feed has none */
+    /* a batch that is made later, for its images; NULL: the feed has none */
     struct trajd_mixture_batch *ahead_batch;
     uint64_t counters[TRAJD_PRODUCER_COUNTERS]; /* atomic */
     /* why the last batch could not be made; TRAJD_OK: none failed. The threads of the producer write

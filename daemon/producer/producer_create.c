@@ -36,13 +36,13 @@ static void add_tensor(struct trajd_producer *producer, const char *name, const 
         tensor->shape[i + 1] = shape[i];
 }
 
-/* Returns the pictures of an output, or NULL. */
-static const struct trajd_plan_picture *find_pictures(const struct trajd_window_plan *plan,
-                                                      uint32_t output_index)
+/* Returns the images of an output, or NULL. */
+static const struct trajd_plan_image *find_images(const struct trajd_window_plan *plan,
+                                                  uint32_t output_index)
 {
-    for (uint32_t p = 0; p < plan->rules.picture_count; p++)
+    for (uint32_t p = 0; p < plan->rules.image_count; p++)
         if (plan->rules.targets[plan->rules.row_target_count + p].output_index == output_index)
-            return &plan->rules.pictures[p];
+            return &plan->rules.images[p];
     return NULL;
 }
 
@@ -63,21 +63,21 @@ static void add_output_tensors(struct trajd_producer *producer,
                                char **mask_name)
 {
     const struct trajd_plan_output *output = &plan->rules.outputs[output_index];
-    const struct trajd_plan_picture *picture = find_pictures(plan, output_index);
+    const struct trajd_plan_image *image = find_images(plan, output_index);
     const char *role = trajd_role_name(output->role);
     uint64_t shape[TRAJD_ARRAY_MAX_RANK + 1] = {output->step_count};
 
     memcpy(shape + 1, output->shape, output->rank * sizeof *shape);
     add_tensor(producer, output->name, role, NULL, output->dtype, output->rank + 1, shape);
-    if (picture && (picture->finish.type != picture->written.type ||
-                    picture->finish.layout != picture->written.layout))
-        add_finish(&producer->schema.tensors[producer->schema.tensor_count - 1], &picture->finish);
+    if (image && (image->finish.type != image->written.type ||
+                  image->finish.layout != image->written.layout))
+        add_finish(&producer->schema.tensors[producer->schema.tensor_count - 1], &image->finish);
     sprintf(*mask_name, "%s.mask", output->name);
     add_tensor(producer, *mask_name, "mask", output->name, TRAJD_U8, 1, shape);
     *mask_name += strlen(*mask_name) + 1;
 }
 
-/* Adds the parameters of augmented pictures, behind all other tensors. */
+/* Adds the parameters of augmented images, behind all other tensors. */
 static void add_augment_tensors(struct trajd_producer *producer,
                                 const struct trajd_window_plan *plan, char **name)
 {
@@ -197,7 +197,7 @@ static enum trajd_status refuse_shape(const struct trajd_producer *producer,
                 producer->name, plan->rules.outputs[plan->rules.targets[t].output_index].name);
     if (!shape->stream_count)
         return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                               "feed %s: all outputs are pictures, so batches lie in host memory: "
+                               "feed %s: all outputs are images, so batches lie in host memory: "
                                "with an output of numbers they can lie on a GPU",
                                producer->name);
     return TRAJD_OK;

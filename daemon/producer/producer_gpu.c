@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/producer/gpu_pictures.h"
+#include "daemon/producer/gpu_images.h"
 #include "kernels/dispatch/plan.h"
 #include "proto/ring_layout.h"
 
@@ -87,7 +87,7 @@ static enum trajd_status make_member(struct trajd_producer *producer,
     return status;
 }
 
-/* Sets sizes and depth. The ids and the parameters of pictures are the last tensors of a slot, side
+/* Sets sizes and depth. The ids and the parameters of images are the last tensors of a slot, side
  * by side. */
 static void measure(const struct trajd_producer *producer, struct trajd_producer_gpu *own)
 {
@@ -205,7 +205,7 @@ enum trajd_status trajd_producer_gpu_create(struct trajd_producer *producer, str
     measure(producer, own);
     status = make_rows_memory(producer, own, error);
     if (!status)
-        status = trajd_gpu_pictures_create(producer, own->depth, &own->pictures, error);
+        status = trajd_gpu_images_create(producer, own->depth, &own->images, error);
     if (!status)
         status = make_batches(producer, own, error);
     return status ? status : trajd_producer_gpu_start(producer, error);
@@ -234,7 +234,7 @@ void trajd_producer_gpu_destroy(struct trajd_producer *producer)
     if (!own)
         return;
     wait_for_copies(own);
-    trajd_gpu_pictures_destroy(&own->pictures);
+    trajd_gpu_images_destroy(&own->images);
     for (uint32_t i = 0; i < own->depth; i++) {
         trajd_device_event_destroy(&own->batches[i].finished);
         trajd_device_event_destroy(&own->batches[i].copied);

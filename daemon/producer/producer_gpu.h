@@ -48,15 +48,15 @@ struct trajd_gpu_member {
 };
 
 struct trajd_producer_gpu {
-    struct trajd_arena arena; /* of all tables here, and of the members' requests and pictures */
+    struct trajd_arena arena; /* of all tables here, and of the members' requests and images */
     struct trajd_gpu *gpu;
     struct trajd_device_stream *stream;
     void *slab;
     uint64_t slab_bytes;
     uint8_t handle[TRAJD_DEVICE_HANDLE_SIZE];
     struct trajd_feed_memory memory;
-    struct trajd_gpu_member *members;    /* [plan->member_count] */
-    struct trajd_gpu_pictures *pictures; /* gpu_pictures.h; NULL: the feed has none */
+    struct trajd_gpu_member *members; /* [plan->member_count] */
+    struct trajd_gpu_images *images;  /* gpu_images.h; NULL: the feed has none */
     uint64_t block_bytes, ids_offset, ids_bytes;
     uint32_t depth;   /* how many of `batches` are used */
     uint8_t *staging; /* [depth][block_bytes + ids_bytes], pinned */

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/producer/gpu_pictures.h"
+#include "daemon/producer/gpu_images.h"
 #include "kernels/dispatch/plan.h"
 
 struct rows_of_member {
@@ -227,7 +227,7 @@ static enum trajd_status pin(struct trajd_producer *producer, struct trajd_produ
     return status;
 }
 
-/* Marks the episodes whose rows could not be pinned, also for the pictures of the batch. */
+/* Marks the episodes whose rows could not be pinned, also for the images of the batch. */
 static void mark_lacking(struct trajd_producer *producer, uint32_t p, uint32_t first,
                          uint32_t count)
 {
@@ -342,10 +342,10 @@ enum trajd_status trajd_producer_gpu_prepare(struct trajd_producer *producer,
             if (count)
                 status = gather_windows(producer, gpu_batch, p, first, count, &used, error);
         }
-    if (!status && producer->on_gpu->pictures)
+    if (!status && producer->on_gpu->images)
         status =
-            trajd_gpu_pictures_prepare(producer->on_gpu->pictures, gpu_batch,
-                                       gpu_batch->staging + producer->on_gpu->block_bytes, error);
+            trajd_gpu_images_prepare(producer->on_gpu->images, gpu_batch,
+                                     gpu_batch->staging + producer->on_gpu->block_bytes, error);
     if (!status)
         status = send_ids(producer, gpu_batch, error);
     return status ? status : mark_copied(producer->on_gpu, gpu_batch, error);

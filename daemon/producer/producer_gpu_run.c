@@ -8,7 +8,7 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/base/heartbeat.h"
-#include "daemon/producer/gpu_pictures.h"
+#include "daemon/producer/gpu_images.h"
 #include "kernels/dispatch/plan.h"
 
 #define SPIN_NS 50000 /* a batch of low-dimensional windows is finished before that */
@@ -43,8 +43,7 @@ static enum trajd_status launch_batch(struct trajd_producer *producer,
     const struct trajd_producer_gpu *own = producer->on_gpu;
     const enum trajd_status status = trajd_producer_gpu_launch(producer, gpu_batch, error);
 
-    return !status && own->pictures ? trajd_gpu_pictures_launch(own->pictures, gpu_batch, error)
-                                    : status;
+    return !status && own->images ? trajd_gpu_images_launch(own->images, gpu_batch, error) : status;
 }
 
 /* Launches all prepared batches, one after the other. */
@@ -286,7 +285,7 @@ static enum trajd_status prepare(struct trajd_producer *producer, struct trajd_g
 
 static bool has_brought_frames(const struct trajd_producer_gpu *own)
 {
-    return own->pictures && own->pictures->has_brought;
+    return own->images && own->images->has_brought;
 }
 
 /* Prepares one batch, or a burst; *count says how many. A burst follows a wait for a slot, because

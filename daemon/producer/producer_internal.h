@@ -1,6 +1,6 @@
 /* Shared by a producer's files: producer_create.c (create, destroy, the tensors of a slot),
  * producer.c (the thread: rows, windows, ids, hand-over), producer_norm.c (normalisation),
- * producer_pictures.c, producer_report.c (the feed in words). Called by the producer's thread:
+ * producer_images.c, producer_report.c (the feed in words). Called by the producer's thread:
  * functions that take a fill, and pin_windows, unpin_windows, wait_for_others, pause_for_room. All
  * others are called before that thread starts, or after it has ended. */
 #ifndef TRAJD_PRODUCER_PRODUCER_INTERNAL_H
@@ -26,8 +26,8 @@ struct trajd_producer_member {
     uint8_t *pinned;   /* [index episodes]: 1 pinned, 2 unreadable (bad_rows: keep) */
     uint32_t *ahead;   /* [G]: episodes to prefetch for one batch */
     uint32_t ahead_count;
-    struct trajd_producer_picture *pictures; /* [plan->rules.picture_count] */
-    uint64_t windows;                        /* made; atomic */
+    struct trajd_producer_image *images; /* [plan->rules.image_count] */
+    uint64_t windows;                    /* made; atomic */
 };
 
 /* All accesses of counters are relaxed: they order no other memory. Atomicity alone makes sure that
@@ -137,21 +137,21 @@ static inline void trajd_producer_look_ahead(struct trajd_producer *producer,
     }
 }
 
-/* ---- producer_pictures.c ---- */
+/* ---- producer_images.c ---- */
 
-/* Opens the views of a member's pictures, and closes them, also after opening failed. */
-enum trajd_status trajd_producer_open_pictures(struct trajd_producer *producer,
-                                               struct trajd_producer_member *member,
-                                               struct trajd_error *error);
-void trajd_producer_close_pictures(struct trajd_producer_member *member);
+/* Opens the views of a member's images, and closes them, also after opening failed. */
+enum trajd_status trajd_producer_open_images(struct trajd_producer *producer,
+                                             struct trajd_producer_member *member,
+                                             struct trajd_error *error);
+void trajd_producer_close_images(struct trajd_producer_member *member);
 /* Asks for the frames of the batches after this one, each batch once. Does not block. */
-void trajd_producer_want_pictures(struct trajd_producer *producer, const struct trajd_fill *fill);
-/* Makes the pictures of the windows [first, first + count), which are bound. Blocks until their
+void trajd_producer_want_images(struct trajd_producer *producer, const struct trajd_fill *fill);
+/* Makes the images of the windows [first, first + count), which are bound. Blocks until their
  * frames are decoded. TRAJD_ERR_MEMORY: there is no room for all of them at once. */
-enum trajd_status trajd_producer_make_pictures(struct trajd_producer *producer,
-                                               struct trajd_producer_member *member,
-                                               const struct trajd_fill *fill, uint32_t first,
-                                               uint32_t count, struct trajd_error *error);
+enum trajd_status trajd_producer_make_images(struct trajd_producer *producer,
+                                             struct trajd_producer_member *member,
+                                             const struct trajd_fill *fill, uint32_t first,
+                                             uint32_t count, struct trajd_error *error);
 
 /* ---- producer_report.c ---- */
 

@@ -52,7 +52,7 @@ struct trajd_feed_memory {
     void *context;
 };
 
-/* The place of a feed's production in host memory whose workers finish the pictures. */
+/* The place of a feed's production in host memory whose workers finish the images. */
 #define TRAJD_FEED_UNFINISHED "u8"
 
 /* A feed that an OPEN wants, and that control has to make. */
@@ -82,7 +82,7 @@ struct trajd_server_options {
      * an OPEN is refused. */
     void (*open_feed)(void *context, const struct trajd_server_wanted *wanted);
     /* open_feed makes feeds in other places; otherwise an OPEN with a GPU is refused with
-     * TRAJD_ERR_UNSUPPORTED, and pictures are finished by the daemon */
+     * TRAJD_ERR_UNSUPPORTED, and images are finished by the daemon */
     bool has_places;
     /* open_feed makes instances; otherwise such an OPEN is refused with TRAJD_ERR_BUSY */
     bool has_instances;

@@ -164,7 +164,7 @@ void trajd_feed_place_name(const char *name, const char *place, char *text, size
     snprintf(text, size, "%s@%s", name, place);
 }
 
-/* Returns true if the session shall finish the feed's pictures. */
+/* Returns true if the session shall finish the feed's images. */
 static bool goes_unfinished(const struct trajd_server *server, const struct trajd_peer *peer,
                             const struct trajd_wire_open *open, const struct trajd_core_feed *feed)
 {

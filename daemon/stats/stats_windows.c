@@ -73,7 +73,7 @@ static void derive_spec(const struct trajd_window_plan *feed, enum trajd_norm_ov
         struct trajd_spec_output *output = &spec->outputs[o];
         const bool per_step = output->norm_per_step; /* says what is counted */
         trajd_spec_norm_clear(output);
-        output->picture.has_norm = false; /* pictures are counted as bytes, or not at all */
+        output->image.has_norm = false; /* images are counted as bytes, or not at all */
         if (output->goal.from) { /* the steps are drawn anew in every pass: its statistics are those
                                   * of an observation of the same streams */
             output->goal = (struct trajd_goal_rule){0};
@@ -135,7 +135,7 @@ static void make_lanes(struct windows_walk *walk, uint32_t i)
     struct item_view *view = &walk->views[i];
     const struct trajd_plan_output *output = &plan->rules.outputs[sweep->items[i].index];
     const bool direct = view->direct, by_source = direct || view->is_filled,
-               picture = trajd_plan_is_image(plan, sweep->items[i].index);
+               image = trajd_plan_is_image(plan, sweep->items[i].index);
     const uint32_t lanes = by_source ? view->target_count : output->norm_step_count,
                    room = by_source ? walk->spec.global_batch : 1;
     const uint64_t step_bytes = output->feature_count * trajd_dtype_size(output->dtype);
@@ -145,7 +145,7 @@ static void make_lanes(struct windows_walk *walk, uint32_t i)
     for (uint32_t l = 0; l < lanes; l++) {
         const struct trajd_stream *stream =
             &plan->rules.targets[view->first_target + (by_source ? l : 0)].stream;
-        const uint32_t own = picture     ? sweep->items[i].column_count
+        const uint32_t own = image       ? sweep->items[i].column_count
                              : by_source ? stream->feature_count
                                          : (uint32_t)output->feature_count;
         sweep->lanes[sweep->lane_count++] = (struct statistics_lane){
@@ -156,7 +156,7 @@ static void make_lanes(struct windows_walk *walk, uint32_t i)
             .row_stride_bytes = direct                          ? stream->row_stride_bytes
                                 : lanes > 1 && !view->is_filled ? step_bytes * output->step_count
                                                                 : step_bytes,
-            .group = picture ? (uint32_t)(output->feature_count / own) : 1,
+            .group = image ? (uint32_t)(output->feature_count / own) : 1,
             .runs = trajd_arena_alloc(&walk->arena, room * sizeof *sweep->lanes->runs)};
         column += own;
     }

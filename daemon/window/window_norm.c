@@ -306,10 +306,10 @@ uint64_t trajd_window_norm_digest(const struct trajd_window_plan *plan)
         trajd_digest_add(&digest, output->offset,
                          trajd_plan_norm_count(output) * sizeof *output->offset);
     }
-    for (uint32_t p = 0; p < plan->rules.picture_count; p++) {
-        const struct trajd_image_finish *finish = &plan->rules.pictures[p].finish;
+    for (uint32_t p = 0; p < plan->rules.image_count; p++) {
+        const struct trajd_image_finish *finish = &plan->rules.images[p].finish;
         const uint32_t o = plan->rules.targets[plan->rules.row_target_count + p].output_index;
-        if (!plan->spec->outputs[o].picture.has_norm)
+        if (!plan->spec->outputs[o].image.has_norm)
             continue;
         any = true;
         trajd_digest_add_text(&digest, plan->rules.outputs[o].name);

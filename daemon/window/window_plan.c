@@ -176,7 +176,7 @@ static enum trajd_status create(const struct trajd_plan_peer *peer,
     for (uint32_t o = 0; o < spec->output_count && !status; o++)
         status = trajd_plan_resolve_output(plan, o, error);
     if (!status)
-        status = trajd_plan_put_pictures_last(plan, error);
+        status = trajd_plan_put_images_last(plan, error);
     for (uint32_t o = 0; o < spec->output_count && !status; o++)
         status = trajd_plan_resolve_chain(plan, o, error);
     for (uint32_t o = 0; o < spec->output_count && !status; o++)
@@ -269,7 +269,7 @@ void trajd_window_plan_destroy(struct trajd_window_plan **out)
     }
     free(plan->rules.outputs);
     free(plan->rules.targets);
-    free(plan->rules.pictures);
+    free(plan->rules.images);
     free(plan->rules.grids);
     free(plan->goals);
     free(plan->anchor_ends);

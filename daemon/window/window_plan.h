@@ -24,8 +24,8 @@
 #include "daemon/cache/dataset.h"
 #include "daemon/engine/rules.h"
 #include "daemon/window/order/sampler.h"
-#include "daemon/window/picture/picture_prepared.h"
-#include "daemon/window/picture/picture_words.h"
+#include "daemon/window/image/image_prepared.h"
+#include "daemon/window/image/image_words.h"
 #include "daemon/window/feed_spec/window_spec.h"
 #include "daemon/window/transform/chain.h"
 
@@ -161,13 +161,13 @@ enum trajd_status trajd_window_norm_set(struct trajd_window_plan *plan, uint32_t
  * after trajd_window_norm_set, if the output has norm. window_columns.c */
 void trajd_window_plan_warn_of_columns(struct trajd_window_plan *plan, uint32_t output_index,
                                        const struct trajd_statistics *statistics);
-/* Returns true if pictures get another type or another order of channels. */
+/* Returns true if images get another type or another order of channels. */
 bool trajd_window_spec_finishes(const struct trajd_window_spec *spec);
-/* Leaves type, values and order of channels of pictures of u8 to the worker: the outputs become
+/* Leaves type, values and order of channels of images of u8 to the worker: the outputs become
  * frames of u8 with the channels last. Call it before batches are made. The digest stays, because
  * the values of the training do. */
 void trajd_window_plan_leave_unfinished(struct trajd_window_plan *plan);
-/* Returns a number for all scales and offsets, also those of pictures; 0 where there are none. Two
+/* Returns a number for all scales and offsets, also those of images; 0 where there are none. Two
  * feeds with equal fingerprints and different digests deliver the same windows in the same order
  * with other values. */
 uint64_t trajd_window_norm_digest(const struct trajd_window_plan *plan);
@@ -175,7 +175,7 @@ uint64_t trajd_window_norm_digest(const struct trajd_window_plan *plan);
 /* Returns how many figures the statistics of an output have: scale and offset have as many. */
 uint64_t trajd_plan_norm_count(const struct trajd_plan_output *output);
 
-/* ---- window_plan_picture.c: how pictures are made ---- */
+/* ---- window_plan_image.c: how images are made ---- */
 
 #define TRAJD_VIDEOS_TEXT_SIZE 320
 /* Writes how many frames the videos of a feed have, how much memory all images take, and how many
@@ -183,22 +183,22 @@ uint64_t trajd_plan_norm_count(const struct trajd_plan_output *output);
  * *is_costly: much is decoded more than once. */
 bool trajd_window_describe_videos(const struct trajd_window_plan *plan, bool *is_costly,
                                   char text[TRAJD_VIDEOS_TEXT_SIZE]);
-/* Writes how the frames of plan->rules.pictures[picture] were prepared in the files: "480x640, resized to
+/* Writes how the frames of plan->rules.images[image] were prepared in the files: "480x640, resized to
  * ...". Returns `text`; NULL: they are as recorded. */
-const char *trajd_window_describe_prepared(const struct trajd_window_plan *plan, uint32_t picture,
+const char *trajd_window_describe_prepared(const struct trajd_window_plan *plan, uint32_t image,
                                            char text[TRAJD_PREPARATION_WORDS_SIZE]);
-/* Draws what the augmentation does to the frame of a step of plan->rules.pictures[picture]. `seed`: of
+/* Draws what the augmentation does to the frame of a step of plan->rules.images[image]. `seed`: of
  * the feed. The window's pass counts, too. */
-void trajd_window_draw(const struct trajd_window_plan *plan, uint32_t picture, uint64_t seed,
+void trajd_window_draw(const struct trajd_window_plan *plan, uint32_t image, uint64_t seed,
                        const struct trajd_window *window, uint32_t step,
                        struct trajd_augment_params *params);
 
-/* Writes everything that decides the values of plan->rules.pictures[picture], without `norm:`. */
-void trajd_window_write_words(const struct trajd_window_plan *plan, uint32_t picture,
-                              struct trajd_picture_words *words);
-/* Returns a number for the words of all pictures; 0 where there are none. Equal fingerprints and
+/* Writes everything that decides the values of plan->rules.images[image], without `norm:`. */
+void trajd_window_write_words(const struct trajd_window_plan *plan, uint32_t image,
+                              struct trajd_image_words *words);
+/* Returns a number for the words of all images; 0 where there are none. Equal fingerprints and
  * norm digests with different digests of values: the same windows in the same order, other
- * pictures. */
+ * images. */
 uint64_t trajd_window_values_digest(const struct trajd_window_plan *plan);
 
 /* ---- window_plan_facts.c ---- */

@@ -107,9 +107,9 @@ uint32_t trajd_plan_feature_count(const struct trajd_window_plan *plan, uint32_t
     const struct trajd_plan_rules *rules = &plan->rules;
     const struct trajd_plan_output *output = &rules->outputs[output_index];
 
-    for (uint32_t p = 0; p < rules->picture_count; p++) /* channels may come first */
+    for (uint32_t p = 0; p < rules->image_count; p++) /* channels may come first */
         if (rules->targets[rules->row_target_count + p].output_index == output_index)
-            return rules->pictures[p].written.channels;
+            return rules->images[p].written.channels;
     if (trajd_plan_is_image(plan, output_index))
         return output->rank == 3 ? (uint32_t)output->shape[2] : 1;
     return (uint32_t)trajd_plan_norm_count(output);

@@ -31,18 +31,18 @@ enum trajd_status trajd_plan_resolve_output(struct trajd_window_plan *plan, uint
                                             struct trajd_error *error);
 void trajd_plan_sort_entries(struct trajd_window_plan *plan);
 
-/* ---- window_plan_picture.c ---- */
+/* ---- window_plan_image.c ---- */
 
 /* Returns whether an output takes frames of the stream, and not its rows as they are. */
-bool trajd_plan_is_picture(const struct trajd_spec_output *output,
-                           const struct trajd_index_stream *stream);
-/* Adds a picture to the plan, and sets type and shape of its output. */
-enum trajd_status trajd_plan_resolve_picture(struct trajd_window_plan *plan, uint32_t output_index,
-                                             const struct trajd_index_stream *stream,
+bool trajd_spec_output_is_image(const struct trajd_spec_output *output,
+                                const struct trajd_index_stream *stream);
+/* Adds an image to the plan, and sets type and shape of its output. */
+enum trajd_status trajd_plan_resolve_image(struct trajd_window_plan *plan, uint32_t output_index,
+                                           const struct trajd_index_stream *stream,
+                                           struct trajd_error *error);
+/* Sorts the targets: rows first, then images, both in the order of the outputs. */
+enum trajd_status trajd_plan_put_images_last(struct trajd_window_plan *plan,
                                              struct trajd_error *error);
-/* Sorts the targets: rows first, then pictures, both in the order of the outputs. */
-enum trajd_status trajd_plan_put_pictures_last(struct trajd_window_plan *plan,
-                                               struct trajd_error *error);
 /* Resolves the transform of an output, and checks what its normalisation has to do with it. Call it
  * when all outputs are resolved. */
 enum trajd_status trajd_plan_resolve_chain(struct trajd_window_plan *plan, uint32_t output_index,

@@ -229,12 +229,12 @@ static enum trajd_status check_sum(const struct trajd_window_plan *plan,
 static enum trajd_status check_return(const struct trajd_window_plan *plan,
                                       const struct trajd_spec_output *output,
                                       const struct trajd_index_stream *stream,
-                                      const struct trajd_plan_target *target, bool is_picture,
+                                      const struct trajd_plan_target *target, bool is_image,
                                       struct trajd_error *error)
 {
     const uint32_t grid = plan->rules.brackets[target->bracket_index].grid_index;
 
-    if (is_picture || stream->rank > 1)
+    if (is_image || stream->rank > 1)
         return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
                                        "return: %s is not a number or a vector", stream->name);
     if (plan->rules.grids[grid].rule != TRAJD_TARGET_ROWS)
@@ -251,7 +251,7 @@ bool trajd_plan_may_fill(const struct trajd_window_plan *plan, uint32_t output_i
     const struct trajd_spec_output *output = &plan->spec->outputs[output_index];
 
     return output->missing == TRAJD_MISSING_ZERO && output->source_count > 1 &&
-           !output->picture.is_given && !trajd_plan_has_rows(plan, output_index);
+           !output->image.is_given && !trajd_plan_has_rows(plan, output_index);
 }
 
 /* Adds the target of one source of an output. */
@@ -263,7 +263,7 @@ static enum trajd_status resolve_source(struct trajd_window_plan *plan, uint32_t
     struct trajd_plan_target *target = &plan->rules.targets[plan->rules.target_count];
     const bool alone = output->source_count == 1;
     const struct trajd_index_stream *stream;
-    bool is_absent, is_picture;
+    bool is_absent, is_image;
     enum trajd_status status;
 
     target->output_index = output_index;
@@ -272,14 +272,14 @@ static enum trajd_status resolve_source(struct trajd_window_plan *plan, uint32_t
         return status;
     stream = trajd_plan_stream(plan, target);
     is_absent = target->stream_index == TRAJD_PLAN_ABSENT;
-    is_picture = trajd_plan_is_picture(output, stream);
+    is_image = trajd_spec_output_is_image(output, stream);
     target->is_filled = plan->spec->version >= 2 && trajd_plan_may_fill(plan, output_index);
-    if (!alone && stream->rank > 1 && !is_picture)
+    if (!alone && stream->rank > 1 && !is_image)
         return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
                                        "%s is not a vector: it cannot be joined with other streams",
                                        stream->name);
-    if ((status = is_picture
-                      ? trajd_plan_resolve_picture(plan, output_index, stream, error)
+    if ((status = is_image
+                      ? trajd_plan_resolve_image(plan, output_index, stream, error)
                       : resolve_dtype(plan, output_index, output, stream, alone, out, error)) ||
         (status = trajd_plan_find_bracket(plan, output, stream, is_absent, &target->bracket_index,
                                           error)))
@@ -287,13 +287,13 @@ static enum trajd_status resolve_source(struct trajd_window_plan *plan, uint32_t
     if (trajd_plan_adds(plan, target) && (status = check_sum(plan, output, stream, target, error)))
         return status;
     if (output->returns.is_given &&
-        (status = check_return(plan, output, stream, target, is_picture, error)))
+        (status = check_return(plan, output, stream, target, is_image, error)))
         return status;
-    if (!is_absent && !is_picture)
+    if (!is_absent && !is_image)
         find_entry(plan, stream->array_index);
     plan->rules.target_count++;
     out->step_count = trajd_rules_grid(&plan->rules, plan->rules.target_count - 1)->step_count;
-    if (!is_picture)
+    if (!is_image)
         shape_output(out, stream, alone);
     return TRAJD_OK;
 }

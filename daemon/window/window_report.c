@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "daemon/window/picture/picture_preset.h"
+#include "daemon/window/image/image_preset.h"
 #include "proto/array_len.h"
 #include "proto/plural.h"
 
@@ -182,14 +182,13 @@ static void report_preset(const struct trajd_window_plan *plan, uint32_t output_
         fprintf(out, "    difference: %s\n", preset->note);
 }
 
-static void report_picture_preset(const struct trajd_spec_output *output, FILE *out)
+static void report_image_preset(const struct trajd_spec_output *output, FILE *out)
 {
-    const char *note = trajd_picture_preset_note(&output->picture);
+    const char *note = trajd_image_preset_note(&output->image);
 
     fprintf(out, "  image.preset of %s: %s%s is %s; keys of the output go first\n", output->name,
-            trajd_picture_preset_name(&output->picture),
-            output->picture.is_wrist ? ", view: wrist," : "",
-            trajd_picture_preset_keys(&output->picture));
+            trajd_image_preset_name(&output->image), output->image.is_wrist ? ", view: wrist," : "",
+            trajd_image_preset_keys(&output->image));
     if (note)
         fprintf(out, "    difference: %s\n", note);
 }
@@ -198,7 +197,7 @@ static void report_prepared(const struct trajd_window_plan *plan, FILE *out)
 {
     char text[TRAJD_PREPARATION_WORDS_SIZE];
 
-    for (uint32_t p = 0; p < plan->rules.picture_count; p++)
+    for (uint32_t p = 0; p < plan->rules.image_count; p++)
         if (trajd_window_describe_prepared(plan, p, text))
             fprintf(out, "  frames of %s are prepared in the files: %s\n",
                     plan->rules
@@ -210,14 +209,14 @@ static void report_prepared(const struct trajd_window_plan *plan, FILE *out)
 /* Says which colour encoded frames have first, and who says it. */
 static void report_colors(const struct trajd_window_plan *plan, FILE *out)
 {
-    for (uint32_t p = 0; p < plan->rules.picture_count; p++) {
+    for (uint32_t p = 0; p < plan->rules.image_count; p++) {
         const struct trajd_plan_target *target =
             &plan->rules.targets[plan->rules.row_target_count + p];
         const struct trajd_index_stream *stream = trajd_plan_stream(plan, target);
         if (stream->form != TRAJD_ROWS_PLAIN && !stream->preparation &&
-            trajd_picture_channels(stream->image.color) == 3)
+            trajd_image_channels(stream->image.color) == 3)
             fprintf(out, "  color of %s: %s (%s)\n", plan->rules.outputs[target->output_index].name,
-                    trajd_picture_color_name(stream->image.color),
+                    trajd_image_color_name(stream->image.color),
                     stream->image.color == TRAJD_COLOR_UNDECIDED
                         ? "channels: cv2 needs none"
                         : trajd_index_color_source(stream));
@@ -235,8 +234,8 @@ static void report_outputs(const struct trajd_window_plan *plan, FILE *out)
         if (plan->spec->outputs[o].preset)
             report_preset(plan, o, out);
     for (uint32_t o = 0; o < plan->rules.visible_count; o++)
-        if (plan->spec->outputs[o].picture.preset)
-            report_picture_preset(&plan->spec->outputs[o], out);
+        if (plan->spec->outputs[o].image.preset)
+            report_image_preset(&plan->spec->outputs[o], out);
     report_colors(plan, out);
     report_prepared(plan, out);
     if (trajd_window_describe_videos(plan, &is_costly, videos) && !is_costly) /* else a warning */

@@ -105,7 +105,7 @@ static uint64_t row_stride(const struct trajd_window_plan *plan,
 
     if (target->stream_index == TRAJD_PLAN_ABSENT) /* of rows that are never read */
         return (stream->first_column + stream->feature_count) * trajd_dtype_size(stream->dtype);
-    if (target->entry == TRAJD_PLAN_ABSENT) /* pictures, which the kernels do not read */
+    if (target->entry == TRAJD_PLAN_ABSENT) /* images, which the kernels do not read */
         return stream->feature_count * trajd_dtype_size(stream->dtype);
     for (uint32_t e = 0; e < index->episode_count; e++) {
         const struct trajd_episode *episode = &index->episodes[e];
@@ -134,10 +134,9 @@ void trajd_window_plan_copy_forms(struct trajd_window_plan *plan,
 /* ---- views ---- */
 
 static bool has_frames(const struct trajd_window_plan *plan, const struct trajd_episode *episode,
-                       uint32_t picture)
+                       uint32_t image)
 {
-    const uint32_t stream =
-        plan->rules.targets[plan->rules.row_target_count + picture].stream_index;
+    const uint32_t stream = plan->rules.targets[plan->rules.row_target_count + image].stream_index;
 
     return stream != TRAJD_PLAN_ABSENT &&
            episode->extents[plan->dataset->index->streams[stream].array_index].storage !=
@@ -204,16 +203,15 @@ static bool make_view(struct trajd_window_plan *plan, uint32_t e, bool gathered,
                                 ? -1
                                 : trajd_plan_row_count(plan, &rules->brackets[b], episode);
     }
-    if (rules->picture_count) {
-        frames = trajd_arena_alloc(arena, rules->picture_count * sizeof *frames);
-        for (uint32_t p = 0; frames && p < rules->picture_count; p++)
+    if (rules->image_count) {
+        frames = trajd_arena_alloc(arena, rules->image_count * sizeof *frames);
+        for (uint32_t p = 0; frames && p < rules->image_count; p++)
             frames[p] = has_frames(plan, episode, p);
     }
     view->row_begin = row_begin;
     view->row_counts = row_counts;
     view->has_frames = frames;
-    return (row_begin || !gathered) && (row_counts || !own_rows) &&
-           (frames || !rules->picture_count);
+    return (row_begin || !gathered) && (row_counts || !own_rows) && (frames || !rules->image_count);
 }
 
 enum trajd_status trajd_window_plan_prepare(struct trajd_window_plan *plan,

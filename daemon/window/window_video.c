@@ -17,11 +17,10 @@ struct videos {
     uint64_t prepared_bytes; /* of all frames, and of all other images of the feed */
 };
 
-static void add_picture(const struct trajd_window_plan *plan, uint32_t picture,
-                        struct videos *videos)
+static void add_image(const struct trajd_window_plan *plan, uint32_t image, struct videos *videos)
 {
     const struct trajd_plan_target *target =
-        &plan->rules.targets[plan->rules.row_target_count + picture];
+        &plan->rules.targets[plan->rules.row_target_count + image];
     const struct trajd_index *index = plan->dataset->index;
     bool is_video = false;
 
@@ -32,8 +31,7 @@ static void add_picture(const struct trajd_window_plan *plan, uint32_t picture,
             &index->episodes[plan->episodes[e]]
                  .extents[index->streams[target->stream_index].array_index];
         const uint64_t rows = trajd_array_row_count(array);
-        videos->prepared_bytes +=
-            rows * trajd_image_bytes(&plan->rules.pictures[picture].preparation);
+        videos->prepared_bytes += rows * trajd_image_bytes(&plan->rules.images[image].preparation);
         if (array->form == TRAJD_ROWS_VIDEO) {
             is_video = true;
             videos->frames += rows;
@@ -60,8 +58,8 @@ bool trajd_window_describe_videos(const struct trajd_window_plan *plan, bool *is
     bool has_all, has_group;
     size_t used;
 
-    for (uint32_t p = 0; p < plan->rules.picture_count; p++)
-        add_picture(plan, p, &videos);
+    for (uint32_t p = 0; p < plan->rules.image_count; p++)
+        add_image(plan, p, &videos);
     if (!videos.units)
         return false;
     trajd_cache_get_stats(plan->dataset->cache, &store);

@@ -102,7 +102,7 @@ static bool is_size(uint32_t height, uint32_t width)
 
 static enum trajd_status refuse(struct trajd_error *error, const char *what)
 {
-    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "picture: %s", what);
+    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "image: %s", what);
 }
 
 enum trajd_status trajd_image_check(const struct trajd_image_preparation *preparation,
@@ -120,7 +120,7 @@ enum trajd_status trajd_image_check(const struct trajd_image_preparation *prepar
     if (p->type != TRAJD_U8 && !is_depth)
         return refuse(error, "the type must be u8, or u16 or f32 for depth");
     if (p->channels != 1 && (p->channels != 3 || is_depth))
-        return refuse(error, "u8 pictures have 1 or 3 channels, depth has 1");
+        return refuse(error, "u8 images have 1 or 3 channels, depth has 1");
     if ((unsigned)p->filter >= TRAJD_IMAGE_FILTER_COUNT)
         return refuse(error, "unknown filter");
     if (is_depth && p->filter != TRAJD_IMAGE_NEAREST)
@@ -133,7 +133,7 @@ enum trajd_status trajd_image_check(const struct trajd_image_preparation *prepar
         (p->inner_height > p->crop.height || p->inner_width > p->crop.width))
         return trajd_error_set(
             error, TRAJD_ERR_ARGUMENT, 0,
-            "picture: filter area only reduces, and %ux%u would be enlarged to %ux%u: "
+            "image: filter area only reduces, and %ux%u would be enlarged to %ux%u: "
             "write `filter: linear`, or a smaller size in `resize`",
             p->crop.height, p->crop.width, p->inner_height, p->inner_width);
     if (p->top <= -(int32_t)p->inner_height || p->left <= -(int32_t)p->inner_width ||

@@ -1,4 +1,4 @@
-/* Preparing pictures: the contract between the daemon and every variant of the kernels.
+/* Preparing images: the contract between the daemon and every variant of the kernels.
  *
  * A prepared frame is pad(resize(crop(source))). It does not depend on the window that asks for it,
  * so it is made once and kept. Augmentation, normalisation and layout come later.
@@ -27,8 +27,8 @@ enum {
     TRAJD_IMAGE_PIXELS_MAX = 33000000,
 };
 
-/* Named after the program whose result they give. In the first group, a filter that reduces a
- * picture is as much wider as the picture becomes smaller (antialias). */
+/* Named after the program whose result they give. In the first group, a filter that reduces an
+ * image is as much wider as the image becomes smaller (antialias). */
 enum trajd_image_filter {
     TRAJD_IMAGE_PILLOW_BILINEAR, /* also torchvision with antialias, and jax.image.resize */
     TRAJD_IMAGE_PILLOW_BOX,

@@ -67,7 +67,7 @@ const char *trajd_image_norm_name(const struct trajd_image_norm *norm)
 
 static enum trajd_status refuse(struct trajd_error *error, const char *what)
 {
-    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "picture: %s", what);
+    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "image: %s", what);
 }
 
 enum trajd_status trajd_image_finish_set_norm(struct trajd_image_finish *finish,
@@ -80,7 +80,7 @@ enum trajd_status trajd_image_finish_set_norm(struct trajd_image_finish *finish,
         return refuse(error, "a norm needs 1 to 4 channels");
     if (norm->count != 1 && norm->count != finish->channels)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "picture: the norm has means of %u channels, the picture has %u",
+                               "image: the norm has means of %u channels, the image has %u",
                                norm->count, finish->channels);
     for (uint32_t c = 0; c < finish->channels; c++) {
         const uint32_t i = norm->count == 1 ? 0 : c;
@@ -115,13 +115,13 @@ enum trajd_status trajd_image_finish_check(const struct trajd_image_finish *fini
     if (f->source != TRAJD_U8 && !is_depth)
         return refuse(error, "the type must be u8, or u16 or f32 for depth");
     if (f->channels < 1 || f->channels > (is_depth ? 1 : CHANNELS))
-        return refuse(error, "u8 pictures have 1 to 4 channels, depth has 1");
+        return refuse(error, "u8 images have 1 to 4 channels, depth has 1");
     if ((unsigned)f->layout >= TRAJD_IMAGE_LAYOUT_COUNT)
         return refuse(error, "the layout must be hwc or chw");
     if (is_depth && f->type != f->source && f->type != TRAJD_F32)
         return refuse(error, "depth keeps its type or becomes float32");
     if (!is_depth && f->type != TRAJD_U8 && f->type != TRAJD_F32 && !is_narrow)
-        return refuse(error, "pictures become uint8, float16, bfloat16 or float32");
+        return refuse(error, "images become uint8, float16, bfloat16 or float32");
     if ((is_depth || f->type == TRAJD_U8) && !is_identity(f))
         return refuse(error, is_depth
                                  ? "depth takes no norm"

@@ -1,4 +1,4 @@
-/* Finishing pictures: from a frame of u8 (prepared, augmented) to the tensor of the policy.
+/* Finishing images: from a frame of u8 (prepared, augmented) to the tensor of the policy.
  *
  * A value of u8 becomes value * scale + offset of its channel: a product and a sum, each rounded to
  * float32, without fused multiply-add. For float16 and bfloat16 the sum is rounded to nearest even

@@ -132,7 +132,7 @@ enum trajd_status trajd_image_plan_create(const struct trajd_image_preparation *
         (p->filter == TRAJD_IMAGE_NEAREST || make_buffers(made)))
         return TRAJD_OK;
     trajd_image_plan_destroy(plan);
-    return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory to prepare pictures");
+    return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory to prepare images");
 }
 
 void trajd_image_plan_destroy(struct trajd_image_plan **plan)

@@ -12,7 +12,7 @@
  *
  * **Bound.** Each product is off by at most 2^-8 levels (2^-6 for filters with negative weights), and
  * the rounded weights of a pixel add up to exactly 1. So the result is within one level of the
- * reference for pictures that shrink to an eighth or more, and mostly equal to it.
+ * reference for images that shrink to an eighth or more, and mostly equal to it.
  *
  * **Moves.** Each source row is read from memory once, and each output byte is written once. What
  * lies between fits into the second cache: 16 rows of the width of the crop box. */
@@ -180,7 +180,7 @@ void trajd_image_sum_rows(int16_t *restrict out, const int16_t *const *rows, con
         sum_few(out, rows + done, weights + done, 1, begin, count, done > 0);
 }
 
-/* One column of a picture that is transposed: 16 rows. */
+/* One column of an image that is transposed: 16 rows. */
 TRAJD_INLINE void sum_column(int16_t *restrict out, const int16_t *restrict in,
                              const int16_t *weights, uint32_t taps, size_t step)
 {

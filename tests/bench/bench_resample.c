@@ -106,7 +106,7 @@ static void print_quick(struct bench *b, const struct bench_trial *trials, uint3
     fprintf(b->out, "]");
 }
 
-/* Measures the best time of each style quickly, for pictures of crossovers. */
+/* Measures the best time of each style quickly, for images of crossovers. */
 static void print_styles(struct bench *b, const struct bench_trial *trials, uint32_t count)
 {
     double best[TRAJD_CUDA_STYLE_COUNT] = {0};

@@ -26,7 +26,7 @@ import torch
 from robomimic.utils.dataset import SequenceDataset
 
 from bench_torch_loader import cpu_seconds, endless
-from picture_bytes import kinds_of, read_all
+from image_bytes import kinds_of, read_all
 
 OBS_KEYS = ("robot0_eef_pos", "robot0_eef_quat", "robot0_gripper_qpos", "object")
 DATASET_KEYS = ("actions", "rewards", "dones")

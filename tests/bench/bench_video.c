@@ -66,15 +66,15 @@ static void read_file(const char *path, struct job *job)
 
 static void decode(Dav1dContext *context, const uint8_t *bytes, uint32_t size)
 {
-    Dav1dPicture picture = {0};
+    Dav1dPicture image = {0};
     Dav1dData data = {0};
     uint8_t *room = dav1d_data_create(&data, size);
 
     expect(room != NULL, "no memory");
     memcpy(room, bytes, size);
     expect(!dav1d_send_data(context, &data), "a packet is refused");
-    expect(!dav1d_get_picture(context, &picture), "a packet has no frame");
-    dav1d_picture_unref(&picture);
+    expect(!dav1d_get_picture(context, &image), "a packet has no frame");
+    dav1d_picture_unref(&image);
 }
 
 static void *run(void *context)

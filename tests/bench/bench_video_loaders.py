@@ -4,7 +4,7 @@
     bench_video_loaders.py make FOLDER     writes the sets FOLDER/av1 and FOLDER/h264, and their frames as NAME_jpeg.hdf5
     bench_video_loaders.py read FOLDER --backend pyav|torchcodec [--seconds 5] [--workers 0 1 2] [--forms u8 float]
 
-Needs lerobot 0.4 and h5py. Frames have 640x480 pixels: a patch moves over a picture, both with the spectrum of photographs,
+Needs lerobot 0.4 and h5py. Frames have 640x480 pixels: a patch moves over an image, both with the spectrum of photographs,
 under a sensor's noise. `read` prints JSON. A LeRobotDataset in a DataLoader gives frames of 224x224 as u8, resized in one of
 two ways: `float` resizes what LeRobot decoded, which is float32, and makes u8 of it; `u8` makes u8 first. In its favour:
 workers persist, the start is not timed, malloc keeps the buffers, and torch has one thread per process."""
@@ -28,7 +28,7 @@ from torchvision.transforms import v2  # noqa: E402
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from bench_torch_loader import cpu_seconds, endless  # noqa: E402
-from picture_bytes import read_all  # noqa: E402
+from image_bytes import read_all  # noqa: E402
 
 HEIGHT, WIDTH, FPS, SIDE, PATCH = 480, 640, 30, 224, 120
 LENGTHS = (48,) * 25

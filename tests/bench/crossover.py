@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""crossover.py RESULT.json B S D SOURCE OUTPUT: time over T for each style of the lean kernel, as a picture in text.
+"""crossover.py RESULT.json B S D SOURCE OUTPUT: time over T for each style of the lean kernel, as an image in text.
 
 For every T that the file has for the shape: the best time of each style, a column of characters on a logarithmic scale."""
 import json

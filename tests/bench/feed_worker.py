@@ -15,7 +15,7 @@ import time
 build, endpoint, feed_name, seconds, credit, what = sys.argv[1:]
 sys.path[:0] = [str(pathlib.Path(build) / "clients/python"), str(pathlib.Path(__file__).parent)]
 import trajd  # noqa: E402
-from picture_bytes import IDS  # noqa: E402
+from image_bytes import IDS  # noqa: E402
 
 
 def outputs_of(batch):

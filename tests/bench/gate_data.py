@@ -14,7 +14,7 @@ from bench_daemon import demo_dataset
 FRAMES, SOURCES, HEIGHT, WIDTH = 320, 16, 480, 640
 # episodes, rows of each, streams
 CONVERSIONS = {"short": (30, 50, part_resample.small), "long": (1, 30_000, part_resample.small),
-               "images": (2, 80, part_resample.pictures)}
+               "images": (2, 80, part_resample.images)}
 FILES = 24
 
 

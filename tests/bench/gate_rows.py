@@ -21,7 +21,7 @@ import numpy as np
 import part_feed
 import part_targets
 from bench_daemon import Daemon, find_built
-from picture_bytes import arrays_of, read_all
+from image_bytes import arrays_of, read_all
 
 MS = 1_000_000
 MEMORY = "memory: {{store: {store}MiB, rings: 128MiB, reserve: 0}}\n"

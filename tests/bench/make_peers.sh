@@ -3,13 +3,13 @@
 #
 #     tests/bench/make_peers.sh [FOLDER]
 #
-# venv-pictures: Pillow and OpenCV. venv-pillow-simd: pillow-simd for AVX2; it is built, which takes libjpeg's headers.
+# venv-images: Pillow and OpenCV. venv-pillow-simd: pillow-simd for AVX2; it is built, which takes libjpeg's headers.
 # venv-lerobot: lerobot, with PyAV and torchcodec, which needs FFmpeg's libraries (Debian: libavfilter8, libavdevice59).
 # venv-robomimic: robomimic, OpenCV and torch. torch is Debian's, of /usr/bin/python3, where that has one.
 set -e
 into=${1:-$(dirname "$0")/../../build}
-python3 -m venv "$into/venv-pictures"
-"$into/venv-pictures/bin/pip" install -q numpy h5py pillow opencv-python-headless
+python3 -m venv "$into/venv-images"
+"$into/venv-images/bin/pip" install -q numpy h5py pillow opencv-python-headless
 python3 -m venv "$into/venv-pillow-simd"
 CC="cc -mavx2" "$into/venv-pillow-simd/bin/pip" install -q numpy pillow-simd
 python3 -m venv "$into/venv-lerobot"

@@ -7,7 +7,7 @@ import sys
 
 from bench_daemon import Daemon, ROOT, demo_dataset, figure, find_built, middle
 from part_feed import robomimic as run_robomimic
-from part_picture_feeds import LOW, beside, loaders, warm_memory, write_resident
+from part_image_feeds import LOW, beside, loaders, warm_memory, write_resident
 
 FORMS = ("u8", "float32")
 DOUBLE = "float64 observations"                 # as robomimic leaves them; the default is float32
@@ -27,7 +27,7 @@ def batch_of(config):
 
 def read(daemon, length, peer=""):
     """One turn of a worker that has set nothing but the style. It reads all tensors, or those that the peer delivers."""
-    out = subprocess.run([sys.executable, ROOT / "tests/bench/picture_worker.py", daemon.build, daemon.endpoint, "train", "0",
+    out = subprocess.run([sys.executable, ROOT / "tests/bench/image_worker.py", daemon.build, daemon.endpoint, "train", "0",
                           str(daemon.process.pid), str(length), peer], check=True, capture_output=True, text=True)
     result = json.loads(out.stdout)
     result["cpu_us"] = result["daemon_us"] + result["worker_us"]

@@ -43,7 +43,7 @@ def wide(random, rows):
     return {"actions": random.normal(size=(rows, 7)), "obs/state": random.normal(size=(rows, 64)).astype(np.float32)}
 
 
-def pictures(random, rows):
+def images(random, rows):
     return {"actions": random.normal(size=(rows, 7)), "obs/agentview_image": random.integers(0, 256, (rows, 128, 128, 3), np.uint8)}
 
 
@@ -51,7 +51,7 @@ def pictures(random, rows):
 CASES = [("5000 episodes of 50 rows, 6 low-dimensional streams", 5000, 50, small, 10),
          ("4 quaternions, 40 episodes of 25,000 rows", 40, 25_000, turning, 10),
          ("64 float32 features, 40 episodes of 50,000 rows", 40, 50_000, wide, None),
-         ("pictures of 128 x 128 x 3, 40 episodes of 500 rows", 40, 500, pictures, None)]
+         ("images of 128 x 128 x 3, 40 episodes of 500 rows", 40, 500, images, None)]
 
 
 def write_dataset(path, episodes, rows, content):

@@ -11,7 +11,7 @@ import time
 import h5py
 
 from bench_daemon import Daemon, ROOT, figure, middle
-from part_picture_feeds import warm_memory, worker
+from part_image_feeds import warm_memory, worker
 
 LOADERS = ROOT / "tests/bench/bench_video_loaders.py"
 SIDE, BATCH, CREDIT = 224, 48, 2  # a batch that divides the windows: no frame is decoded for windows that are dropped

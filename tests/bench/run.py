@@ -5,7 +5,7 @@
            [--robomimic-python /path/to/python] [--torch-python /path/to/python] [--small-files]
 
 Parts, all by default: defaults, feed, start, service, handover, remote, read, index, cpu, mixture, statistics, resample,
-frames, targets, arrays, pictures, picture_feeds, video.
+frames, targets, arrays, images, image_feeds, video.
 Programs that are compared take turns in one run. The table has the median of the turns and, in brackets, their
 range. tests/bench/README.md says more."""
 import argparse
@@ -21,8 +21,8 @@ import part_defaults
 import part_feed
 import part_frames
 import part_mixture
-import part_picture_feeds
-import part_pictures
+import part_image_feeds
+import part_images
 import part_programs
 import part_resample
 import part_service
@@ -36,8 +36,8 @@ from report import command_line, print_figure
 PARTS = {"defaults": part_defaults.run, "feed": part_feed.run, "start": part_start.run, "service": part_service.run, "handover": part_programs.handover, "remote": part_programs.remote,
          "read": part_programs.read, "index": part_programs.index, "cpu": part_programs.cpu,
          "mixture": part_mixture.run, "statistics": part_statistics.run,
-         "resample": part_resample.run, "frames": part_frames.run, "targets": part_targets.run, "arrays": part_arrays.run, "pictures": part_pictures.run,
-         "picture_feeds": part_picture_feeds.run, "video": part_video.run}
+         "resample": part_resample.run, "frames": part_frames.run, "targets": part_targets.run, "arrays": part_arrays.run, "images": part_images.run,
+         "image_feeds": part_image_feeds.run, "video": part_video.run}
 
 
 def parse_arguments():
@@ -50,8 +50,8 @@ def parse_arguments():
     parser.add_argument("--seconds", type=float, default=2, help="length of a turn")
     parser.add_argument("--robomimic-python", help="a Python that has robomimic and torch: the feed is then compared with it")
     parser.add_argument("--torch-python", help="a Python that has torch and h5py; default: robomimic's, else build/venv-torch")
-    for name, what in (("pictures", "Pillow and OpenCV"), ("simd", "pillow-simd"), ("lerobot", "lerobot and h5py")):
-        peer = ROOT / "build" / {"pictures": "venv-pictures", "simd": "venv-pillow-simd", "lerobot": "venv-lerobot"}[name] / "bin/python"
+    for name, what in (("images", "Pillow and OpenCV"), ("simd", "pillow-simd"), ("lerobot", "lerobot and h5py")):
+        peer = ROOT / "build" / {"images": "venv-images", "simd": "venv-pillow-simd", "lerobot": "venv-lerobot"}[name] / "bin/python"
         parser.add_argument(f"--{name}-python", default=peer if peer.exists() else None, help=f"a Python that has {what}; default: {peer.relative_to(ROOT)}")
     parser.add_argument("--small-files", action="store_true", help="10,000 small files too")
     options = parser.parse_args()

@@ -106,8 +106,8 @@ static void run(void *context)
     for (uint32_t i = 0; i < run->count; i++) {
         const struct record *record = (const void *)(run->records + i * RECORD_BYTES);
         const void *frame = record->source;
-        trajd_fake_need_device(run->stream, record->source, "a picture");
-        trajd_fake_need_device(run->stream, record->output, "a picture's tensor");
+        trajd_fake_need_device(run->stream, record->source, "an image");
+        trajd_fake_need_device(run->stream, record->output, "an image's tensor");
         if (run->plan->augment &&
             !trajd_augment_apply(run->plan->augment, &record->params, frame, run->plan->frame))
             frame = run->plan->frame;
@@ -122,7 +122,7 @@ enum trajd_status trajd_image_gpu_run(struct trajd_image_gpu *plan, const void *
 
     if (!made || count > plan->frames_max)
         abort();
-    trajd_fake_need_device(stream, records, "records of pictures");
+    trajd_fake_need_device(stream, records, "records of images");
     *made = (struct run){plan, records, count, stream};
     return trajd_fake_call(stream, run, made, error);
 }

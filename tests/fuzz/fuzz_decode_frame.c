@@ -1,5 +1,5 @@
 // libs: trajd_decode_child
-/* An encoded frame of a hostile file, through the picture libraries, as the helper program decodes
+/* An encoded frame of a hostile file, through the image libraries, as the helper program decodes
  * it. Input: colour, preparation and flip; the size of the stream's frames, and whether they become
  * JPEGs; then the frame. A good frame has all its pixels, a bad one a reason. */
 #include <stdlib.h>
@@ -18,16 +18,15 @@ static struct trajd_decode_setup setup_for(const uint8_t *head)
         uint32_t height, width;
     } sizes[] = {{29, 42}, {1, 1}, {8, 8}, {48, 17}};
     const uint8_t side = head[1] % 4;
-    struct trajd_decode_setup setup = {
-        .image = {.is_present = true,
-                  .color = (enum trajd_picture_color)(head[0] & 3),
-                  .flip = (enum trajd_picture_flip)(head[0] >> 3 & 3),
-                  .height = sizes[side].height,
-                  .width = sizes[side].width},
-        .bits = (head[0] & 3) == TRAJD_COLOR_DEPTH ? 16 : 8,
-        .upright = 1,
-        .is_prepared = head[0] >> 2 & 1};
-    const uint32_t channels = trajd_picture_channels(setup.image.color);
+    struct trajd_decode_setup setup = {.image = {.is_present = true,
+                                                 .color = (enum trajd_image_color)(head[0] & 3),
+                                                 .flip = (enum trajd_image_flip)(head[0] >> 3 & 3),
+                                                 .height = sizes[side].height,
+                                                 .width = sizes[side].width},
+                                       .bits = (head[0] & 3) == TRAJD_COLOR_DEPTH ? 16 : 8,
+                                       .upright = 1,
+                                       .is_prepared = head[0] >> 2 & 1};
+    const uint32_t channels = trajd_image_channels(setup.image.color);
 
     setup.preparation = (struct trajd_image_preparation){
         .source_height = setup.image.height,

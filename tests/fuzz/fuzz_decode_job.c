@@ -112,7 +112,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     packets.second_output = packets.output;
     for (size_t at = 2; at < head; at += CHANGE_BYTES)
         ((uint8_t *)&packets)[(data[at] | data[at + 1] << 8) % sizeof packets] = data[at + 2];
-    /* larger pictures only take time */
+    /* larger images only take time */
     limit_sides(&packets.setup);
     limit_sides(&packets.second_setup);
     input = make_memory(data + head, frame_size);

@@ -1,5 +1,5 @@
 // libs: trajd_decode
-/* Replies of a helper program that a picture has taken over, to the parent's side. Input: the
+/* Replies of a helper program that an image has taken over, to the parent's side. Input: the
  * number of frames of the job, the replies' count and what is wrong with them or whether they are of
  * JPEGs, then the reasons, whose first bytes are the JPEGs' sizes, too. */
 #include <stdlib.h>

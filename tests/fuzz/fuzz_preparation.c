@@ -4,14 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/window/picture/picture_prepared.h"
+#include "daemon/window/image/image_prepared.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const enum trajd_dtype types[] = {TRAJD_U8, TRAJD_U16, TRAJD_F32};
-    struct trajd_picture_prepared read, again;
+    struct trajd_image_prepared read, again;
     char text[600] = "", written[TRAJD_PREPARATION_TEXT_SIZE], words[TRAJD_PREPARATION_WORDS_SIZE];
     const uint32_t channels = size && data[0] % 2 ? 3 : 1;
     const enum trajd_dtype type = types[size ? data[0] / 2 % 3 : 0];
@@ -19,13 +19,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!size || size > sizeof text)
         return 0;
     memcpy(text, data + 1, size - 1);
-    if (trajd_picture_prepared_read(text, channels, type, &read, NULL))
+    if (trajd_image_prepared_read(text, channels, type, &read, NULL))
         return 0;
-    trajd_picture_prepared_write(&read, written);
-    if (!memchr(trajd_picture_describe(&read.preparation, words), '\0', sizeof words) ||
-        trajd_picture_prepared_read(written, channels, type, &again, NULL) ||
+    trajd_image_prepared_write(&read, written);
+    if (!memchr(trajd_image_describe(&read.preparation, words), '\0', sizeof words) ||
+        trajd_image_prepared_read(written, channels, type, &again, NULL) ||
         memcmp(&read, &again, sizeof read) ||
-        !trajd_picture_is_same(&read.preparation, &again.preparation))
+        !trajd_image_is_same(&read.preparation, &again.preparation))
         abort();
     return 0;
 }

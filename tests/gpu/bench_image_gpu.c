@@ -1,9 +1,9 @@
-/* Measures pictures on the GPU: cold (buffers in turn, several times the L2), as graphs that are
+/* Measures images on the GPU: cold (buffers in turn, several times the L2), as graphs that are
  * replayed, median of 9, in us a launch. A copy moves as many bytes as the work must: the part of each
  * source that is used, and the tensors.
  *
  *     bench_image_gpu [ROW]    the rows of kernels/image/cuda/README.md, and all ways to cut them
- *     bench_image_gpu grid     many shapes, a line each way; picture_regret.py reads two such runs
+ *     bench_image_gpu grid     many shapes, a line each way; image_regret.py reads two such runs
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -87,7 +87,7 @@ static struct trajd_augment_step make_color(struct dice *dice, uint32_t channels
     return step;
 }
 
-/* A step for a picture of height x width. */
+/* A step for an image of height x width. */
 static struct trajd_augment_step make_step(struct dice *dice, const struct trajd_augment_frame *now)
 {
     const bool is_depth = now->type != TRAJD_U8;

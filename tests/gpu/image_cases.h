@@ -1,4 +1,4 @@
-/* Random requests of pictures, and their results on the CPU. */
+/* Random requests of images, and their results on the CPU. */
 #ifndef TRAJD_TESTS_IMAGE_CASES_H
 #define TRAJD_TESTS_IMAGE_CASES_H
 
@@ -23,7 +23,7 @@ struct image_case {
 /* Makes the case of a seed: checked, with parameters of all frames. */
 void image_case_make(uint64_t seed, struct image_case *made);
 
-/* The same for one resize of colour pictures: of some rows or hundreds, parts of them, beside padding. */
+/* The same for one resize of colour images: of some rows or hundreds, parts of them, beside padding. */
 void image_case_make_resize(uint64_t seed, struct image_case *made);
 
 /* The same for a random resized crop with bilinear filters: boxes of a few pixels to a whole frame. */

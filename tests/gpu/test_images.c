@@ -1,4 +1,4 @@
-/* Pictures on the GPU against the CPU, and against the recorded results of other programs.
+/* Images on the GPU against the CPU, and against the recorded results of other programs.
  * `test_gpu_images [REQUESTS [KERNELS]]` sets the number of random requests, fewer with a sanitizer, and
  * which kernels to take where they can serve a request. Exits with 77 (skipped) without a GPU. */
 #include <setjmp.h>

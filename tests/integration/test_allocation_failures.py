@@ -23,7 +23,7 @@ from datasets import make_demo_file
 from daemons import LIBRARY
 from faults import Faults, FaultyDaemon
 from paths import BUILD, TRAJCTL, clean_environment
-from picture_files import png, random_frames, write_encoded
+from image_files import png, random_frames, write_encoded
 from waiting import wait_for
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 
 from families import T, png as depth_png, random, variable
 from paths import RECORDINGS, TRAJCTL
-from picture_files import png, random_frames, read_png, write_encoded
+from image_files import png, random_frames, read_png, write_encoded
 
 FEED = """
 datasets: {{arm: {{path: {path}, layout: {layout}{color}}}}}
@@ -143,8 +143,8 @@ def test_every_tool_says_where_the_order_comes_from(daemon, family, tmp_path):
     for color, expected in ((None, ("undecided", "undecided")), ("bgr", ("bgr", "key"))):
         client = daemon(config_of(family, color, output), folder=f"daemon_{color}").client()
         client.open("train")
-        picture = client.ask("explain", window=0, name="cam")["outputs"][0]["picture"]
-        assert (picture["color"], picture["color_from"]) == expected
+        image = client.ask("explain", window=0, name="cam")["outputs"][0]["picture"]
+        assert (image["color"], image["color_from"]) == expected
         client.close()
 
 
@@ -211,8 +211,8 @@ def test_packed_frames_stay_undecided_and_prepared_ones_are_decided(daemon, fami
 
 def sides(path):
     """Returns both halves of the image that shows two readings."""
-    picture = read_png(path)
-    return picture[:, :32], picture[:, -32:]
+    image = read_png(path)
+    return image[:, :32], image[:, -32:]
 
 
 def test_inspect_shows_both_readings(family, tmp_path):

@@ -90,13 +90,13 @@ def test_validate_goes_on_after_a_reference_that_leads_nowhere(tmp_path, layout)
 def test_a_first_frame_that_is_bad_quarantines_its_episode(tmp_path, layout):
     (tmp_path / "data").mkdir()
     write(tmp_path / "data/good.hdf5", front=frames())
-    write(tmp_path / "data/not_a_picture.hdf5", front=[b"text " * 20] * ROWS)
+    write(tmp_path / "data/not_a_image.hdf5", front=[b"text " * 20] * ROWS)
     write(tmp_path / "data/empty.hdf5", front=np.zeros((ROWS, 90), "u1"))
     write(tmp_path / "data/gray.hdf5", front=frames(components=1))
     [found] = json.loads(run("inspect", "--json", "--layout", layout, tmp_path / "data").stdout)
     reasons = {e["file"]: e["quarantine"] for e in found["episodes"]}
     assert found["kept_count"] == 1 and reasons["good.hdf5"] is None
-    assert "images/front: row 0: 100 bytes that begin neither like a JPEG nor like a PNG" in reasons["not_a_picture.hdf5"]
+    assert "images/front: row 0: 100 bytes that begin neither like a JPEG nor like a PNG" in reasons["not_a_image.hdf5"]
     assert "images/front: the first 12 rows are empty" in reasons["empty.hdf5"]
     assert "images/front: row 0: a jpeg in grey, the layout says rgb" in reasons["gray.hdf5"]
 

@@ -303,10 +303,10 @@ def test_explain_names_the_goal(daemon, path):
     assert "goal future geometric 0.8, rows 0..0" in one.run("--check").stdout
 
 
-def test_goals_of_pictures(daemon, tmp_path):
-    """Prepared pictures, too, are those of the window at the goal."""
+def test_goals_of_images(daemon, tmp_path):
+    """Prepared images, too, are those of the window at the goal."""
     random = np.random.default_rng(3)
-    path = tmp_path / "pictures.hdf5"
+    path = tmp_path / "images.hdf5"
     write_robomimic(path, {f"demo_{e}": {"actions": np.zeros((rows_in(e), 2), "f4"), "obs/pos": np.stack(
         [np.full(rows_in(e), e), np.arange(rows_in(e))], 1).astype("f8"),
         "obs/cam_image": random.integers(0, 255, (rows_in(e), 16, 12, 3), "u1")} for e in range(EPISODES)})

@@ -273,7 +273,7 @@ class Watch(threading.Thread):
 
 
 def read(client, feed):
-    """Returns {(episode, row): (mask, picture, window)} of an epoch."""
+    """Returns {(episode, row): (mask, image, window)} of an epoch."""
     client.open(feed)
     found = {}
     while (batch := client.next(1000 * SECONDS)) is not None:

@@ -9,10 +9,10 @@ import libtrajd as trajd
 from datasets import make_demo_file
 
 FEED = """
-datasets: {{pictures: {{path: {path}, layout: {layout}}}}}
+datasets: {{images: {{path: {path}, layout: {layout}}}}}
 feeds:
   train:
-    dataset: pictures
+    dataset: images
     global_batch: 8
     tail: short
     order: {order}
@@ -34,8 +34,8 @@ def write_aloha(folder, episodes=4, rows=30):
             file.create_dataset("action", data=random.normal(size=(rows, 14)).astype(np.float32))
             observations = file.create_group("observations")
             observations.create_dataset("qpos", data=random.normal(size=(rows, 14)).astype(np.float32))
-            picture = random.integers(0, 256, (rows, 48, 64, 3), dtype=np.uint8)
-            observations.create_dataset("images/top", data=picture, chunks=(1, 48, 64, 3))
+            image = random.integers(0, 256, (rows, 48, 64, 3), dtype=np.uint8)
+            observations.create_dataset("images/top", data=image, chunks=(1, 48, 64, 3))
     return [folder / f"episode_{e}.hdf5" for e in range(episodes)]
 
 
@@ -43,16 +43,16 @@ def receive(one, expected, dtype):
     """Checks every window of an epoch. expected[episode] is (images, state) of that episode."""
     client = one.client()
     info = client.open("train")
-    assert info.window_count == sum(len(pictures) for pictures, _ in expected)
-    offsets = np.cumsum([0] + [len(pictures) for pictures, _ in expected])
+    assert info.window_count == sum(len(images) for images, _ in expected)
+    offsets = np.cumsum([0] + [len(images) for images, _ in expected])
     for _, arrays in client.epoch():
         for row, window in enumerate(arrays["window_id"].tolist()):
             episode = int(arrays["episode_index"][row])
             t = window - offsets[episode]
             history = [max(t - 1, 0), t]
-            pictures, state = expected[episode]
+            images, state = expected[episode]
             assert arrays["image"].dtype == np.uint8
-            np.testing.assert_array_equal(arrays["image"][row], pictures[history])
+            np.testing.assert_array_equal(arrays["image"][row], images[history])
             np.testing.assert_array_equal(arrays["state"][row], state[history].astype(dtype))
     status = client.status()
     client.close()
@@ -62,13 +62,13 @@ def receive(one, expected, dtype):
 @pytest.mark.slow
 @pytest.mark.parametrize("gzip", [[], ["--gzip"]], ids=["contiguous", "gzip"])
 @pytest.mark.parametrize("order", ["blocked", "global"])
-def test_pictures_of_one_file_that_does_not_fit_the_store(daemon, tmp_path, gzip, order):
-    path = tmp_path / "pictures.hdf5"
+def test_images_of_one_file_that_does_not_fit_the_store(daemon, tmp_path, gzip, order):
+    path = tmp_path / "images.hdf5"
     make_demo_file(path, "--images", *gzip, episodes=10)
     with h5py.File(path) as file:
         names = sorted(file["data"], key=lambda name: int(name.split("_")[1]))
         expected = [(file["data"][n]["obs/agentview_image"][:], file["data"][n]["obs/robot0_eef_pos"][:]) for n in names]
-    largest = max(pictures.nbytes for pictures, _ in expected)
+    largest = max(images.nbytes for images, _ in expected)
     config = FEED.format(path=path, layout="demo", order=order, clock="actions", image="obs/agentview_image",
                          state="obs/robot0_eef_pos", dtype="float16")
     one = daemon(config, store=f"{2 * largest + 65536}")

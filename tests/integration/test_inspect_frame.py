@@ -1,4 +1,4 @@
-"""trajctl inspect --frame: a frame as a picture, left as stored, right as a policy gets it."""
+"""trajctl inspect --frame: a frame as an image, left as stored, right as a policy gets it."""
 import subprocess
 
 import h5py
@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from paths import ROOT, TRAJCTL
-from picture_files import random_frames, read_png, write_encoded
+from image_files import random_frames, read_png, write_encoded
 
-PICTURES = ROOT / "tests" / "golden" / "pictures"
+IMAGES = ROOT / "tests" / "golden" / "decoded"
 HEIGHT, WIDTH, GAP = 29, 42, 8
 LAYOUT = """layout: cams
 version: 1
@@ -42,15 +42,15 @@ def show(tmp_path, *arguments):
 
 
 def load(name):
-    pixels = (PICTURES / (name + ".pixels")).read_bytes()
-    return (PICTURES / name).read_bytes(), np.frombuffer(pixels, np.uint8 if name != "depth.png" else np.uint16).reshape(HEIGHT, WIDTH, -1)
+    pixels = (IMAGES / (name + ".pixels")).read_bytes()
+    return (IMAGES / name).read_bytes(), np.frombuffer(pixels, np.uint8 if name != "depth.png" else np.uint16).reshape(HEIGHT, WIDTH, -1)
 
 
 @pytest.mark.parametrize("name, reason", [("cmyk.jpg", "a CMYK JPEG is not supported: write it as RGB"),
                                           ("gray_transparent.png", "a png in grey, the layout says rgb"),
                                           ("depth.png", "a png in grey, the layout says rgb")])
 def test_frames_of_another_kind_are_named(tmp_path, name, reason):
-    data = (PICTURES / name).read_bytes()
+    data = (IMAGES / name).read_bytes()
     write_file(tmp_path, "{color: rgb}", [data, data])
     shown = show(tmp_path, "--frame", "cam:1")
     assert shown.returncode != 0 and f"cam: row 0: {reason}" in shown.stderr
@@ -64,9 +64,9 @@ def test_colours_and_flips(tmp_path, name):
     shown = show(tmp_path, "--frame", "cam:1", "--episode", "demo_1")
     assert shown.returncode == 0, shown.stderr
     assert "demo_1, row 1: 29x42 bgr" in shown.stdout and str(len(data)) in shown.stdout
-    picture = read_png(tmp_path / "frame.png")
-    assert (picture[:, :WIDTH] == pixels).all() and (picture[:, WIDTH:WIDTH + GAP] == 255).all()
-    assert (picture[:, WIDTH + GAP:] == pixels[::-1, :, ::-1]).all()
+    image = read_png(tmp_path / "frame.png")
+    assert (image[:, :WIDTH] == pixels).all() and (image[:, WIDTH:WIDTH + GAP] == 255).all()
+    assert (image[:, WIDTH + GAP:] == pixels[::-1, :, ::-1]).all()
 
 
 def test_resized(tmp_path):

@@ -14,7 +14,7 @@ import time
 import pytest
 
 from paths import BUILD, PROGRAM, TRAJCTL
-from picture_files import random_frames, write_encoded
+from image_files import random_frames, write_encoded
 from waiting import wait_for
 
 PACKAGE = BUILD / "clients" / "python"

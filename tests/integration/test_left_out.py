@@ -12,7 +12,7 @@ import pytest
 
 from daemons import Daemon
 from paths import ALOHA_BYTES, BUILD
-from picture_files import random_frames, write_encoded
+from image_files import random_frames, write_encoded
 
 import libtrajd
 
@@ -22,7 +22,7 @@ has_package = pytest.mark.skipif(not list((PACKAGE / "trajd").glob("_core*")), r
 FEEDS = """
 datasets: {{lab: {{path: {path}, layout: BYTES{more}}}}}
 feeds:
-  pictures:
+  images:
     dataset: lab
     global_batch: 8
     anchor: {{clock: steps}}
@@ -36,7 +36,7 @@ feeds:
 
 
 def write_padded(folder, widths):
-    """Writes ALOHA episodes whose pictures are padded to the longest JPEG of each episode."""
+    """Writes ALOHA episodes whose images are padded to the longest JPEG of each episode."""
     folder.mkdir()
     for i, width in enumerate(widths):
         with h5py.File(folder / f"episode_{i}.hdf5", "w") as file:
@@ -61,7 +61,7 @@ def run_python(daemon, code, *options):
 def test_the_trainer_is_told_once(tmp_path):
     daemon = start(tmp_path).start()
     code = """
-    feed = trajd.open(config, feed="pictures")
+    feed = trajd.open(config, feed="images")
     info = feed.info
     assert (info.episodes_found, info.episodes_kept, info.episodes_quarantined, info.episodes_used) == (5, 3, 2, 3), info
     assert [reason.split(":")[0] for reason in info.quarantine_reasons] == ["episode_0.hdf5", "episode_3.hdf5"], info
@@ -70,7 +70,7 @@ def test_the_trainer_is_told_once(tmp_path):
     for e in range(2):
         assert sum(1 for _ in feed.epoch(e)) == 7
     feed.close()
-    trajd.open(config, feed="pictures").info
+    trajd.open(config, feed="images").info
     joints = trajd.open(config, feed="joints")
     assert joints.info.episodes_quarantined == 0 and joints.info.episodes_used == 5
     """
@@ -78,14 +78,14 @@ def test_the_trainer_is_told_once(tmp_path):
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stderr.splitlines() if line.startswith("trajd: feed")]
     assert len(lines) == 1 and lines[0].startswith(
-        "trajd: feed pictures: 3 of 5 episodes, 2 quarantined: episode_0.hdf5: observations/images/cam_high: "), done.stderr
-    assert done.stderr.count("DataWarning: feed pictures: 3 of 5 episodes") == 1 and "feed joints" not in done.stderr
+        "trajd: feed images: 3 of 5 episodes, 2 quarantined: episode_0.hdf5: observations/images/cam_high: "), done.stderr
+    assert done.stderr.count("DataWarning: feed images: 3 of 5 episodes") == 1 and "feed joints" not in done.stderr
     assert "<string>:" in done.stderr  # the warning names the user's line
-    done = run_python(daemon, 'trajd.open(config, feed="pictures").info', "-W", "error::UserWarning")
-    assert done.returncode == 1 and "DataWarning: feed pictures: 3 of 5" in done.stderr
-    assert "feed pictures: dataset lab: 3 of 5 episodes, 2 quarantined, the first: episode_0.hdf5" in daemon.text()
+    done = run_python(daemon, 'trajd.open(config, feed="images").info', "-W", "error::UserWarning")
+    assert done.returncode == 1 and "DataWarning: feed images: 3 of 5" in done.stderr
+    assert "feed images: dataset lab: 3 of 5 episodes, 2 quarantined, the first: episode_0.hdf5" in daemon.text()
     client = daemon.client()
-    info = client.open("pictures")
+    info = client.open("images")
     assert info.window_count == 60 and info.episodes_found == 5 and info.episodes_quarantined == 2
     client.close()
     daemon.stop()
@@ -97,7 +97,7 @@ def test_the_trainer_is_told_of_bad_frames_once(tmp_path):
     feeds = FEEDS.format(path=tmp_path, more="").replace(str(ALOHA_BYTES), "aloha, color: rgb").replace("global_batch: 8", "global_batch: 4\n    bad_rows: keep")
     daemon = Daemon(tmp_path / "daemon", feeds).start()
     code = """
-    feed = trajd.open(config, feed="pictures")
+    feed = trajd.open(config, feed="images")
     bad = sum((batch.mask("cam") == 8).sum() for batch in feed.epoch(0)) + sum((batch.mask("cam") == 8).sum() for batch in feed.epoch(1))
     assert bad == 4, bad
     assert feed.metrics()["trajd/bad_frames"] >= 2, feed.metrics()
@@ -105,15 +105,15 @@ def test_the_trainer_is_told_of_bad_frames_once(tmp_path):
     done = run_python(daemon, code, "-W", "always")
     assert done.returncode == 0, done.stderr
     warned = [line for line in done.stderr.splitlines() if "DataWarning" in line]
-    assert len(warned) == 1 and "feed pictures, the batch at position " in warned[0] and "bad frames" in warned[0], done.stderr
+    assert len(warned) == 1 and "feed images, the batch at position " in warned[0] and "bad frames" in warned[0], done.stderr
     assert "output cam: 1 of 4 steps" in warned[0] or "output cam: 2 of 4 steps" in warned[0], done.stderr
-    shown = subprocess.run([TRAJCTL, "recv", "pictures", "--count", "4", "--json", "--endpoint", daemon.endpoint], text=True,
+    shown = subprocess.run([TRAJCTL, "recv", "images", "--count", "4", "--json", "--endpoint", daemon.endpoint], text=True,
                            capture_output=True, timeout=60)
     assert shown.returncode == 0, shown.stderr
     counts = [tensor["mask_counts"] for batch in map(json.loads, shown.stdout.splitlines()) for tensor in batch["tensors"]
               if tensor["name"] == "cam.mask"]
     assert sum(of_batch[8] for of_batch in counts) == 2 and not any(of_batch[7] for of_batch in counts)
-    read = subprocess.run([TRAJCTL, "recv", "pictures", "--count", "4", "--epoch", "1", "--endpoint", daemon.endpoint], text=True,
+    read = subprocess.run([TRAJCTL, "recv", "images", "--count", "4", "--epoch", "1", "--endpoint", daemon.endpoint], text=True,
                           capture_output=True, timeout=60)
     assert sum(map(int, re.findall(r"cam\.mask .* (\d+) bad frame", read.stdout))) == 2 and "too old" not in read.stdout, read.stdout
     daemon.stop()
@@ -158,8 +158,8 @@ def test_check_fails_if_episodes_are_left_out(tmp_path):
     assert status == 0, err
     status, _, err = check(tmp_path, ", quarantine: {at_most: 1}")
     assert status == 1 and "2 of 5 episodes of dataset lab are quarantined, and datasets.lab.quarantine.at_most is 1" in err
-    joints = "datasets" + FEEDS.split("datasets")[1].split("  pictures:")[0] + "  joints:" + FEEDS.split("  joints:")[1]
-    assert check(tmp_path, "", joints)[0] == 0  # no feed names the pictures
+    joints = "datasets" + FEEDS.split("datasets")[1].split("  images:")[0] + "  joints:" + FEEDS.split("  joints:")[1]
+    assert check(tmp_path, "", joints)[0] == 0  # no feed names the images
     with open(data / "episode_2.hdf5", "wb"):
         pass  # empties it: a file that gives no episode counts as one
     status, out, err = check(tmp_path, "", joints)
@@ -173,9 +173,9 @@ def test_check_fails_if_episodes_are_left_out(tmp_path):
 
 def test_a_feed_above_the_limit_is_refused_alone(tmp_path):
     daemon = start(tmp_path, ", quarantine: {at_most: 1}").start()
-    assert "feed pictures: 2 of 5 episodes of dataset lab are quarantined" in daemon.text() and "the feed is not served" in daemon.text()
+    assert "feed images: 2 of 5 episodes of dataset lab are quarantined" in daemon.text() and "the feed is not served" in daemon.text()
     client = daemon.client()
-    for spec in ({"feed": "pictures"}, {"spec": "{dataset: lab, global_batch: 4, anchor: {clock: steps}, outputs: "
+    for spec in ({"feed": "images"}, {"spec": "{dataset: lab, global_batch: 4, anchor: {clock: steps}, outputs: "
                                                 "{cam: {from: observations/images/cam_high, at: 0}}}"}):
         with pytest.raises(libtrajd.TrajdError, match="at_most is 1; the first: episode_0.hdf5: observations/images/cam_high"):
             client.open(**spec)
@@ -189,7 +189,7 @@ def test_a_feed_above_the_limit_is_refused_alone(tmp_path):
     assert subprocess.run([TRAJCTL, "reload", "--wait", "--endpoint", daemon.endpoint], timeout=60).returncode == 0
     client.close()
     client = daemon.client()
-    assert client.open("pictures").episodes_quarantined == 2
+    assert client.open("images").episodes_quarantined == 2
     client.close()
     daemon.stop()
 

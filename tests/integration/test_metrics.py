@@ -10,10 +10,10 @@ import pytest
 
 from daemons import smallest_config
 from paths import PACKAGE, ROOT, TRAJCTL, clean_environment, package_environment
-from picture_files import random_frames, write_encoded
+from image_files import random_frames, write_encoded
 from waiting import wait_for
 
-PICTURES = """
+IMAGES = """
 datasets: {{arm: {{path: {path}, layout: aloha, color: rgb}}}}
 feeds:
   train:
@@ -101,10 +101,10 @@ def test_waiting_workers_and_waiting_data(served):
     assert of(gone, "trajd_feed_wait_seconds_total") >= of(before, "trajd_feed_wait_seconds_total")
 
 
-def test_pictures(daemon, tmp_path):
-    """A feed whose pictures are decoded: its workers wait for that."""
+def test_images(daemon, tmp_path):
+    """A feed whose images are decoded: its workers wait for that."""
     write_encoded(tmp_path / "episode_0.hdf5", {"top": random_frames(40, 240, 320, 1)}, bad=[("top", 5)])
-    one = daemon(PICTURES.format(path=tmp_path))
+    one = daemon(IMAGES.format(path=tmp_path))
     worker = one.client(name="trainer")
     worker.open("train", credit=2)
     for _ in range(8):

@@ -11,7 +11,7 @@ import pytest
 
 import libtrajd as trajd
 from paths import ROOT, TRAJCTL
-from picture_files import assert_near, nearest, random_frames, smooth_frames, write_encoded
+from image_files import assert_near, nearest, random_frames, smooth_frames, write_encoded
 
 FEED = """
 datasets: {{arm: {{path: {path}, layout: {layout}}}}}
@@ -354,7 +354,7 @@ def jpegs(tmp_path):
     (tmp_path / "recorded").mkdir()
     path, layout = tmp_path / "recorded/episode_0.hdf5", tmp_path / "lab.yaml"
     layout.write_text(JPEG_LAYOUT)
-    rows = [(ROOT / f"tests/golden/pictures/{name}.jpg").read_bytes() for name in JPEG_FILES]
+    rows = [(ROOT / f"tests/golden/decoded/{name}.jpg").read_bytes() for name in JPEG_FILES]
     write_encoded(path, {"top": rows + rows[:ROWS - 5]}, bad=[("top", 6)], encode=lambda row: row)
     with h5py.File(path, "r+") as file:
         wrist = smooth_frames(ROWS, 40, 44, 4)

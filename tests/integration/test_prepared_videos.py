@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 import pytest
 from paths import TRAJCTL, clean_environment, package_environment
-from picture_files import assert_near
+from image_files import assert_near
 from video_groups import VIDEO
 
 FEED = """

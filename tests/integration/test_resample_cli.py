@@ -119,7 +119,7 @@ def packed_file(tmp_path_factory):
     return path
 
 
-def test_pictures_and_compression(tmp_path, packed_file):
+def test_images_and_compression(tmp_path, packed_file):
     packed, plain, small = tmp_path / "packed.hdf5", tmp_path / "plain.hdf5", tmp_path / "small.hdf5"
     resample(packed_file, "-o", packed, "--rate", 12, "--layout", "demo")
     resample(packed_file, "-o", plain, "--rate", 12, "--layout", "demo", "--compress", "none")

@@ -8,7 +8,7 @@ from paths import ALOHA_BYTES, RECORDINGS
 from resample_runs import resample
 
 CAMERAS = ["cam_high", "cam_left_wrist", "cam_right_wrist"]
-ALOHA = ["--layout", ALOHA_BYTES, "--assume-rate"]  # without declared pictures: the rows here are no frames
+ALOHA = ["--layout", ALOHA_BYTES, "--assume-rate"]  # without declared images: the rows here are no frames
 
 
 def write_aloha(path, rows=150, padded=64, **beside):
@@ -19,9 +19,9 @@ def write_aloha(path, rows=150, padded=64, **beside):
         for name, columns in (("action", 14), ("observations/qpos", 14)):
             file[name] = random.normal(size=(rows, columns)).astype(np.float32)
         for i, camera in enumerate(CAMERAS):
-            pictures = random.integers(1, 255, (rows, padded), dtype=np.uint8)
-            pictures[np.arange(padded)[None] >= lengths[i][:, None]] = 0
-            file.create_dataset(f"observations/images/{camera}", data=pictures, chunks=(1, padded))
+            images = random.integers(1, 255, (rows, padded), dtype=np.uint8)
+            images[np.arange(padded)[None] >= lengths[i][:, None]] = 0
+            file.create_dataset(f"observations/images/{camera}", data=images, chunks=(1, padded))
         file["compress_len"] = lengths.astype(np.float32)
         for name, value in beside.items():
             file[name] = value
@@ -32,15 +32,15 @@ def check_lengths(path, steps):
     with h5py.File(path) as made:
         assert made["compress_len"].shape == (3, steps) and made["compress_len"].dtype == np.float32
         for i, camera in enumerate(CAMERAS):
-            pictures = made[f"observations/images/{camera}"][...]
-            assert len(pictures) == steps
-            ends = pictures.shape[1] - np.argmax(pictures[:, ::-1] != 0, axis=1)
+            images = made[f"observations/images/{camera}"][...]
+            assert len(images) == steps
+            ends = images.shape[1] - np.argmax(images[:, ::-1] != 0, axis=1)
             assert np.array_equal(ends, made["compress_len"][i]), camera
 
 
 @pytest.mark.parametrize("rate, steps", [(10, 30), (15, 45), (20, 60), (29.97, 90), (90, 269)])
 @pytest.mark.parametrize("kind", ["previous", "nearest"])
-def test_lengths_of_pictures_follow_them(tmp_path, rate, steps, kind):
+def test_lengths_of_images_follow_them(tmp_path, rate, steps, kind):
     path, out = write_aloha(tmp_path / "episode_0.hdf5"), tmp_path / "out.hdf5"
     done = resample(path, "-o", out, "--rate", rate, *ALOHA, "--kind", f"observations/images/*={kind}")
     check_lengths(out, steps)

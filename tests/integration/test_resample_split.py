@@ -9,7 +9,7 @@ import pytest
 
 from numpy_resample import linear
 from paths import TRAJCTL
-from picture_files import png, random_frames
+from image_files import png, random_frames
 from resample_runs import resample
 
 # rows of each episode; behind the flags, ten more rows follow that no flag ends

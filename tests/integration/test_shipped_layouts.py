@@ -184,7 +184,7 @@ def test_minari(tmp_path):
 
 
 @pytest.mark.parametrize("images", ["padded", "vlen"])
-def test_minari_with_pictures(tmp_path, images):
+def test_minari_with_images(tmp_path, images):
     path = make(tmp_path, "minari", images=images)
     document = inspect(path)
     compare(document, path, {"observations": 3})

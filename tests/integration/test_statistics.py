@@ -218,17 +218,17 @@ def test_what_does_not_move_becomes_zero(daemon, tmp_path, odd_values, rule):
     assert set(np.unique(scaled["actions"][valid][:, 6])) == {0, 1}
 
 
-def test_pictures_are_counted_by_channel(daemon, tmp_path):
+def test_images_are_counted_by_channel(daemon, tmp_path):
     rng = np.random.default_rng(3)
-    pictures = rng.integers(0, 256, (30, 6, 5, 3), dtype=np.uint8)
-    pictures[..., 2] = 9
-    write_robomimic(tmp_path / "p.hdf5", {"demo_0": {"actions": np.zeros((30, 2)), "obs/agentview_image": pictures}})
+    images = rng.integers(0, 256, (30, 6, 5, 3), dtype=np.uint8)
+    images[..., 2] = 9
+    write_robomimic(tmp_path / "p.hdf5", {"demo_0": {"actions": np.zeros((30, 2)), "obs/agentview_image": images}})
     config = ONE_EPISODE.format(path=tmp_path / "p.hdf5", norm="").replace(
         "actions: {at: 0..2}", "{actions: {at: 0}, obs/agentview_image: {at: -1..0NORM}}")
     one = daemon(over_windows(config.replace("NORM", "")))
     client = one.client()
     plain = collect(client, "odd")
-    for name, values in (("obs/agentview_image", valid_values(plain, "obs/agentview_image")[0]), ("stream:obs/agentview_image", pictures)):
+    for name, values in (("obs/agentview_image", valid_values(plain, "obs/agentview_image")[0]), ("stream:obs/agentview_image", images)):
         assert_figures(ask(client, name), values.reshape(-1, 3).astype(np.float64))
     client.close()
     one.stop()

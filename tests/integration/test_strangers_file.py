@@ -183,7 +183,7 @@ def test_a_damaged_byte(tmp_path, offset):
 JPEG = bytes.fromhex("ffd8ffc00011080010001003011100021100031100ffd9")  # a header of 16 x 16 pixels, and nothing to decode
 
 
-def test_encoded_pictures(tmp_path):
+def test_encoded_images(tmp_path):
     """Padded bytes and values of variable length are found by their first bytes; a feed cannot have them yet."""
     with h5py.File(tmp_path / "cams.h5", "w") as file:
         for episode in range(3):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from paths import RECORDINGS, ROOT, TRAJCTL
-from picture_files import random_frames, write_encoded
+from image_files import random_frames, write_encoded
 
 sys.path.insert(0, str(ROOT / "tests/tools"))
 from make_frame_files import jpeg, pad  # noqa: E402
@@ -143,7 +143,7 @@ def test_quarantined_and_left_out(tmp_path):
     assert "demo_1" in found[0]["message"] and "row 17" in next(f for f in found if f["rule"] == "quarantined")["message"]
 
 
-def test_constant_columns_and_frozen_pictures(tmp_path):
+def test_constant_columns_and_frozen_images(tmp_path):
     write(tmp_path / "one.hdf5")
     with h5py.File(tmp_path / "one.hdf5", "r+") as file:
         for group in file["data"].values():

@@ -8,7 +8,7 @@ import pytest
 
 from moving_frames import FPS, SECONDS, frames_at, joints_at, swing_at
 from paths import TRAJCTL
-from picture_files import png
+from image_files import png
 
 LAYOUT = """\
 layout: lab

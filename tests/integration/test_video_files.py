@@ -10,7 +10,7 @@ import pytest
 
 from bar_codes import read_bar_code
 from paths import PROGRAM, ROOT, TRAJCTL
-from picture_files import read_png
+from image_files import read_png
 from video_groups import Video, of_mp4
 from waiting import wait_for
 
@@ -343,9 +343,9 @@ def test_frames_are_shown_and_decoded(tmp_path, layout, name, gop, codec, config
     for row in (0, 1, 11, len(video.rows) - 1):
         shown = trajctl("inspect", path, "--layout", layout, "--frame", f"cam:{row}", "-o", tmp_path / f"{row}.png").stdout
         assert f"row {row}: 48x64 rgb" in shown and f"stored as {codec}" in shown
-        picture = read_png(tmp_path / f"{row}.png")
-        for left in (0, picture.shape[1] - 64):  # as a standard decoder gives it, and upright
-            assert read_bar_code(picture[:48, left:left + 64]) == video.rows[row]
+        image = read_png(tmp_path / f"{row}.png")
+        for left in (0, image.shape[1] - 64):  # as a standard decoder gives it, and upright
+            assert read_bar_code(image[:48, left:left + 64]) == video.rows[row]
     strip = trajctl("plot", path, "cam", "--layout", layout, "-o", tmp_path / "strip.png")
     assert strip.stderr == "" and read_png(tmp_path / "strip.png").shape[1] > 64
     decoded = trajctl("validate", path, "--layout", layout, "--decode", check=False).stdout

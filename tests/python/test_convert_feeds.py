@@ -57,19 +57,19 @@ def test_windows_are_those_of_lerobot_dataset(opened, name, tmp_path):
     arrays = np.load(VIDEO / f"lerobot_{version}.npz")
     assert main(["lerobot", str(VIDEO / "lerobot" / name), "-o", str(tmp_path / "set.hdf5")]) == 0
     state, action = ("state", "actions") if "state" in held["features"] else ("observation.state", "action")
-    pictures = [key for key, dtype in held["features"].items() if dtype in ("image", "video")]
+    images = [key for key, dtype in held["features"].items() if dtype in ("image", "video")]
     outputs = {"state": {"from": state.replace("observation.", "observation/"), "at": "-2..0"}, "action": {"from": action, "at": "0..4"}}
-    for key in pictures:
+    for key in images:
         last = key.rpartition(".")[2]
         outputs[last] = {"from": f"observation/images/{last}", "at": "-3..1", "lookahead": "1s", "layout": "chw"}
     feed = opened(tmp_path / "set.hdf5", outputs, dataset={"layout": "lerobot"}, anchor={"clock": "steps"})
-    keys = ["observation.state", "action", *(f"observation.images.{key.rpartition('.')[2]}" for key in pictures)]
+    keys = ["observation.state", "action", *(f"observation.images.{key.rpartition('.')[2]}" for key in images)]
     values, tasks = collect(feed, [*keys, *(f"{key}_is_pad" for key in keys)])
     chosen = held["windows"]["indices"]
     for ours, theirs, steps in (("observation.state", state, [0, 2]), ("action", action, range(5))):
         assert np.array_equal(values[ours][chosen][:, steps], arrays[f"{name}/windows/{theirs}"])
         assert np.array_equal(values[f"{ours}_is_pad"][chosen][:, steps], arrays[f"{name}/windows/{theirs}_is_pad"])
-    for ours, theirs in zip(keys[2:], pictures):
+    for ours, theirs in zip(keys[2:], images):
         # after the episode, an observation with lookahead holds the last row as valid; LeRobot calls that padding
         assert np.array_equal(values[f"{ours}_is_pad"][chosen][:, [0, 3]], arrays[f"{name}/windows/{theirs}_is_pad"][:, :2])
         assert [digests(window[[0, 3, 4]]) for window in values[ours][chosen]] == held["windows"]["images"][theirs]
@@ -122,8 +122,8 @@ def test_a_step_of_droid_without_a_frame_is_masked(opened, bad_rows, tmp_path):
     found, masks, expected = ({role: [] for role in roles} for _ in range(3))
     for batch in feed.epoch(0):
         for role in roles:
-            pictures = np.array(batch[f"observation.images.{role}"]).reshape(-1, 3, 48, 64).transpose(0, 2, 3, 1)
-            found[role] += map(read_bar_code, pictures)
+            images = np.array(batch[f"observation.images.{role}"]).reshape(-1, 3, 48, 64).transpose(0, 2, 3, 1)
+            found[role] += map(read_bar_code, images)
             masks[role] += np.array(batch.mask(role)).reshape(-1).tolist()
     with h5py.File(tmp_path / "set.hdf5") as file:
         for robot, group in enumerate(file["data"].values()):

@@ -24,7 +24,7 @@ SETS = ROOT / "tests" / "golden" / "zarr"
 ABOUT = json.loads((SETS / "vectors.json").read_text())
 VECTORS = np.load(SETS / "vectors.npz")
 PATHS = {"pusht": SETS / "pusht.zarr", "real": SETS / "real.zarr.zip", "umi": SETS / "umi.zarr.zip"}
-PICTURES = {"pusht": ["img"], "real": ["camera_0", "camera_1"], "umi": ["camera0_rgb"]}
+IMAGES = {"pusht": ["img"], "real": ["camera_0", "camera_1"], "umi": ["camera0_rgb"]}
 NEITHER = "it is neither a folder nor a file"
 DECODERS_DIFFER = 2  # by so much at most, of another version or processor
 
@@ -47,7 +47,7 @@ def check(path, name, episodes=None, tolerance=DECODERS_DIFFER):
         for group in file["data"].values():
             for key in about["keys"]:
                 expected = VECTORS[f"{name}/{key}"][rows[int(group.name[-6:])]]
-                if key in PICTURES[name]:
+                if key in IMAGES[name]:
                     found = frames_of(group[f"observation/images/{key}"])
                     assert found.dtype == np.uint8 and np.abs(found.astype(int) - expected).max() <= tolerance
                 else:

@@ -10,13 +10,13 @@ import pytest
 
 import trajd
 from daemons import Daemon
-from hostile_pictures import cut_between_scans, exif, jpeg, jpeg_of_many_scans
+from hostile_images import cut_between_scans, exif, jpeg, jpeg_of_many_scans
 from live_replay import replay, windows_of
 from paths import ROOT
-from picture_files import png, random_frames
+from image_files import png, random_frames
 from trajd.live import encoded_frames
 
-GOLDEN = ROOT / "tests/golden/pictures"
+GOLDEN = ROOT / "tests/golden/decoded"
 COLOUR = ("420.jpg", "422.jpg", "rgb.png", "444.jpg", "progressive.jpg", "restart.jpg", "palette_transparent.png", "transparent.png")
 FILES = {"rgb": COLOUR, "bgr": COLOUR, "jpeg": [name for name in COLOUR if name.endswith("jpg")], "gray": ("gray.jpg", "gray.png", "gray_transparent.png"),
          "depth": ("depth.png",)}
@@ -110,7 +110,7 @@ def test_encoded_frames_give_the_bytes_of_the_daemons_windows(recorded, live, li
     monkeypatch.setitem(sys.modules, {"PIL": "cv2", "cv2": "PIL"}[library], None)
     _, windows, rows = recorded
     assert len(windows) == ROWS and replay(live, rows, windows) == ROWS * 8
-    assert len(np.unique(live.observation(0, partial=True).raw("bgr"))) > 50  # pictures, and not frames that are bad in both
+    assert len(np.unique(live.observation(0, partial=True).raw("bgr"))) > 50  # images, and not frames that are bad in both
 
 
 def test_bytes_come_as_any_buffer(live):

@@ -10,7 +10,7 @@ import pytest
 import trajd
 from drafted import init
 from paths import ROOT, TRAJCTL
-from picture_files import random_frames, write_encoded, write_episodes
+from image_files import random_frames, write_encoded, write_episodes
 
 MEAN, STD = np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])
 STYLES = {  # what the style's batches have of two cameras, 240x320 and 120x160: key: (shape after B, least value, most value)
@@ -78,7 +78,7 @@ def test_robomimics_observations_are_said_to_need_rows_that_a_robot_does_not_hav
         assert bool(has_note) == (style == "robomimic") == ("at: 0..9, lookahead: 10s" in text), text
 
 
-def test_act_has_the_pictures_of_its_trainer(daemon, tmp_path):
+def test_act_has_the_images_of_its_trainer(daemon, tmp_path):
     frames = [random_frames(6, 24, 32, e) for e in range(2)]
     (tmp_path / "arm").mkdir()
     for e, each in enumerate(frames):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import trajd
-from picture_files import png
+from image_files import png
 from trajd import arrays
 from trajd.styles import STYLES, Field, Tensor, make_plan
 from trajd.topology import Topology, detect, parse_tasks_per_node
@@ -97,7 +97,7 @@ def test_what_is_called_valid_has_no_reason_against_it(style, code):
             assert (made[:, -1] == (code in (1, 2))).all() and not made[:, :-1].any(), key
 
 
-def test_what_is_done_to_pictures():
+def test_what_is_done_to_images():
     plan = dict(flat(make_plan("diffusion_policy", POLICY)))
     stored = np.arange(B * T * 8 * 6 * 3, dtype=np.int64).reshape(B, T, 8, 6, 3).astype(np.uint8)
     got = make(POLICY, plan["obs/front"])
@@ -312,7 +312,7 @@ def test_robomimics_pad_mask_is_the_mask_of_the_actions(daemon, cameras):
 
 @pytest.mark.parametrize("dtype, shape", [("f32", [T, 3, 8, 6]), ("u8", [T, 3, 8, 6]), ("f32", [T, 8, 6, 3])], ids=["floats", "planes", "float pixels"])
 @pytest.mark.parametrize("style, key", [("act", "image"), ("lerobot", "observation.images.front"), ("diffusion_policy", "obs/front")])
-def test_pictures_that_the_feed_has_finished_are_only_renamed(style, key, dtype, shape):
+def test_images_that_the_feed_has_finished_are_only_renamed(style, key, dtype, shape):
     schema = outputs(("obs/state", "obs", "f32", [T, D]), ("obs/front", "obs", dtype, shape),
                      ("actions", "action", "f32", [16, 7]))
     fields = dict(flat(make_plan(style, schema)))

@@ -37,7 +37,7 @@ def private_daemons(folder):
 
 
 def decoders_of(pid):
-    """Returns the helper programs of a daemon that decode pictures."""
+    """Returns the helper programs of a daemon that decode images."""
     lists = [task.read_text() for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children")]
     return [int(child) for children in lists for child in children.split()]
 

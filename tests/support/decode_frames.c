@@ -30,7 +30,7 @@ static uint8_t *load(const char *path, uint64_t *size)
     return realloc(bytes, *size + 1);
 }
 
-static enum trajd_picture_color color_of(const char *name)
+static enum trajd_image_color color_of(const char *name)
 {
     return !strcmp(name, "depth")  ? TRAJD_COLOR_DEPTH
            : !strcmp(name, "gray") ? TRAJD_COLOR_GRAY

@@ -168,7 +168,7 @@ def isaaclab(path):
 
 
 def maniskill(path):
-    """record.py: header version 2, T+1 observations, gzip 5 on pictures."""
+    """record.py: header version 2, T+1 observations, gzip 5 on images."""
     with h5py.File(path, "w", track_order=True) as file:
         for number in (0, 1, 10):
             rows = T + number
@@ -185,7 +185,7 @@ def maniskill(path):
 
 
 def minari(path, images=None):
-    """hdf5_storage.py: chunked, without a largest shape; T+1 observations and infos. Pictures are padded or of variable length."""
+    """hdf5_storage.py: chunked, without a largest shape; T+1 observations and infos. Images are padded or of variable length."""
     with h5py.File(path, "w", track_order=True) as file:
         for number in range(2):
             episode = file.create_group(f"episode_{number}", track_order=True)
@@ -235,7 +235,7 @@ def droid_raw(path):
 
 
 def droid_im(path):
-    """convert_droid.py: pictures of 128x128; a frame that could not be read is all zeros."""
+    """convert_droid.py: images of 128x128; a frame that could not be read is all zeros."""
     with h5py.File(path, "w") as file:
         for camera in ("hand_camera_left_image", "varied_camera_1_left_image"):
             data = pixels((T, 128, 128, 3))

@@ -28,7 +28,7 @@ def nal(kind, bits):
 
 
 def sps(height, width, references=1, level=62):
-    """Baseline, 4 bits of frame_num, pictures in decode order (type 2)."""
+    """Baseline, 4 bits of frame_num, images in decode order (type 2)."""
     bits = f"{66:08b}{0:08b}{level:08b}" + ue(0) + ue(0) + ue(2) + ue(references) + "0"
     return nal(0x67, bits + ue((width + 15) // 16 - 1) + ue((height + 15) // 16 - 1) + "1" + "1" + "0" + "0")
 
@@ -37,9 +37,9 @@ def pps():
     return nal(0x68, ue(0) + ue(0) + "0" + "0" + ue(0) + ue(0) + ue(0) + "0" + "00" + se(0) + se(0) + se(0) + "0" + "0" + "0")
 
 
-def avcc(sets, pictures):
+def avcc(sets, images):
     head = bytes([1, 66, 0, 62, 0xFF, 0xE0 | len(sets)])
-    return head + b"".join(struct.pack(">H", len(s)) + s for s in sets) + bytes([len(pictures)]) + b"".join(struct.pack(">H", len(s)) + s for s in pictures)
+    return head + b"".join(struct.pack(">H", len(s)) + s for s in sets) + bytes([len(images)]) + b"".join(struct.pack(">H", len(s)) + s for s in images)
 
 
 def sized(unit):

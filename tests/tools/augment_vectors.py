@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Records how other programs augment pictures with given parameters: tests/golden/augment/PROGRAM.bin.
+"""Records how other programs augment images with given parameters: tests/golden/augment/PROGRAM.bin.
 
     tests/tools/augment_vectors.py torchvision tensorflow       # in a Python that has these packages
 
@@ -47,23 +47,23 @@ def torchvision(file):
         return tensor.numpy().transpose(1, 2, 0)
 
     for size in SIZES:
-        picture = torch.from_numpy(make_source(*size, 3).transpose(2, 0, 1).copy())
-        write(file, size, [(CROP, 0, 0, (3, 5))], pixels(F.crop(picture, 3, 5, 10, 8)))
-        write(file, size, [(FLIP, 0, 0, (1,))], pixels(F.hflip(picture)))
+        image = torch.from_numpy(make_source(*size, 3).transpose(2, 0, 1).copy())
+        write(file, size, [(CROP, 0, 0, (3, 5))], pixels(F.crop(image, 3, 5, 10, 8)))
+        write(file, size, [(FLIP, 0, 0, (1,))], pixels(F.hflip(image)))
         for colors in COLORS:
             steps = [(kind, 0, 0, (value,)) for kind, value in colors]
-            each, once = picture, picture.float() / 255
+            each, once = image, image.float() / 255
             for kind, value in colors:
                 each, once = adjust[kind](each, value), adjust[kind](once, value)
             write(file, size, steps, pixels(each), EACH, 1 if len(steps) == 1 else 2)
             write(file, size, steps, pixels((once * 255).round().to(torch.uint8)), ONCE, 1)
         for degrees, down, right, scale in WARPS:
             for which, mode in modes.items():
-                output = F.affine(picture, degrees, [right, down], scale, [0, 0], interpolation=mode)
+                output = F.affine(image, degrees, [right, down], scale, [0, 0], interpolation=mode)
                 write(file, size, [(AFFINE, which, 0, (degrees, down, right, scale))], pixels(output), ONCE, which == LINEAR, 6 * (which == NEAREST))
-        output = F.resized_crop(picture, 2, 4, 13, 9, [12, 11], antialias=True)
+        output = F.resized_crop(image, 2, 4, 13, 9, [12, 11], antialias=True)
         write(file, size, [(RESIZED_CROP, BILINEAR, 0, (2, 4, 13, 9))], pixels(output), ONCE, 1)
-        output = F.resize(F.crop(picture, 1, 2, 14, 11), [16, 16], antialias=True)
+        output = F.resize(F.crop(image, 1, 2, 14, 11), [16, 16], antialias=True)
         write(file, size, [(CROP, 0, 0, (1, 2, 14, 11)), (RESIZE, BILINEAR, 0, ())], pixels(output), ONCE, 1)
 
 
@@ -78,10 +78,10 @@ def tensorflow(file):
             output = tf.image.crop_and_resize(source, corners, [0], (14, 15)).numpy()[0]
             write(file, size, [(RESIZED_CROP, LINEAR, 1, box)], np.clip(np.round(output), 0, 255), ONCE, 1)
         for colors in TF_COLORS:
-            picture = make_source(*size, 3).astype(np.float32) / 255
+            image = make_source(*size, 3).astype(np.float32) / 255
             for kind, value in colors:
-                picture = tf.clip_by_value(adjust[kind](picture, value), 0, 1)
-            write(file, size, [(kind, 0, 0, (value,)) for kind, value in colors], np.round(picture.numpy() * 255), ONCE, 1)
+                image = tf.clip_by_value(adjust[kind](image, value), 0, 1)
+            write(file, size, [(kind, 0, 0, (value,)) for kind, value in colors], np.round(image.numpy() * 255), ONCE, 1)
 
 
 def main():

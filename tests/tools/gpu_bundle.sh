@@ -2,7 +2,7 @@
 # gpu_bundle.sh [--base COMMIT] [BUILD]: makes a bundle of programs, scripts and libraries for a GPU machine: the folder BUILD/gpu_bundle,
 # which can be copied anywhere, and BUILD/gpu_bundle.tar.gz. On that machine `gpu_run.sh --help` lists the parts to run:
 # suite, feed, tensors, targets, rivals, train, fill, gate, net, sanitizer, or a program of the bundle (test_gpu_resample, bench_resample [ARGUMENT...],
-# bench_transforms_gpu, test_python_cuda.py [cpu], picture_step.py). The bundle includes robomimic where build/venv-robomimic has it (tests/bench/README.md).
+# bench_transforms_gpu, test_python_cuda.py [cpu], image_step.py). The bundle includes robomimic where build/venv-robomimic has it (tests/bench/README.md).
 # With --base it also has a build of COMMIT, with which the part `gate` compares BUILD.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -43,14 +43,14 @@ if [ -n "$base" ]; then
     git rev-parse --short "$base" >"$bundle/base/commit"
 fi
 build/venv/bin/python tests/tools/make_demo_dataset.py "$bundle/demo.hdf5" --episodes 24 >/dev/null
-PYTHONPATH=tests/support build/venv/bin/python -c "import picture_files; picture_files.write_episodes('$bundle/pictures')"
+PYTHONPATH=tests/support build/venv/bin/python -c "import image_files; image_files.write_episodes('$bundle/images')"
 PYTHONPATH=tests/support build/venv/bin/python -c "import gpu_targets; gpu_targets.write('$bundle/targets', longer=24)"
-cp tests/support/gpu_*.py tests/gpu/test_*.py tests/gpu/bench_*.py tests/gpu/rivals.py tests/gpu/training_step.py tests/gpu/picture_step.py "$bundle/"
+cp tests/support/gpu_*.py tests/gpu/test_*.py tests/gpu/bench_*.py tests/gpu/rivals.py tests/gpu/training_step.py tests/gpu/image_step.py "$bundle/"
 mkdir "$bundle/net" "$bundle/golden"
 cp tests/net/*.py "$bundle/net/"
 build/venv/bin/python tests/net/net.py data --out "$bundle/net/data"
 cp -r tests/golden/image tests/golden/augment "$bundle/golden/"
-cp tests/bench/report.py tests/bench/picture_bytes.py tests/bench/bench_robomimic.py tests/bench/bench_torch_loader.py tests/tools/make_demo_dataset.py tests/tools/gpu_run.sh "$bundle/"
+cp tests/bench/report.py tests/bench/image_bytes.py tests/bench/bench_robomimic.py tests/bench/bench_torch_loader.py tests/tools/make_demo_dataset.py tests/tools/gpu_run.sh "$bundle/"
 for site in build/venv-robomimic/lib/python3*/site-packages; do # packages in pure Python that machines with torch lack
     [ -d "$site/robomimic" ] || continue
     mkdir "$bundle/robomimic_site"

@@ -34,7 +34,7 @@ run_program() { # only C programs get the bundle's libraries; torch has others o
 
 suite() {
     bad=0
-    for program in test_gpu_resample test_gpu_library test_gpu_images test_gpu_transforms test_device_feed.py test_target_feed.py test_graphs.py test_python_cuda.py test_cuda_tensors.py test_picture_feed.py test_backends.py test_two_gpus.py test_gpu_failures.py; do
+    for program in test_gpu_resample test_gpu_library test_gpu_images test_gpu_transforms test_device_feed.py test_target_feed.py test_graphs.py test_python_cuda.py test_cuda_tensors.py test_image_feed.py test_backends.py test_two_gpus.py test_gpu_failures.py; do
         echo "== $program"
         run_program "$program" || bad=1
     done

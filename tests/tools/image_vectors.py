@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Records how other programs resize pictures: tests/golden/image/PROGRAM.bin.
+"""Records how other programs resize images: tests/golden/image/PROGRAM.bin.
 
     tests/tools/image_vectors.py pillow opencv        # in a Python that has these packages
 
@@ -49,8 +49,8 @@ def torchvision():
     from torchvision.transforms.v2 import functional
 
     def resize(source, height, width, dtype):
-        picture = torch.from_numpy(source.transpose(2, 0, 1).copy()).to(dtype)
-        return functional.resize(picture, [height, width], antialias=True).round().clamp(0, 255).numpy().astype(np.uint8).transpose(1, 2, 0)
+        image = torch.from_numpy(source.transpose(2, 0, 1).copy()).to(dtype)
+        return functional.resize(image, [height, width], antialias=True).round().clamp(0, 255).numpy().astype(np.uint8).transpose(1, 2, 0)
     yield BILINEAR, 1, lambda *request: resize(*request, torch.uint8)
     yield BILINEAR, 1, lambda *request: resize(*request, torch.float32)
 

@@ -1,4 +1,4 @@
-"""Writes the corpora of fuzz/encoded, fuzz/video and fuzz/picture: build/venv/bin/python tests/tools/make_frame_corpus.py"""
+"""Writes the corpora of fuzz/encoded, fuzz/video and fuzz/image_header: build/venv/bin/python tests/tools/make_frame_corpus.py"""
 import pathlib
 import struct
 import zlib
@@ -63,7 +63,7 @@ def png(height, width, bits, color):
     return b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">IIBBBBB", width, height, bits, color, 0, 0, 0) + bytes(4)
 
 
-def write_pictures(folder):
+def write_images(folder):
     depth, rgb, gray = 0, 4, 12  # encoding 0 finds the encoding
     for name, head, row in [("jpeg", bytes([rgb, 0]), jpeg(480, 640, 3)), ("gray", bytes([gray, 0]), jpeg(24, 32, 1)),
                             ("progressive", bytes([rgb, 32]), jpeg(32, 32, 3, 0xC2)), ("png", bytes([rgb, 0]), png(24, 32, 8, 2)),
@@ -73,6 +73,6 @@ def write_pictures(folder):
 
 
 if __name__ == "__main__":
-    for name, write in ("encoded", write_encoded), ("video", write_video), ("picture", write_pictures):
+    for name, write in ("encoded", write_encoded), ("video", write_video), ("image", write_images):
         (CORPUS / name).mkdir(exist_ok=True)
         write(CORPUS / name)

@@ -11,7 +11,7 @@ import msgpack
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import flood
-from hostile_pictures import jpeg, jpeg_of_many_scans, png, progressive
+from hostile_images import jpeg, jpeg_of_many_scans, png, progressive
 from paths import ROOT
 from resample_client import ASKED, SEALS, block
 
@@ -239,25 +239,25 @@ def resample_messages():
     }
 
 
-# ---- pictures: frames, and the packets of both sides of decode_protocol.h ----
+# ---- images: frames, and the packets of both sides of decode_protocol.h ----
 
 DEPTH, RGB, BGR, GRAY, PREPARED = 0, 1, 2, 3, 4
 JPEG = 4
 
 
-def picture(name):
-    return (ROOT / "tests/golden/pictures" / name).read_bytes()
+def image(name):
+    return (ROOT / "tests/golden/decoded" / name).read_bytes()
 
 
 def decode_frame():
     colours = {"420.jpg": RGB, "progressive.jpg": BGR, "restart.jpg": RGB | PREPARED, "gray.jpg": GRAY, "turned.jpg": RGB, "cmyk.jpg": RGB,
                "rgb.png": RGB, "gray.png": GRAY | PREPARED, "depth.png": DEPTH, "alpha.png": RGB, "palette_transparent.png": RGB, "gray_transparent.png": GRAY}
-    made = {name: bytes([colour, 0]) + picture(name) for name, colour in colours.items()}
+    made = {name: bytes([colour, 0]) + image(name) for name, colour in colours.items()}
     return made | {"one.jpg": bytes([RGB, 1]) + jpeg(1, 1, components=3), "one.png": bytes([RGB, 1]) + png(1, 1),
                    "scans": bytes([RGB, 2]) + jpeg_of_many_scans(8, 8, 9), "passes": bytes([RGB, 3]) + png(48, 17, interlace=1),
                    "bands": bytes([RGB, 2]) + progressive(8, 8, 9), "raw": bytes([GRAY, 2]) + bytes(64),
-                   "written.jpg": bytes([RGB | PREPARED, JPEG]) + picture("420.jpg"),
-                   "written_gray.jpg": bytes([GRAY | PREPARED, JPEG]) + picture("gray.png")}
+                   "written.jpg": bytes([RGB | PREPARED, JPEG]) + image("420.jpg"),
+                   "written_gray.jpg": bytes([GRAY | PREPARED, JPEG]) + image("gray.png")}
 
 
 def decode_reply():
@@ -268,7 +268,7 @@ def decode_reply():
 
 
 def decode_job():
-    frame = picture("420.jpg")
+    frame = image("420.jpg")
     changes = bytes([2, 9, 0, 1, 60, 0, 7])
     return {"plain": bytes([0, 0]) + frame, "prepared": bytes([1, 0]) + frame, "changed": bytes([1]) + changes + frame,
             "two_setups": bytes([2, 0]) + frame, "two_setups_changed": bytes([3]) + changes + frame}

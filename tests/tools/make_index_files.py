@@ -267,7 +267,7 @@ def aloha():
 
 
 def padded():
-    """Writes ALOHA episodes as the compressed recorder does: each picture is a row of JPEG bytes, padded to the longest
+    """Writes ALOHA episodes as the compressed recorder does: each image is a row of JPEG bytes, padded to the longest
     one of its episode. One episode also has another number of joints."""
     os.makedirs(os.path.join(FOLDER, "padded"), exist_ok=True)
     for i, (high, low) in enumerate(((7, 5), (9, 6), (9, 6), (8, 5), (9, 6))):

@@ -159,7 +159,7 @@ def encoded(pixels, form):
     return file.getvalue()
 
 
-def picture(i, height=24, width=32, channels=3):
+def image(i, height=24, width=32, channels=3):
     y, x = np.mgrid[:height, :width]
     return np.stack([(7 * x + 5 * i + 40 * c) % 256 if c % 2 else (9 * y + 11 * i) % 256 for c in range(channels)], 2).astype(np.uint8)
 
@@ -172,7 +172,7 @@ def raw(ns, encoding, pixels, padding=0):
 
 
 def depth(i):
-    return (picture(i, channels=1)[..., 0].astype(np.uint16) * 17)
+    return (image(i, channels=1)[..., 0].astype(np.uint16) * 17)
 
 
 def compressed(ns, form, data):
@@ -181,18 +181,18 @@ def compressed(ns, form, data):
 
 IMAGES = {
     "/top/compressed": ("sensor_msgs/msg/CompressedImage", 33_333_333, lambda ns, i: compressed(
-        ns, "rgb8; jpeg compressed bgr8", encoded(picture(i), "JPEG"))),
-    "/wrist/compressed": ("sensor_msgs/msg/CompressedImage", 33_333_333, lambda ns, i: compressed(ns, "png", encoded(picture(i + 9), "PNG"))),
+        ns, "rgb8; jpeg compressed bgr8", encoded(image(i), "JPEG"))),
+    "/wrist/compressed": ("sensor_msgs/msg/CompressedImage", 33_333_333, lambda ns, i: compressed(ns, "png", encoded(image(i + 9), "PNG"))),
     "/grey/compressed": ("sensor_msgs/msg/CompressedImage", 100_000_000, lambda ns, i: compressed(
-        ns, "mono8; jpeg compressed ", encoded(picture(i)[..., 0], "JPEG"))),
+        ns, "mono8; jpeg compressed ", encoded(image(i)[..., 0], "JPEG"))),
     "/depth/compressedDepth": ("sensor_msgs/msg/CompressedImage", 100_000_000, lambda ns, i: compressed(
         ns, "16UC1; compressedDepth png", struct.pack("<iff", 0, 0, 0) + encoded(depth(i), "PNG"))),
-    "/raw/rgb": ("sensor_msgs/msg/Image", 100_000_000, lambda ns, i: raw(ns, "rgb8", picture(i), 4)),
-    "/raw/bgr": ("sensor_msgs/msg/Image", 100_000_000, lambda ns, i: raw(ns, "bgr8", picture(i))),
-    "/raw/mono": ("sensor_msgs/msg/Image", 100_000_000, lambda ns, i: raw(ns, "mono8", picture(i, channels=1))),
+    "/raw/rgb": ("sensor_msgs/msg/Image", 100_000_000, lambda ns, i: raw(ns, "rgb8", image(i), 4)),
+    "/raw/bgr": ("sensor_msgs/msg/Image", 100_000_000, lambda ns, i: raw(ns, "bgr8", image(i))),
+    "/raw/mono": ("sensor_msgs/msg/Image", 100_000_000, lambda ns, i: raw(ns, "mono8", image(i, channels=1))),
     "/raw/depth": ("sensor_msgs/msg/Image", 100_000_000, lambda ns, i: raw(ns, "16UC1", depth(i))),
     "/raw/metres": ("sensor_msgs/msg/Image", 100_000_000, lambda ns, i: raw(ns, "32FC1", depth(i).astype("<f4") / 1000)),
-    "/raw/yuv": ("sensor_msgs/msg/Image", 100_000_000, lambda ns, i: raw(ns, "yuv422_yuy2", picture(i)[..., :2])),
+    "/raw/yuv": ("sensor_msgs/msg/Image", 100_000_000, lambda ns, i: raw(ns, "yuv422_yuy2", image(i)[..., :2])),
     "/rvl/compressedDepth": ("sensor_msgs/msg/CompressedImage", 100_000_000, lambda ns, i: compressed(
         ns, "16UC1; compressedDepth rvl", bytes(40))),
 }
@@ -243,8 +243,8 @@ def protobuf_messages():
         ns = START + i * 33_333_333
         yield ns, "/camera/video", set_time(CompressedVideo_pb2.CompressedVideo(frame_id="camera", format="h264", data=frame), ns)
         yield ns, "/camera/jpeg", set_time(CompressedImage_pb2.CompressedImage(frame_id="camera", format="jpeg", data=encoded(
-            picture(i), "JPEG")), ns)
-        pixels = picture(i)
+            image(i), "JPEG")), ns)
+        pixels = image(i)
         yield ns, "/camera/raw", set_time(RawImage_pb2.RawImage(width=32, height=24, encoding="rgb8", step=96, data=pixels.tobytes()), ns)
         pose = set_time(PoseInFrame_pb2.PoseInFrame(frame_id="base"), ns)
         for name, value in (*xyz([i, 0, 2]).items(),):
@@ -281,7 +281,7 @@ def write_json(path):
             ns = START + i * 100_000_000
             time = {"sec": ns // 10**9, "nsec": ns % 10**9}
             messages = {"/pose": {"timestamp": time, "frame_id": "base", "pose": {"position": xyz([i, 1, 2]), "orientation": xyzw()}},
-                        "/image": {"timestamp": time, "format": "jpeg", "data": base64.b64encode(encoded(picture(i), "JPEG")).decode()}}
+                        "/image": {"timestamp": time, "format": "jpeg", "data": base64.b64encode(encoded(image(i), "JPEG")).decode()}}
             for topic, message in messages.items():
                 writer.add_message(channel_id=topics[topic], log_time=ns + 1_000_000, publish_time=ns, data=json.dumps(message).encode())
         writer.finish()

@@ -73,7 +73,7 @@ AREAS = {
         ["integration/test_feed_values.py", "integration/test_mixtures.py", "integration/test_configuration.py",
          "integration/test_statistics.py", "integration/test_explain.py", "integration/test_robomimic.py", "integration/test_selection.py",
          "integration/test_left_out.py", "integration/test_rates.py", "integration/test_quaternions.py", "integration/test_goals.py",
-         "integration/test_returns.py", "integration/test_deltas.py", "integration/test_picture_feeds.py", "python/test_targets.py"]),
+         "integration/test_returns.py", "integration/test_deltas.py", "integration/test_image_feeds.py", "python/test_targets.py"]),
     "bytes": Area(
         ["daemon/index/**/*.c", "daemon/cache/*.c", "daemon/hdf5/*.c"],
         ["^unit/(index|cache|hdf5)", "^(unit/(window|producer|stats)|fuzz/(array|index))"],
@@ -81,7 +81,7 @@ AREAS = {
          "integration/test_linked_files.py", "integration/test_failures.py", "integration/test_init.py",
          "integration/test_damaged_groups.py", "integration/test_lost_rows.py", "integration/test_refused_forms.py",
          "integration/test_rewritten_files.py", "integration/test_strangers_file.py", "integration/test_frames.py",
-         "integration/test_inspect_frame.py", "integration/test_picture_feeds.py"]),
+         "integration/test_inspect_frame.py", "integration/test_image_feeds.py"]),
     "feed": Area(
         ["daemon/feed/*.c"],
         ["^unit/feed", "^unit/server/(server|sessions|outbox|schema)", "^model"],
@@ -91,7 +91,7 @@ AREAS = {
         ["kernels/cpu/*.c", "kernels/dispatch/*.c", "kernels/resample_*.c", "kernels/transform/*.c", "kernels/image/*.c", "kernels/image/augment/*.c"],
         ["^unit/kernels", "^unit/producer"],
         ["integration/test_feed_values.py", "integration/test_resample_cli.py", "integration/test_resample_backends.py",
-         "integration/test_picture_feeds.py"]),
+         "integration/test_image_feeds.py"]),
     "wire": Area(
         ["proto/*.c", "clients/c/**/[!c]*.c", "clients/c/c[!u]*.c"],  # cuda.c needs a GPU
         ["^unit/(proto|clients/c)", "^(unit/server|fuzz/(wire|key_file))"],

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Records what trainers make of pictures, by their own code: tests/golden/presets/presets.bin.
+"""Records what trainers make of images, by their own code: tests/golden/presets/presets.bin.
 
     tests/tools/preset_vectors.py FOLDER        # in a Python with torch, torchvision, opencv, tensorflow, h5py, pydantic
 
@@ -70,7 +70,7 @@ def drawn(crop=None, degrees=None):
         return {"fn_idx": [list(JITTER).index(name) for name in names], "brightness_factor": factors[0], "contrast_factor": factors[1],
                 "saturation_factor": factors[2], "hue_factor": factors[3]}
 
-    with mock.patch.object(one.RandomCrop, "get_params", staticmethod(lambda picture, size: (*crop, *size))), \
+    with mock.patch.object(one.RandomCrop, "get_params", staticmethod(lambda image, size: (*crop, *size))), \
             mock.patch.object(one.RandomRotation, "get_params", staticmethod(lambda _: degrees)), \
             mock.patch.object(one.ColorJitter, "get_params", staticmethod(lambda *ranges: (
                 [i for i, one_range in enumerate(ranges) if one_range is not None], *JITTER.values()))), \
@@ -301,8 +301,8 @@ def lerobot_act(folder):
     self = types.SimpleNamespace(norm_map={types_.FeatureType.VISUAL: types_.NormalizationMode.MEAN_STD}, eps=1e-8,
                                  _tensor_stats={"cam": stats}, to=None)
     size = (48, 64)
-    picture = torchvision.transforms.ToTensor()(make_source(*size, 3))
-    tensor = scope["_apply_transform"](self, picture[None], "cam", types_.FeatureType.VISUAL)
+    image = torchvision.transforms.ToTensor()(make_source(*size, 3))
+    tensor = scope["_apply_transform"](self, image[None], "cam", types_.FeatureType.VISUAL)
     yield record("lerobot_act", size, tensor[0].numpy(), 0)
 
 

@@ -42,16 +42,16 @@ def load(clone):
     return *modules, git("rev-parse", "HEAD").decode().strip()
 
 
-def picture(number, height, width):
-    """A picture with soft colours, edges and some noise."""
+def image(number, height, width):
+    """An image with soft colours, edges and some noise."""
     y, x = np.mgrid[:height, :width]
     soft = np.stack([x * 4 + number * 5, y * 5 + number * 3, (x + y) * 2 + 40 * np.sin(number)], -1)
     soft[(x - 8 - number) ** 2 + (y - 12) ** 2 < 40] = (250, 40, 20)
     return np.clip(soft + np.random.default_rng(number).normal(0, 2, soft.shape), 0, 255).astype(np.uint8)
 
 
-def pictures(first, count, height=32, width=40):
-    return np.stack([picture(first + row, height, width) for row in range(count)])
+def images(first, count, height=32, width=40):
+    return np.stack([image(first + row, height, width) for row in range(count)])
 
 
 def steps(rows, columns, seed):
@@ -62,7 +62,7 @@ def write_pusht(ReplayBuffer, _codecs):
     """The steps of demo_pusht.py. Chunks are those of five rows, so that they have rows of two episodes."""
     buffer = ReplayBuffer.create_from_path(FOLDER / "pusht.zarr", mode="a")
     for episode, rows in enumerate((7, 9, 4)):
-        data = {"img": pictures(20 * episode, rows, 16, 20).astype(np.float32),
+        data = {"img": images(20 * episode, rows, 16, 20).astype(np.float32),
                 "state": np.float32(steps(rows, 5, episode)),
                 "keypoint": np.float32(steps(rows, 18, episode)).reshape(rows, 9, 2),
                 "action": np.float32(steps(rows, 2, episode + 9)),
@@ -83,7 +83,7 @@ def write_real(ReplayBuffer, codecs):
     buffer = ReplayBuffer.copy_from_store(src_store=recorded.root.store, store=zarr.MemoryStore(), chunks=shapes,
                                           compressors=dict.fromkeys(shapes))
     for camera in range(2):
-        frames = pictures(100 * camera, buffer.n_steps)
+        frames = images(100 * camera, buffer.n_steps)
         array = buffer.data.require_dataset(f"camera_{camera}", shape=frames.shape, chunks=(1, *frames.shape[1:]),
                                             dtype=np.uint8, compressor=codecs.Jpeg2k(level=50))
         for row, frame in enumerate(frames):
@@ -101,7 +101,7 @@ def write_umi(ReplayBuffer, codecs):
                             "robot0_gripper_width": np.abs(pose[:, :1]).astype(np.float32),
                             "robot0_demo_start_pose": np.tile(pose[0], (rows, 1)),
                             "robot0_demo_end_pose": np.tile(pose[-1], (rows, 1))}, compressors=None)
-    frames = pictures(200, buffer["robot0_eef_pos"].shape[0], 48, 48)
+    frames = images(200, buffer["robot0_eef_pos"].shape[0], 48, 48)
     array = buffer.data.require_dataset(name="camera0_rgb", shape=frames.shape, chunks=(1, 48, 48, 3),
                                         compressor=codecs.JpegXl(level=99, numthreads=1), dtype=np.uint8)
     for row, frame in enumerate(frames):

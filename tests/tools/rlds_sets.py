@@ -38,7 +38,7 @@ def flags(row, rows):
 
 
 class DroidSmall(tfds.core.GeneratorBasedBuilder):
-    """The features of DROID, with pictures a tenth as high and wide, in two files."""
+    """The features of DROID, with images a tenth as high and wide, in two files."""
 
     VERSION = tfds.core.Version("1.0.1")
     ROWS = {"train": (9, 6, 11, 4, 7)}

@@ -32,10 +32,10 @@ def open_set(name, backend, **options):
 
 
 def digests(images):
-    """The first 64 bits of the SHA-256 of each picture as u8 (H, W, 3). `images` is f32 (..., 3, H, W) between 0 and 1."""
+    """The first 64 bits of the SHA-256 of each image as u8 (H, W, 3). `images` is f32 (..., 3, H, W) between 0 and 1."""
     pixels = (images.reshape(-1, *images.shape[-3:]) * 255).round().to(torch.uint8).permute(0, 2, 3, 1).contiguous().numpy()
     assert torch.equal(torch.from_numpy(pixels).permute(0, 3, 1, 2) / torch.tensor(255.0), images.reshape(-1, *images.shape[-3:]))
-    return [hashlib.sha256(picture.tobytes()).hexdigest()[:16] for picture in pixels]
+    return [hashlib.sha256(image.tobytes()).hexdigest()[:16] for image in pixels]
 
 
 def read(dataset, index):

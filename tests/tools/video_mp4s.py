@@ -30,13 +30,13 @@ def draw(number, height=HEIGHT, width=WIDTH, camera=0, noise=24):
     y, x = np.mgrid[:height, :width]
     grain = np.random.default_rng(7 + camera).integers(0, max(noise, 1), (height, width, 1))
     slope = np.stack([3 * x + 5 * number, 4 * y + 40 * camera, 200 - 2 * x + 3 * number], 2) % 256
-    picture = np.clip(slope * 0.8 + grain, 0, 255)
+    image = np.clip(slope * 0.8 + grain, 0, 255)
     left = number * 3 % (width - 12)
-    picture[height // 2:height // 2 + 10, left:left + 12] = (240, 40 + 60 * camera, 10)
+    image[height // 2:height // 2 + 10, left:left + 12] = (240, 40 + 60 * camera, 10)
     bar = width // BITS
     for bit in range(BITS):
-        picture[:8, bit * bar:(bit + 1) * bar] = 235 if number >> (BITS - 1 - bit) & 1 else 20
-    return picture.astype(np.uint8)
+        image[:8, bit * bar:(bit + 1) * bar] = 235 if number >> (BITS - 1 - bit) & 1 else 20
+    return image.astype(np.uint8)
 
 
 def read_bar_code(luma):
@@ -53,7 +53,7 @@ def read_bar_code(luma):
 
 def encode(name, codec, options, *, gop=6, frames=FRAMES, first=0, rate=Fraction(30), pixels="yuv420p", mux=None, tag=None,
            colour=None, audio_first=False, step=1):
-    """Writes `frames` pictures, of which the first one shows the number `first`. `colour` is (matrix, range) in AVColorSpace's
+    """Writes `frames` images, of which the first one shows the number `first`. `colour` is (matrix, range) in AVColorSpace's
     and AVColorRange's numbers."""
     path = FOLDER / name
     with av.open(str(path), "w", options={**BITEXACT, **(mux or {})}) as container:

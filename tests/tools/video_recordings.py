@@ -41,7 +41,7 @@ def append(group, values):
 
 
 def make_step(step, serials):
-    """15 steps a second. A camera's picture is 20 to 40 ms older than its step, in another way for each camera."""
+    """15 steps a second. A camera's image is 20 to 40 ms older than its step, in another way for each camera."""
     now = MS + step * 1000 // 15
     stamps = {}
     for number, serial in enumerate(serials):

@@ -224,7 +224,7 @@ def write_v30():
 
 
 def write_openpi():
-    """As openpi's examples/libero/convert_libero_data_to_lerobot.py creates and fills its set, with smaller pictures."""
+    """As openpi's examples/libero/convert_libero_data_to_lerobot.py creates and fills its set, with smaller images."""
     root = FOLDER / f"openpi_libero_{writer.CODEBASE_VERSION.replace('.', '')}"
     shutil.rmtree(root, ignore_errors=True)
     image = {"dtype": "image", "shape": (48, 64, 3), "names": ["height", "width", "channel"]}

@@ -132,8 +132,8 @@ def record(path, pixels):
     check_program(path, frames, name)
     rgb = [frame.to_ndarray(format="rgb24") for frame in frames]
     torch = read_torchcodec(path)
-    done["rgb_pyav"] = [digest(picture.tobytes()) for picture in rgb]
-    done["rgb_torchcodec"] = [digest(picture.tobytes()) for picture in torch] if torch is not None else None
+    done["rgb_pyav"] = [digest(image.tobytes()) for image in rgb]
+    done["rgb_torchcodec"] = [digest(image.tobytes()) for image in torch] if torch is not None else None
     if done["rgb_torchcodec"] == done["rgb_pyav"]:
         done["rgb_torchcodec"] = "same"
     if name.startswith("mp4/") and not name.startswith(("mp4/edit", "mp4/stss")):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the picture of clients/python/VIEW.md: a recording of a robot with two cameras in the Rerun viewer.
+"""Makes the image of clients/python/VIEW.md: a recording of a robot with two cameras in the Rerun viewer.
 
     tests/tools/view_screenshot.py clients/python/view.png
 
@@ -73,7 +73,7 @@ def write_recording(path):
         writer.finish()
 
 
-def main(picture):
+def main(image):
     with tempfile.TemporaryDirectory(prefix="trajd-view-") as folder:
         environment = {**os.environ, **package_environment(), "TRAJD_RUNTIME_DIR": folder, "XDG_RUNTIME_DIR": folder,
                        "VK_ICD_FILENAMES": VULKAN}
@@ -92,7 +92,7 @@ def main(picture):
             "--window-size", "1300x800", "--hide-welcome-screen", "--screenshot-to", "shot.png")
         shot = Image.open(f"{folder}/shot.png").convert("RGB")
         shot = shot.resize((1300, 1300 * shot.height // shot.width), Image.Resampling.LANCZOS)
-        shot.quantize(COLORS, dither=Image.Dither.NONE).save(picture, optimize=True)
+        shot.quantize(COLORS, dither=Image.Dither.NONE).save(image, optimize=True)
 
 
 if __name__ == "__main__":

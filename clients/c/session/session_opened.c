@@ -237,7 +237,7 @@ void trajd_session_handle_opened(struct trajd_client *client,
     }
     if (!client->open.is_fresh && is_unfinished(schema) != client->feed.is_unfinished) {
         trajd_schema_drop(schema);
-        trajd_session_fail_protocol(client, "OPENED with pictures in another form than before");
+        trajd_session_fail_protocol(client, "OPENED with images in another form than before");
         return;
     }
     trajd_schema_drop(client->feed.schema);

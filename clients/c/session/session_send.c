@@ -72,7 +72,7 @@ void trajd_session_end_epoch(struct trajd_client *client)
     trajd_carried_drop(client);
 }
 
-/* Returns which form of pictures to request. A feed that is opened again keeps its form, because
+/* Returns which form of images to request. A feed that is opened again keeps its form, because
  * the program knows its tensors. */
 static enum trajd_wire_unfinished choose_form(const struct trajd_client *client)
 {

@@ -1,5 +1,5 @@
 /* Examines rows of a file: which columns are stamps, and in which unit; which rows are matrices or
- * encoded pictures. What it finds are guesses by the values and the names. */
+ * encoded images. What it finds are guesses by the values and the names. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

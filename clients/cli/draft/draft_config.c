@@ -155,7 +155,7 @@ static void print_color(FILE *out, const struct config_dataset *dataset)
 
     if (dataset->color != TRAJD_COLOR_UNDECIDED) {
         fprintf(out, "    color: %s                 # as in the raw frames of %s\n",
-                trajd_picture_color_name(dataset->color), source);
+                trajd_image_color_name(dataset->color), source);
         return;
     }
     fprintf(out, "    # The files do not say which of these is right. ");

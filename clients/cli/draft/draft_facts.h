@@ -100,8 +100,8 @@ void draft_facts_free(struct draft_facts *facts);
 
 /* Collects the datasets of all episodes, in the order of the file. */
 void draft_collect_streams(struct draft_facts *facts);
-/* Returns whether the stream's rows look like pictures, by its type and shape. */
-bool draft_is_picture(const struct draft_stream *stream);
+/* Returns whether the stream's rows look like images, by its type and shape. */
+bool draft_is_image(const struct draft_stream *stream);
 /* Finds the datasets that tell where episodes end in arrays that hold several of them, by their
  * names: lengths, ends or starts, else flags, with next rows if there are such. */
 void draft_find_split(struct draft_facts *facts);

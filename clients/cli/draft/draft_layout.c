@@ -479,12 +479,12 @@ static void write_stream(FILE *out, const struct draft_facts *facts, uint32_t wh
     const struct trajd_index_stream *probed = is_blended ? draft_probed(facts, which) : NULL;
     struct entry entry = {.stream = stream, .kind = "previous"};
 
-    if (draft_is_picture(stream)) {
+    if (draft_is_image(stream)) {
         const bool is_depth =
             example->dtype == TRAJD_U16 || is_float || strcasestr(stream->path, "depth");
         entry.kind = is_depth ? "previous, image: {unit: mm}" : "previous, image: {color: rgb}";
         entry.guess = is_depth ? "depth; look up its unit"
-                               : "pictures; look at one: red and blue may be swapped";
+                               : "images; look at one: red and blue may be swapped";
     } else if (stream->is_matrix) {
         entry.guess = "rotations as matrices, which are held: a blend of two is no rotation";
     } else if (is_blended) {

@@ -7,12 +7,12 @@
 #include "clients/cli/draft/draft_facts.h"
 #include "daemon/cache/dataset.h"
 #include "daemon/window/feed_spec/window_spec.h"
-#include "daemon/window/picture/picture_prepared.h"
+#include "daemon/window/image/image_prepared.h"
 #include "proto/array_len.h"
 
 #define NO_ROOM "left out: a feed has at most 64 outputs"
 
-enum { PICTURE_RANK = 2, COMMENT_COLUMN = 48 };
+enum { IMAGE_RANK = 2, COMMENT_COLUMN = 48 };
 
 /* The names of the outputs that are written. */
 struct names {
@@ -27,7 +27,7 @@ struct writer {
     uint32_t anchor;
     const struct config_preset *preset;
     const struct trajd_index_stream *action, *state; /* of a trainer; NULL: none has such a name */
-    struct config_size size;                         /* of pictures that are stacked */
+    struct config_size size;                         /* of images that are stacked */
     uint32_t parts_end; /* streams before it fit into a list of streams, as part of a state */
     struct names names;
     uint64_t window_bytes; /* of the outputs so far */
@@ -71,7 +71,7 @@ static bool is_command(const struct trajd_index *index, const struct trajd_index
         if (config_is_action(&index->streams[s]))
             return false;
     return draft_matches(stream->name, "target|cmd|command|ctrl", REG_ICASE) &&
-           stream->kind == TRAJD_KIND_PREVIOUS && stream->rank < PICTURE_RANK;
+           stream->kind == TRAJD_KIND_PREVIOUS && stream->rank < IMAGE_RANK;
 }
 
 /* Returns whether a policy would read the stream. Other streams are printed as comments. */
@@ -146,7 +146,7 @@ static void print_line(struct writer *w, const struct trajd_index_stream *stream
     if (stream->unit)
         fprintf(w->out, ", %s", stream->unit);
     if (stream->form != TRAJD_ROWS_PLAIN)
-        fprintf(w->out, ", %s frames", trajd_picture_encoding_name(stream->encoding));
+        fprintf(w->out, ", %s frames", trajd_image_encoding_name(stream->encoding));
     fprintf(w->out, "%s%s%s\n", lacks ? ", GUESS: some episodes lack it" : "", *note ? ", " : "",
             note);
 }
@@ -155,14 +155,14 @@ static void print_line(struct writer *w, const struct trajd_index_stream *stream
 static void prepared_keys(const struct trajd_index_stream *stream, char text[CONFIG_KEYS_SIZE])
 {
     char keys[TRAJD_PREPARATION_WORDS_SIZE];
-    struct trajd_picture_prepared prepared;
+    struct trajd_image_prepared prepared;
 
     *text = 0;
     if (stream->preparation &&
-        !trajd_picture_prepared_read(stream->preparation, (uint32_t)stream->shape[2], stream->dtype,
-                                     &prepared, NULL))
+        !trajd_image_prepared_read(stream->preparation, (uint32_t)stream->shape[2], stream->dtype,
+                                   &prepared, NULL))
         snprintf(text, CONFIG_KEYS_SIZE, ", image: %s",
-                 trajd_picture_write_keys(&prepared.preparation, keys));
+                 trajd_image_write_keys(&prepared.preparation, keys));
 }
 
 static bool is_slerp(const struct trajd_index_stream *stream)
@@ -291,7 +291,7 @@ static void print_plain(struct writer *w, const struct trajd_index_stream *strea
 
     if (is_action)
         at = w->preset->actions;
-    else if (stream->rank >= PICTURE_RANK && !*w->preset->name)
+    else if (stream->rank >= IMAGE_RANK && !*w->preset->name)
         at = "0";
     prepared_keys(stream, image);
     snprintf(keys, sizeof keys, "at: %s%s%s", at, is_guess ? ", role: action" : "", image);
@@ -307,19 +307,19 @@ static void print_plain(struct writer *w, const struct trajd_index_stream *strea
     print_line(w, stream, !has_room, name, keys, is_comment || has_room ? note : NO_ROOM);
 }
 
-static void print_picture(struct writer *w, const struct trajd_index_stream *stream)
+static void print_image(struct writer *w, const struct trajd_index_stream *stream)
 {
     const bool is_other =
         w->size.height && (stream->shape[0] != w->size.height || stream->shape[1] != w->size.width);
-    char picture[CONFIG_KEYS_SIZE], keys[CONFIG_KEYS_SIZE + 64];
+    char image[CONFIG_KEYS_SIZE], keys[CONFIG_KEYS_SIZE + 64];
     struct trajd_error why;
     uint64_t frame_bytes;
 
-    if (config_picture_keys(w->preset, stream, is_other ? &w->size : &(struct config_size){0},
-                            picture, &frame_bytes, &why))
+    if (config_image_keys(w->preset, stream, is_other ? &w->size : &(struct config_size){0}, image,
+                          &frame_bytes, &why))
         fprintf(w->out, "      # image: {preset: %s} does not fit: %s\n", w->preset->image,
                 why.message);
-    snprintf(keys, sizeof keys, "at: %s, %s", w->preset->observations, picture);
+    snprintf(keys, sizeof keys, "at: %s, %s", w->preset->observations, image);
     print_observation(w, stream, keys, frame_bytes,
                       is_other ? "resized: the style stacks cameras" : "");
 }
@@ -368,7 +368,7 @@ static void print_action(struct writer *w)
 static bool is_number(struct writer *w, const struct trajd_index_stream *stream)
 {
     return is_observation(stream) && !config_is_action(stream) && stream != w->action &&
-           !is_command(w->index, stream) && stream->rank < PICTURE_RANK;
+           !is_command(w->index, stream) && stream->rank < IMAGE_RANK;
 }
 
 /* Returns the next stream from `from` on that is part of a state of several streams, which each
@@ -451,7 +451,7 @@ const struct trajd_index_stream *config_find_action(const struct trajd_index *in
             const struct trajd_index_stream *stream = &index->streams[s];
             if (n == ARRAY_LEN(names) ? is_command(index, stream)
                                       : draft_matches(stream->name, names[n], 0) &&
-                                            (stream->rank < PICTURE_RANK || n < 2))
+                                            (stream->rank < IMAGE_RANK || n < 2))
                 return stream;
         }
     return NULL;
@@ -494,7 +494,7 @@ static void print_for_trainer(struct writer *w, const struct trajd_index_stream 
     if (stream == w->action || (w->preset->state && stream == w->state))
         return;
     if (is_observation(stream) && config_is_colour(stream))
-        print_picture(w, stream);
+        print_image(w, stream);
     else if (!w->preset->state && is_number(w, stream))
         print_number(w, stream);
     else

@@ -58,7 +58,7 @@ static void add(struct draft_stream *stream, const struct trajd_tree_object *obj
 static const char *reason_of(const struct draft_stream *stream)
 {
     const struct trajd_tree_object *object = stream->example;
-    const bool is_short = object->form == TRAJD_TREE_STRING && /* too short for encoded pictures */
+    const bool is_short = object->form == TRAJD_TREE_STRING && /* too short for encoded images */
                           strtoul(object->type + 1, NULL, 10) < TEXT_SIZE_MAX;
 
     if (draft_is_table(object))
@@ -108,7 +108,7 @@ void draft_collect_streams(struct draft_facts *facts)
         facts->streams[i].left_out = reason_of(&facts->streams[i]);
 }
 
-bool draft_is_picture(const struct draft_stream *stream)
+bool draft_is_image(const struct draft_stream *stream)
 {
     const struct trajd_tree_object *object = stream->example;
 

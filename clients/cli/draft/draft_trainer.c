@@ -1,4 +1,4 @@
-/* What trainers ask for: the windows, and the pictures. */
+/* What trainers ask for: the windows, and the images. */
 #include "clients/cli/draft/draft_config.h"
 
 #include <stdio.h>
@@ -6,8 +6,8 @@
 #include <strings.h>
 
 #include "clients/cli/draft/draft_facts.h"
-#include "daemon/window/picture/picture_prepared.h"
-#include "daemon/window/picture/picture_preset.h"
+#include "daemon/window/image/image_prepared.h"
+#include "daemon/window/image/image_preset.h"
 #include "proto/array_len.h"
 
 /* Windows as a trainer has them by default. robomimic's observations are as long as its actions:
@@ -84,33 +84,33 @@ bool config_is_colour(const struct trajd_index_stream *stream)
 }
 
 /* Returns whether a specification's keys fit the frames of a stream, and what a frame then takes. */
-static enum trajd_status try_spec(const struct trajd_picture_spec *spec,
+static enum trajd_status try_spec(const struct trajd_image_spec *spec,
                                   const struct trajd_index_stream *stream, uint64_t *frame_bytes,
                                   struct trajd_error *error)
 {
-    struct trajd_picture_source source = {.height = (uint32_t)stream->shape[0],
-                                          .width = (uint32_t)stream->shape[1],
-                                          .channels = 3,
-                                          .type = TRAJD_U8};
+    struct trajd_image_source source = {.height = (uint32_t)stream->shape[0],
+                                        .width = (uint32_t)stream->shape[1],
+                                        .channels = 3,
+                                        .type = TRAJD_U8};
     struct trajd_image_preparation preparation;
-    struct trajd_picture_prepared stored;
+    struct trajd_image_prepared stored;
     struct trajd_image_finish finish;
     struct trajd_augment augment;
     enum trajd_status status = TRAJD_OK;
 
     if (stream->preparation) {
-        status = trajd_picture_prepared_read(stream->preparation, 3, TRAJD_U8, &stored, error);
+        status = trajd_image_prepared_read(stream->preparation, 3, TRAJD_U8, &stored, error);
         if (status)
             return status;
         source.height = stored.preparation.source_height;
         source.width = stored.preparation.source_width;
     }
-    status = trajd_picture_prepare(spec, &source, &preparation, error);
-    if (!status && stream->preparation && !trajd_picture_is_same(&preparation, &stored.preparation))
+    status = trajd_image_spec_prepare(spec, &source, &preparation, error);
+    if (!status && stream->preparation && !trajd_image_is_same(&preparation, &stored.preparation))
         status = trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                  "the frames in the files were prepared in another way");
     if (!status)
-        status = trajd_picture_finish(spec, &preparation, TRAJD_F32, &augment, &finish, error);
+        status = trajd_image_spec_finish(spec, &preparation, TRAJD_F32, &augment, &finish, error);
     if (!status)
         *frame_bytes = (uint64_t)finish.height * finish.width * finish.channels *
                        (spec->has_norm ? sizeof(float) : 1);
@@ -121,7 +121,7 @@ static enum trajd_status try_spec(const struct trajd_picture_spec *spec,
 static enum trajd_status try_keys(const char *keys, const struct trajd_index_stream *stream,
                                   uint64_t *frame_bytes, struct trajd_error *error)
 {
-    struct trajd_picture_spec spec = {0};
+    struct trajd_image_spec spec = {0};
     const struct trajd_yaml_node *output;
     struct trajd_yaml *yaml;
     char text[CONFIG_KEYS_SIZE + 4];
@@ -132,9 +132,9 @@ static enum trajd_status try_keys(const char *keys, const struct trajd_index_str
     if (status)
         return status;
     output = trajd_yaml_root(yaml);
-    status = trajd_picture_preset_read(yaml, output, &spec, error);
+    status = trajd_image_preset_read(yaml, output, &spec, error);
     if (!status)
-        status = trajd_picture_spec_read(yaml, trajd_yaml_get(output, "image"), &spec, error);
+        status = trajd_image_spec_read(yaml, trajd_yaml_get(output, "image"), &spec, error);
     if (!status)
         status = try_spec(&spec, stream, frame_bytes, error);
     trajd_yaml_destroy(&yaml);
@@ -147,22 +147,22 @@ static void write_prepared(const struct config_preset *preset,
                            const struct trajd_index_stream *stream, char keys[CONFIG_KEYS_SIZE])
 {
     char own[TRAJD_PREPARATION_WORDS_SIZE];
-    struct trajd_picture_prepared stored;
+    struct trajd_image_prepared stored;
     struct trajd_error ignored;
     uint64_t bytes;
 
-    if (trajd_picture_prepared_read(stream->preparation, 3, TRAJD_U8, &stored, &ignored))
+    if (trajd_image_prepared_read(stream->preparation, 3, TRAJD_U8, &stored, &ignored))
         return;
-    trajd_picture_write_keys(&stored.preparation, own);
+    trajd_image_write_keys(&stored.preparation, own);
     snprintf(keys, CONFIG_KEYS_SIZE, "image: {preset: %s, %s", preset->image, own + 1);
     if (try_keys(keys, stream, &bytes, &ignored))
         snprintf(keys, CONFIG_KEYS_SIZE, "image: %s", own);
 }
 
-enum trajd_status config_picture_keys(const struct config_preset *preset,
-                                      const struct trajd_index_stream *stream,
-                                      const struct config_size *size, char keys[CONFIG_KEYS_SIZE],
-                                      uint64_t *frame_bytes, struct trajd_error *error)
+enum trajd_status config_image_keys(const struct config_preset *preset,
+                                    const struct trajd_index_stream *stream,
+                                    const struct config_size *size, char keys[CONFIG_KEYS_SIZE],
+                                    uint64_t *frame_bytes, struct trajd_error *error)
 {
     const char *view =
         preset->has_wrist && draft_matches(stream->name, "wrist|hand|gripper", REG_ICASE)

@@ -12,7 +12,7 @@ struct cli_files {
     char helper[CLI_PATH_SIZE];
     uint32_t child_count;
     struct trajd_rate assumed_rate; /* replaces the layout's default; num 0: none */
-    enum trajd_picture_color color; /* of encoded frames; TRAJD_COLOR_DEPTH: as the layout says */
+    enum trajd_image_color color;   /* of encoded frames; TRAJD_COLOR_DEPTH: as the layout says */
     const char *media_folder;       /* of packed video; NULL: the folder of each HDF5 file */
 };
 

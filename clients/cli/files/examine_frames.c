@@ -17,14 +17,14 @@ static enum trajd_status examine_row(const struct trajd_array *array,
                                      const struct trajd_row_bytes *row, struct trajd_error *cause)
 {
     struct trajd_layout_image sized = stream->image; /* all frames have the size of the first one */
-    struct trajd_picture picture;
+    struct trajd_image_header header;
     enum trajd_status status;
 
-    sized.height = array->picture.height;
-    sized.width = array->picture.width;
-    status = trajd_picture_examine(row->data, row->size, trajd_encoded_row_room(array, row->size),
-                                   &sized, &picture, cause);
-    if (status && stream->preparation && trajd_picture_is_reason(row->data, row->size))
+    sized.height = array->header.height;
+    sized.width = array->header.width;
+    status = trajd_image_examine(row->data, row->size, trajd_encoded_row_room(array, row->size),
+                                 &sized, &header, cause);
+    if (status && stream->preparation && trajd_image_is_reason(row->data, row->size))
         snprintf(cause->message, sizeof cause->message, "%.*s",
                  (int)(row->size < sizeof cause->message ? row->size : sizeof cause->message),
                  (const char *)row->data);

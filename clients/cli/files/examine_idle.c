@@ -45,7 +45,7 @@ static enum trajd_status choose(struct idle *idle, uint32_t s, bool *any, struct
 
     if (!is_comparable(stream))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "--idle: stream %s has encoded or wide rows, such as pictures: name "
+                               "--idle: stream %s has encoded or wide rows, such as images: name "
                                "streams of numbers with --idle-streams",
                                stream->name);
     if (*any && stream->clock_index != idle->clock)
@@ -96,7 +96,7 @@ static enum trajd_status choose_streams(struct idle *idle, struct trajd_error *e
     free(names);
     if (!status && !any)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "--idle: all streams hold their values or are pictures: name those "
+                               "--idle: all streams hold their values or are images: name those "
                                "that move with --idle-streams");
     return status;
 }

@@ -54,7 +54,7 @@ static uint64_t count_frames(const struct trajd_episode *episode,
 /* Returns whether the frames were prepared, and are pixels, which no decoder reads. */
 static bool is_prepared_raw(const struct trajd_index_stream *stream)
 {
-    return stream->preparation && stream->encoding == TRAJD_PICTURE_RAW;
+    return stream->preparation && stream->encoding == TRAJD_ENCODING_RAW;
 }
 
 /* Returns whether the frames are pixels of a plain array: they are only compared. */
@@ -97,10 +97,10 @@ static enum trajd_status start(struct check *check, struct trajd_error *error)
         options.largest_unit_bytes = trajd_video_unit_room(array->video);
     }
     check->image = stream->image;
-    check->image.height = array->picture.height;
-    check->image.width = array->picture.width;
+    check->image.height = array->header.height;
+    check->image.width = array->header.width;
     if (check->room) {
-        check->image.encoding = TRAJD_PICTURE_RAW;
+        check->image.encoding = TRAJD_ENCODING_RAW;
         check->image.height = (uint32_t)stream->shape[0];
         check->image.width = (uint32_t)stream->shape[1];
     }
@@ -109,7 +109,7 @@ static enum trajd_status start(struct check *check, struct trajd_error *error)
         small = (struct trajd_image_preparation){
             .source_height = check->image.height,
             .source_width = check->image.width,
-            .channels = trajd_picture_channels(check->image.color),
+            .channels = trajd_image_channels(check->image.color),
             .type = TRAJD_U8,
             .crop = {0, 0, check->image.height, check->image.width},
             .filter = TRAJD_IMAGE_PILLOW_BOX};
@@ -121,7 +121,7 @@ static enum trajd_status start(struct check *check, struct trajd_error *error)
             check->result.changes[row] = NAN;
     }
     options.largest_frame_bytes = (uint64_t)check->image.height * check->image.width *
-                                      trajd_picture_channels(check->image.color) *
+                                      trajd_image_channels(check->image.color) *
                                       trajd_dtype_size(stream->dtype) +
                                   TRAJD_DECODER_HEADER_BYTES;
     status = trajd_decoder_create(&options, &check->decoder, error);
@@ -169,10 +169,9 @@ static enum trajd_status decode(struct check *check, const struct trajd_row_byte
     for (uint64_t i = 0; i < count; i++) {
         const uint64_t room =
             check->room ? check->room : trajd_encoded_row_room(&check->array, rows[i].size);
-        struct trajd_picture picture;
+        struct trajd_image_header header;
         struct trajd_error ignored;
-        if (trajd_picture_examine(rows[i].data, rows[i].size, room, &check->image, &picture,
-                                  &ignored))
+        if (trajd_image_examine(rows[i].data, rows[i].size, room, &check->image, &header, &ignored))
             continue;
         frames[used] = (struct trajd_decoder_frame){
             .bytes = rows[i].data,

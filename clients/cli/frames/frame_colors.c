@@ -31,7 +31,7 @@ static bool read_middle(const struct trajd_index *index, const char *stream, con
 /* Returns the reading in which two frames are alike. What is lost by encoding is far less than half
  * of what exchanged colours change, and two recordings that only share a name are far apart either
  * way. */
-static enum trajd_picture_color choose(const uint8_t *encoded, const uint8_t *raw, uint64_t count)
+static enum trajd_image_color choose(const uint8_t *encoded, const uint8_t *raw, uint64_t count)
 {
     uint64_t same = 0, exchanged = 0;
 
@@ -46,11 +46,11 @@ static enum trajd_picture_color choose(const uint8_t *encoded, const uint8_t *ra
 }
 
 /* Compares the episode with the one of the same name in the other index, and counts it. */
-static enum trajd_picture_color compare(const struct trajd_index *index,
-                                        const struct trajd_index *raw, const char *stream,
-                                        const char *episode, uint32_t *count)
+static enum trajd_image_color compare(const struct trajd_index *index,
+                                      const struct trajd_index *raw, const char *stream,
+                                      const char *episode, uint32_t *count)
 {
-    enum trajd_picture_color color = TRAJD_COLOR_UNDECIDED;
+    enum trajd_image_color color = TRAJD_COLOR_UNDECIDED;
     struct frame one = {0}, other = {0};
     uint8_t *pixels = NULL, *raw_pixels = NULL;
 
@@ -69,8 +69,8 @@ static enum trajd_picture_color compare(const struct trajd_index *index,
     return color;
 }
 
-enum trajd_picture_color frame_compare_colors(const struct trajd_index *index,
-                                              const struct trajd_index *raw, const char **twin)
+enum trajd_image_color frame_compare_colors(const struct trajd_index *index,
+                                            const struct trajd_index *raw, const char **twin)
 {
     const struct trajd_index_stream *stream = frame_find_undecided(index);
 
@@ -78,7 +78,7 @@ enum trajd_picture_color frame_compare_colors(const struct trajd_index *index,
 
     for (uint32_t e = 0; e < raw->episode_count && stream && count < COMPARED_MAX; e++) {
         const struct trajd_episode *episode = &raw->episodes[e];
-        const enum trajd_picture_color color =
+        const enum trajd_image_color color =
             episode->quarantine ? TRAJD_COLOR_UNDECIDED
                                 : compare(index, raw, stream->name, episode->id, &count);
         *twin = raw->files[episode->file_index].path;

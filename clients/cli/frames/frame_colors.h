@@ -12,7 +12,7 @@ const struct trajd_index_stream *frame_find_undecided(const struct trajd_index *
  * stream, episode and row. Returns RGB or BGR and sets *twin to the raw file, where one reading is
  * clearly closer. Returns TRAJD_COLOR_UNDECIDED where there are no such frames, where they show
  * something else, or where they have no colours. Blocks. */
-enum trajd_picture_color frame_compare_colors(const struct trajd_index *index,
-                                              const struct trajd_index *raw, const char **twin);
+enum trajd_image_color frame_compare_colors(const struct trajd_index *index,
+                                            const struct trajd_index *raw, const char **twin);
 
 #endif

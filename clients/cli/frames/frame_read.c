@@ -27,7 +27,7 @@ static const struct trajd_episode *find_episode(const struct trajd_index *index,
     return NULL;
 }
 
-/* Names the picture stream whose last part is the name, if there is one. */
+/* Names the image stream whose last part is the name, if there is one. */
 static enum trajd_status no_stream(const struct trajd_index *index, const char *name,
                                    struct trajd_error *error)
 {
@@ -52,15 +52,14 @@ enum trajd_status frame_find(const struct trajd_index *index, const char *name, 
     frame->image = frame->stream->image;
     if (!frame->image.is_present)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "%s: the layout does not say that it has pictures (key image)",
-                               name);
+                               "%s: the layout does not say that it has images (key image)", name);
     frame->episode = find_episode(index, episode, frame->stream->array_index);
     if (!frame->episode)
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "no kept episode%s%s has %s",
                                episode ? " " : "", episode ? episode : "", name);
     frame->array = &frame->episode->extents[frame->stream->array_index];
     if (frame->stream->form == TRAJD_ROWS_PLAIN)
-        frame->image.encoding = TRAJD_PICTURE_RAW;
+        frame->image.encoding = TRAJD_ENCODING_RAW;
     frame->image.height = (uint32_t)frame->stream->shape[0];
     frame->image.width = (uint32_t)frame->stream->shape[1];
     return TRAJD_OK;
@@ -191,7 +190,7 @@ enum trajd_status frame_read_resize(const struct frame_resize *request, const st
     *preparation =
         (struct trajd_image_preparation){.source_height = frame->image.height,
                                          .source_width = frame->image.width,
-                                         .channels = trajd_picture_channels(frame->image.color),
+                                         .channels = trajd_image_channels(frame->image.color),
                                          .type = frame->stream->dtype,
                                          .crop = {0, 0, frame->image.height, frame->image.width},
                                          .filter = (enum trajd_image_filter)filter_number};
@@ -218,9 +217,10 @@ enum trajd_status frame_decode(const struct frame *frame, uint8_t **pixels,
                                             .bits = 8 * trajd_dtype_size(frame->stream->dtype),
                                             .largest_frame_bytes = frame->size + 1,
                                             .timeout_ms = DECODE_TIMEOUT_MS};
-    struct trajd_decoder_frame request = {
-        frame->bytes, frame->size, trajd_encoded_row_room(frame->array, frame->size),
-        NULL,         "",          frame->packet};
+    struct trajd_decoder_frame request = {.bytes = frame->bytes,
+                                          .size = frame->size,
+                                          .room = trajd_encoded_row_room(frame->array, frame->size),
+                                          .packet = frame->packet};
     const bool is_video = frame->array->form == TRAJD_ROWS_VIDEO;
     struct trajd_decoder *decoder;
     enum trajd_status status;
@@ -255,7 +255,7 @@ struct frame_side frame_make_side(const struct frame *frame, const void *pixels,
     const uint8_t *bytes = pixels;
     double furthest = 0;
 
-    if (trajd_picture_channels(frame->image.color) == 3) {
+    if (trajd_image_channels(frame->image.color) == 3) {
         memcpy(side.pixels, pixels, 3 * count);
         return side;
     }

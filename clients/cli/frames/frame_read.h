@@ -1,4 +1,4 @@
-/* Reads, decodes and prepares single frames, for pictures that people look at. */
+/* Reads, decodes and prepares single frames, for images that people look at. */
 #ifndef TRAJD_CLI_FRAMES_FRAME_READ_H
 #define TRAJD_CLI_FRAMES_FRAME_READ_H
 
@@ -34,7 +34,7 @@ struct frame_resize {
 };
 
 /* Finds the stream, and the episode with that id; NULL: the first kept one with the stream. Sets all
- * but row and what is read. TRAJD_ERR_NOT_FOUND; TRAJD_ERR_ARGUMENT: the stream has no pictures. */
+ * but row and what is read. TRAJD_ERR_NOT_FOUND; TRAJD_ERR_ARGUMENT: the stream has no images. */
 enum trajd_status frame_find(const struct trajd_index *index, const char *name, const char *episode,
                              struct frame *frame, struct trajd_error *error);
 /* Reads the bytes of frame->row, which the array has. Errors are those of index/rows. */
@@ -49,7 +49,7 @@ enum trajd_status frame_read_resize(const struct frame_resize *request, const st
  * TRAJD_ERR_DATA: the frame is bad. */
 enum trajd_status frame_decode(const struct frame *frame, uint8_t **pixels,
                                struct trajd_error *error);
-/* Makes a picture for people: grey three times, depth from black to white. */
+/* Makes an image for people: grey three times, depth from black to white. */
 struct frame_side frame_make_side(const struct frame *frame, const void *pixels, uint32_t height,
                                   uint32_t width);
 /* The same of the frame as a policy gets it: turns the decoded pixels upright as `image` says, and

@@ -1,4 +1,4 @@
-/* Pictures of frames for people: both sides of one frame, or a strip of many, as a PNG file. */
+/* Images of frames for people: both sides of one frame, or a strip of many, as a PNG file. */
 #include "clients/cli/frames/frame_show.h"
 
 #include <errno.h>
@@ -39,36 +39,36 @@ static void write_chunk(FILE *out, const char *kind, const uint8_t *content, siz
 }
 
 /* Returns the compressed rows, each with a filter byte 0 in front. The caller frees. */
-static uint8_t *compress(const struct frame_side *picture, size_t *size)
+static uint8_t *compress(const struct frame_side *image, size_t *size)
 {
-    const size_t row = (size_t)picture->width * 3, total = (row + 1) * picture->height;
+    const size_t row = (size_t)image->width * 3, total = (row + 1) * image->height;
     struct libdeflate_compressor *compressor =
         trajd_memory_or_exit(libdeflate_alloc_compressor(LEVEL));
     const size_t room = libdeflate_zlib_compress_bound(compressor, total);
     uint8_t *rows = trajd_memory_or_exit(calloc(1, total)),
             *out = trajd_memory_or_exit(malloc(room));
 
-    for (uint32_t y = 0; y < picture->height; y++)
-        memcpy(rows + y * (row + 1) + 1, picture->pixels + y * row, row);
+    for (uint32_t y = 0; y < image->height; y++)
+        memcpy(rows + y * (row + 1) + 1, image->pixels + y * row, row);
     *size = libdeflate_zlib_compress(compressor, rows, total, out, room);
     libdeflate_free_compressor(compressor);
     free(rows);
     return out;
 }
 
-/* Writes the picture as a new file. */
-static enum trajd_status write_png(const char *path, const struct frame_side *picture,
+/* Writes the image as a new file. */
+static enum trajd_status write_png(const char *path, const struct frame_side *image,
                                    struct trajd_error *error)
 {
     static const uint8_t signature[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
     uint8_t header[13] = {[8] = 8, [9] = RGB_8_BIT};
     size_t size;
-    uint8_t *content = compress(picture, &size);
+    uint8_t *content = compress(image, &size);
     FILE *out = fopen(path, "wxe");
     bool is_bad = !out;
 
-    put_be32(header, picture->width);
-    put_be32(header + 4, picture->height);
+    put_be32(header, image->width);
+    put_be32(header + 4, image->height);
     if (out) {
         fwrite(signature, 1, sizeof signature, out);
         write_chunk(out, "IHDR", header, sizeof header);
@@ -83,24 +83,24 @@ static enum trajd_status write_png(const char *path, const struct frame_side *pi
     return is_bad ? TRAJD_ERR_IO : TRAJD_OK;
 }
 
-/* Returns a white picture. */
-static struct frame_side make_picture(uint32_t height, uint32_t width)
+/* Returns a white image. */
+static struct frame_side make_image(uint32_t height, uint32_t width)
 {
     const size_t size = (size_t)height * width * 3;
-    struct frame_side picture = {trajd_memory_or_exit(malloc(size)), height, width};
+    struct frame_side image = {trajd_memory_or_exit(malloc(size)), height, width};
 
-    memset(picture.pixels, WHITE, size);
-    return picture;
+    memset(image.pixels, WHITE, size);
+    return image;
 }
 
-/* Puts a side into the picture. Without pixels it becomes a grey box. */
-static void put_side(struct frame_side *picture, uint32_t top, uint32_t left,
+/* Puts a side into the image. Without pixels it becomes a grey box. */
+static void put_side(struct frame_side *image, uint32_t top, uint32_t left,
                      const struct frame_side *side)
 {
     const size_t row = (size_t)side->width * 3;
 
     for (uint32_t y = 0; y < side->height; y++) {
-        uint8_t *to = picture->pixels + ((size_t)(top + y) * picture->width + left) * 3;
+        uint8_t *to = image->pixels + ((size_t)(top + y) * image->width + left) * 3;
         if (side->pixels)
             memcpy(to, side->pixels + y * row, row);
         else
@@ -157,15 +157,15 @@ static enum trajd_status make_sides(const struct frame *frame,
 static enum trajd_status write_sides(const char *path, const struct frame_side *left,
                                      const struct frame_side *right, struct trajd_error *error)
 {
-    struct frame_side picture =
-        make_picture(left->height > right->height ? left->height : right->height,
-                     left->width + SIDES_GAP + right->width);
+    struct frame_side image =
+        make_image(left->height > right->height ? left->height : right->height,
+                   left->width + SIDES_GAP + right->width);
     enum trajd_status status;
 
-    put_side(&picture, 0, 0, left);
-    put_side(&picture, 0, left->width + SIDES_GAP, right);
-    status = write_png(path, &picture, error);
-    free(picture.pixels);
+    put_side(&image, 0, 0, left);
+    put_side(&image, 0, left->width + SIDES_GAP, right);
+    status = write_png(path, &image, error);
+    free(image.pixels);
     return status;
 }
 
@@ -176,11 +176,11 @@ static void describe(const struct frame *frame, const struct frame_request *requ
 
     fprintf(out, "%s, %s, row %" PRIu64 ": %ux%u %s, %" PRIu64 " bytes, stored as %s\n",
             frame->stream->name, frame->episode->id, frame->row, frame->image.height,
-            frame->image.width, trajd_picture_color_name(frame->image.color), frame->size,
+            frame->image.width, trajd_image_color_name(frame->image.color), frame->size,
             frame->array->form == TRAJD_ROWS_PLAIN ? "raw pixels"
             : frame->array->form == TRAJD_ROWS_VIDEO
                 ? trajd_video_codec_name(frame->array->video->format.codec)
-                : trajd_picture_encoding_name(frame->stream->encoding));
+                : trajd_image_encoding_name(frame->stream->encoding));
     if (is_undecided)
         fprintf(out,
                 "%s: left color: rgb, right color: bgr. Write the one that looks right into the "
@@ -237,7 +237,7 @@ static enum trajd_status make_frame(const struct trajd_index *index, struct fram
     return status;
 }
 
-/* Makes the picture of all frames. `box`: the size of each one, without pixels. */
+/* Makes the image of all frames. `box`: the size of each one, without pixels. */
 static enum trajd_status make_strip(const struct frame_strip_request *request,
                                     const struct frame_side *box, struct frame_side *strip,
                                     struct trajd_error *error)
@@ -249,10 +249,10 @@ static enum trajd_status make_strip(const struct frame_strip_request *request,
 
     if ((uint64_t)height * width > PIXELS_MAX)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "%u frames of %ux%u are too large for one picture: choose --resize, "
+                               "%u frames of %ux%u are too large for one image: choose --resize, "
                                "or fewer frames",
                                request->count, box->height, box->width);
-    *strip = make_picture(height, width);
+    *strip = make_image(height, width);
     return TRAJD_OK;
 }
 

@@ -1,4 +1,4 @@
-/* trajctl inspect --frame: one frame as a picture file, left as it is stored, right as a policy gets
+/* trajctl inspect --frame: one frame as an image file, left as it is stored, right as a policy gets
  * it. A wrong colour or a wrong turn in a layout is seen at once. Where nothing says whether red or
  * blue is first, the sides are both readings. */
 #ifndef TRAJD_CLI_FRAMES_FRAME_SHOW_H
@@ -22,7 +22,7 @@ struct frame_request {
 enum trajd_status frame_show(const struct trajd_index *index, const struct frame_request *request,
                              FILE *out, struct trajd_error *error);
 
-/* ---- trajctl plot of pictures: frames of an episode side by side, as a policy gets them ---- */
+/* ---- trajctl plot of images: frames of an episode side by side, as a policy gets them ---- */
 
 #define FRAME_STRIP_MAX 100u /* frames */
 
@@ -36,7 +36,7 @@ struct frame_strip_request {
 
 /* Writes the frames, ten in a line. A frame that cannot be decoded becomes a grey box, and
  * *bad_count counts it; `reason` becomes that of the first one. Blocks. TRAJD_ERR_ARGUMENT and
- * TRAJD_ERR_NOT_FOUND: a mistake in the request, also a picture of more than 100 million pixels. */
+ * TRAJD_ERR_NOT_FOUND: a mistake in the request, also an image of more than 100 million pixels. */
 enum trajd_status frame_strip(const struct trajd_index *index,
                               const struct frame_strip_request *request, uint32_t *bad_count,
                               struct trajd_error *reason, struct trajd_error *error);

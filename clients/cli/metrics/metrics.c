@@ -88,7 +88,7 @@ static const struct metric metrics[] = {
     {OF_DAEMON, "silent_sessions", "silent_worker"},
 
     {OF_DATASETS, "store.resident_bytes", "rows", "trajd_memory_bytes", "gauge",
-     "Memory in use, by purpose: rows (row cache), frames (decoded pictures), ring (slots of a "
+     "Memory in use, by purpose: rows (row cache), frames (decoded images), ring (slots of a "
      "feed), gpu_rows, gpu_rings, "
      "process (all resident memory of the daemon, including rows and rings that were touched).",
      "purpose"},
@@ -124,13 +124,13 @@ static const struct metric metrics[] = {
      "Reads of files that failed."},
 
     {OF_DATASETS, "frames.decoded", NULL, "trajd_dataset_frames_decoded", "counter",
-     "Pictures of a dataset that were decoded."},
+     "Images of a dataset that were decoded."},
     {OF_DATASETS, "frames.prepared", NULL, "trajd_dataset_frames_prepared", "counter",
-     "Pictures of a dataset that were taken as they lie in the files: prepared or raw."},
+     "Images of a dataset that were taken as they lie in the files: prepared or raw."},
     {OF_DATASETS, "frames.bytes_read", NULL, "trajd_dataset_frames_read_bytes", "counter",
-     "Bytes of pictures read from the files of a dataset, encoded or raw."},
+     "Bytes of images read from the files of a dataset, encoded or raw."},
     {OF_DATASETS, "frames.bad", NULL, "trajd_dataset_frames_bad", "counter",
-     "Pictures of a dataset that cannot be decoded."},
+     "Images of a dataset that cannot be decoded."},
 
     {OF_PRODUCERS, "batches", NULL, "trajd_feed_batches_made", "counter",
      "Batches that were made."},
@@ -139,7 +139,7 @@ static const struct metric metrics[] = {
     {OF_PRODUCERS, "failed_batches", NULL, "trajd_feed_batches_failed", "counter",
      "Batches that carry an error instead of rows."},
     {OF_PRODUCERS, "load_ns", "rows", "trajd_feed_work_seconds", "counter",
-     "Time of production, by work: rows (waits for the row cache), decode (waits for pictures), "
+     "Time of production, by work: rows (waits for the row cache), decode (waits for images), "
      "kernels, idle (every slot is full, or no job needs a batch).",
      "work"},
     {OF_PRODUCERS, "frames_ns", "decode"},

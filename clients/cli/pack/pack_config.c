@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "daemon/config/config.h"
-#include "daemon/window/picture/picture_preset.h"
+#include "daemon/window/image/image_preset.h"
 
 enum { VALUE_SIZE = 4096 };
 
@@ -40,23 +40,23 @@ static enum trajd_status cut(const char *text, struct value *value, struct trajd
 /* ---- presets ---- */
 
 static enum trajd_status read_view(const char *name, const char *view,
-                                   struct trajd_picture_spec *spec, struct trajd_error *error)
+                                   struct trajd_image_spec *spec, struct trajd_error *error)
 {
     char text[128];
     struct trajd_yaml *yaml;
     enum trajd_status status;
 
-    *spec = (struct trajd_picture_spec){0};
+    *spec = (struct trajd_image_spec){0};
     snprintf(text, sizeof text, "{image: {preset: \"%.32s\", view: %s}}", name, view);
     status = trajd_yaml_parse("--prepare", text, strlen(text), &yaml, error);
     if (status)
         return status;
-    status = trajd_picture_preset_read(yaml, trajd_yaml_root(yaml), spec, error);
+    status = trajd_image_preset_read(yaml, trajd_yaml_root(yaml), spec, error);
     trajd_yaml_destroy(&yaml);
     return status;
 }
 
-static bool prepare_alike(const struct trajd_picture_spec *a, const struct trajd_picture_spec *b)
+static bool prepare_alike(const struct trajd_image_spec *a, const struct trajd_image_spec *b)
 {
     return a->height == b->height && a->width == b->width && a->fit == b->fit &&
            a->filter == b->filter;
@@ -67,7 +67,7 @@ static bool prepare_alike(const struct trajd_picture_spec *a, const struct trajd
 static enum trajd_status read_preset(const char *name, struct pack_config *config,
                                      struct trajd_error *error)
 {
-    struct trajd_picture_spec wrist;
+    struct trajd_image_spec wrist;
     const enum trajd_status status = read_view(name, "scene", &config->preset, error);
 
     if (status)
@@ -78,7 +78,7 @@ static enum trajd_status read_preset(const char *name, struct pack_config *confi
                                "configuration that says view: wrist where it matters, CONFIG:FEED",
                                name);
     config->preparations[config->count++] =
-        (struct pack_preparation){.output = name, .picture = &config->preset};
+        (struct pack_preparation){.output = name, .image = &config->preset};
     return TRAJD_OK;
 }
 
@@ -101,10 +101,10 @@ static enum trajd_status read_size(const char *text, struct pack_config *config,
     status = trajd_yaml_parse("--prepare", keys, strlen(keys), &yaml, error);
     if (status)
         return status;
-    status = trajd_picture_spec_read(yaml, trajd_yaml_root(yaml), &config->preset, error);
+    status = trajd_image_spec_read(yaml, trajd_yaml_root(yaml), &config->preset, error);
     trajd_yaml_destroy(&yaml);
     config->preparations[config->count++] =
-        (struct pack_preparation){.output = text, .picture = &config->preset};
+        (struct pack_preparation){.output = text, .image = &config->preset};
     return status;
 }
 
@@ -152,7 +152,7 @@ static void list_outputs(const struct trajd_window_spec *spec, struct pack_confi
         const struct trajd_spec_output *output = &spec->outputs[o];
         if (output->source_count == 1)
             config->preparations[config->count++] = (struct pack_preparation){
-                .stream = output->sources[0], .output = output->name, .picture = &output->picture};
+                .stream = output->sources[0], .output = output->name, .image = &output->image};
     }
 }
 

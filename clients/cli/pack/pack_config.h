@@ -8,11 +8,11 @@
 struct trajd_config;
 
 struct pack_config {
-    struct trajd_config *config;      /* owned; the preparations borrow from it */
-    const char *layout;               /* of the feed's dataset; NULL with a preset or size */
-    enum trajd_picture_color color;   /* of the same; TRAJD_COLOR_DEPTH: not given */
-    const char *media_folder;         /* of the same; NULL: not given */
-    struct trajd_picture_spec preset; /* or a size */
+    struct trajd_config *config;    /* owned; the preparations borrow from it */
+    const char *layout;             /* of the feed's dataset; NULL with a preset or size */
+    enum trajd_image_color color;   /* of the same; TRAJD_COLOR_DEPTH: not given */
+    const char *media_folder;       /* of the same; NULL: not given */
+    struct trajd_image_spec preset; /* or a size */
     uint32_t count;
     struct pack_preparation preparations[TRAJD_SPEC_MAX_OUTPUTS];
 };

@@ -11,7 +11,7 @@
 #include "clients/cli/pack/pack_internal.h"
 #include "clients/cli/resample/convert_structure.h"
 #include "daemon/base/memory.h"
-#include "daemon/window/picture/picture_prepared.h"
+#include "daemon/window/image/image_prepared.h"
 #include "proto/regular_file.h"
 
 enum { FILE_TIMEOUT_MS = 600000, BLOCK_BYTES = 4 << 20, LEAST_BYTES = 64 << 10, BLOCK_COUNT = 3 };
@@ -57,13 +57,13 @@ static void set_size(struct pack_dataset *dataset)
 
     if (dataset->is_prepared) {
         dataset->image = trajd_layout_image_prepared(
-            &dataset->image, dataset->jpeg_quality ? TRAJD_PICTURE_JPEG : TRAJD_PICTURE_RAW);
+            &dataset->image, dataset->jpeg_quality ? TRAJD_ENCODING_JPEG : TRAJD_ENCODING_RAW);
         dataset->image.height = dataset->preparation.height;
         dataset->image.width = dataset->preparation.width;
         return;
     }
-    dataset->image.height = is_encoded ? array->picture.height : (uint32_t)array->shape[1];
-    dataset->image.width = is_encoded ? array->picture.width : (uint32_t)array->shape[2];
+    dataset->image.height = is_encoded ? array->header.height : (uint32_t)array->shape[1];
+    dataset->image.width = is_encoded ? array->header.width : (uint32_t)array->shape[2];
 }
 
 static void add_dataset(struct pack *p, const struct trajd_episode *episode, uint32_t array)
@@ -165,13 +165,13 @@ static void write_preparation(const struct pack_dataset *dataset,
                               char text[TRAJD_PREPARATION_TEXT_SIZE])
 {
     const struct trajd_index_stream *stream = dataset->stream;
-    const struct trajd_picture_prepared prepared = {
+    const struct trajd_image_prepared prepared = {
         .preparation = dataset->preparation,
         .rank = stream->rank,
-        .is_bgr_for_cv2 = trajd_picture_is_bgr_for_cv2(stream->encoding, stream->image.color),
+        .is_bgr_for_cv2 = trajd_image_is_bgr_for_cv2(stream->encoding, stream->image.color),
         .jpeg_quality = dataset->jpeg_quality};
 
-    trajd_picture_prepared_write(&prepared, text);
+    trajd_image_prepared_write(&prepared, text);
 }
 
 /* Sends a group of packed frames that takes the place of the dataset. */
@@ -187,9 +187,9 @@ static enum trajd_status make_group(struct pack *p, const struct pack_dataset *d
     trajd_bytes_add_text(frame, dataset->path);
     trajd_bytes_add_u64(frame, dataset->array.shape[0]);
     trajd_bytes_add_u64(frame, (uint64_t)dataset->offsets[dataset->array.shape[0]]);
-    trajd_bytes_add_text(frame, trajd_picture_encoding_name(dataset->encoding));
-    trajd_bytes_add_text(frame, trajd_picture_color_name(image->color));
-    trajd_bytes_add_text(frame, trajd_picture_flip_name(image->flip));
+    trajd_bytes_add_text(frame, trajd_image_encoding_name(dataset->encoding));
+    trajd_bytes_add_text(frame, trajd_image_color_name(image->color));
+    trajd_bytes_add_text(frame, trajd_image_flip_name(image->flip));
     trajd_bytes_add_text(frame, trajd_depth_unit_name(image->unit));
     trajd_bytes_add_u32(frame, image->height);
     trajd_bytes_add_u32(frame, image->width);

@@ -4,13 +4,13 @@
 #define TRAJD_CLI_PACK_PACK_FILE_H
 
 #include "daemon/index/index.h"
-#include "daemon/window/picture/picture_spec.h"
+#include "daemon/window/image/image_spec.h"
 
 /* What an output of a feed asks for. */
 struct pack_preparation {
-    const char *stream; /* by its name; NULL: all with pictures of 8 bits */
+    const char *stream; /* by its name; NULL: all with images of 8 bits */
     const char *output; /* its name, or that of a preset, for messages */
-    const struct trajd_picture_spec *picture;
+    const struct trajd_image_spec *image;
 };
 
 struct pack_options {

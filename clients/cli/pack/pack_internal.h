@@ -18,7 +18,7 @@ struct pack_dataset {
     struct trajd_image_preparation preparation; /* if it is */
     uint32_t jpeg_quality;                      /* of prepared frames; 0: they are raw */
     struct trajd_layout_image image;            /* of the output, with the size of its frames */
-    enum trajd_picture_encoding encoding;
+    enum trajd_image_encoding encoding;
     int64_t *offsets; /* [rows + 1] */
 };
 

@@ -8,20 +8,20 @@
 #include "clients/cli/pack/pack_internal.h"
 #include "daemon/base/memory.h"
 #include "daemon/decode/decoder.h"
-#include "daemon/window/picture/picture_prepared.h"
+#include "daemon/window/image/image_prepared.h"
 
 enum { JOB_FRAMES = 32, TIMEOUT_MS = 20000, NOTES_MAX = 8 };
 #define ROOM_BYTES_MAX (UINT64_C(2) << 30) /* of frames that are prepared together */
 
 /* ---- which preparation ---- */
 
-static struct trajd_picture_source source_of(const struct trajd_index_stream *stream)
+static struct trajd_image_source source_of(const struct trajd_index_stream *stream)
 {
-    return (struct trajd_picture_source){.height = (uint32_t)stream->shape[0],
-                                         .width = (uint32_t)stream->shape[1],
-                                         .channels =
-                                             stream->rank == 3 ? (uint32_t)stream->shape[2] : 1,
-                                         .type = stream->dtype};
+    return (struct trajd_image_source){.height = (uint32_t)stream->shape[0],
+                                       .width = (uint32_t)stream->shape[1],
+                                       .channels =
+                                           stream->rank == 3 ? (uint32_t)stream->shape[2] : 1,
+                                       .type = stream->dtype};
 }
 
 /* Prepared frames have red first, so they cannot be made of frames whose order nothing says. */
@@ -45,22 +45,22 @@ static enum trajd_status refuse_two(struct pack *p, const struct trajd_index_str
     return trajd_error_set(p->error, TRAJD_ERR_ARGUMENT, 0,
                            "the feed asks for two preparations of %s, and a file holds one: %s: "
                            "%s; %s: %s",
-                           stream->name, first->output, trajd_picture_describe(a, one),
-                           second->output, trajd_picture_describe(b, other));
+                           stream->name, first->output, trajd_image_describe(a, one),
+                           second->output, trajd_image_describe(b, other));
 }
 
 /* Returns whether frames that a feed takes whole are written decoded: those that are not pixels yet.
  * Images are left as they were recorded where the output is to be JPEGs. */
 static bool is_decoded(const struct pack *p, const struct trajd_index_stream *stream)
 {
-    return stream->form != TRAJD_ROWS_PLAIN && stream->encoding != TRAJD_PICTURE_RAW &&
+    return stream->form != TRAJD_ROWS_PLAIN && stream->encoding != TRAJD_ENCODING_RAW &&
            (stream->form == TRAJD_ROWS_VIDEO || !p->options->jpeg_quality);
 }
 
 enum trajd_status pack_find_preparation(struct pack *p, struct pack_dataset *dataset)
 {
     const struct trajd_index_stream *stream = dataset->stream;
-    const struct trajd_picture_source source = source_of(stream);
+    const struct trajd_image_source source = source_of(stream);
     const struct pack_preparation *first = NULL;
 
     dataset->is_prepared = false;
@@ -74,13 +74,13 @@ enum trajd_status pack_find_preparation(struct pack *p, struct pack_dataset *dat
         if (stream->preparation)
             return trajd_error_set(p->error, TRAJD_ERR_ARGUMENT, 0,
                                    "%s: its frames are prepared already", stream->name);
-        status = trajd_picture_prepare(option->picture, &source, &made, p->error);
+        status = trajd_image_spec_prepare(option->image, &source, &made, p->error);
         if (status) {
             trajd_error_prefix(p->error, "%s: %s", option->output, stream->name);
             return status;
         }
         made.is_bgr = 0; /* a file has red first; each feed has its own order */
-        if (first && !trajd_picture_is_same(&made, &dataset->preparation))
+        if (first && !trajd_image_is_same(&made, &dataset->preparation))
             return refuse_two(p, stream, first, &dataset->preparation, option, &made);
         if (!first)
             dataset->preparation = made;
@@ -133,7 +133,7 @@ static enum trajd_status start(struct preparing *job)
     options.image.height = dataset->preparation.source_height;
     options.image.width = dataset->preparation.source_width;
     if (!is_encoded)
-        options.image.encoding = TRAJD_PICTURE_RAW;
+        options.image.encoding = TRAJD_ENCODING_RAW;
     options.largest_frame_bytes = trajd_image_source_bytes(&dataset->preparation) +
                                   (is_encoded ? TRAJD_DECODER_HEADER_BYTES : 0);
     if (is_video(job)) {

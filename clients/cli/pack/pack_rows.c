@@ -107,7 +107,7 @@ static void measure_raw(struct pack_dataset *dataset)
     const int64_t width = (int64_t)(dataset->is_prepared ? trajd_image_bytes(&dataset->preparation)
                                                          : trajd_array_row_bytes(&dataset->array));
 
-    dataset->encoding = dataset->jpeg_quality ? TRAJD_PICTURE_JPEG : TRAJD_PICTURE_RAW;
+    dataset->encoding = dataset->jpeg_quality ? TRAJD_ENCODING_JPEG : TRAJD_ENCODING_RAW;
     for (uint64_t row = 0; row < dataset->array.shape[0] && !dataset->jpeg_quality; row++)
         dataset->offsets[row + 1] = dataset->offsets[row] + width;
 }
@@ -120,14 +120,14 @@ static enum trajd_status measure_encoded(struct pack *p, struct pack_dataset *da
     for (uint64_t row = 0, done; row < dataset->array.shape[0] && !status; row += done) {
         status = read_rows(p, dataset, row, &rows, &done);
         for (uint64_t r = row; r < row + done && !status; r++) {
-            struct trajd_picture picture;
+            struct trajd_image_header header;
             dataset->offsets[r + 1] = dataset->offsets[r] + (int64_t)trajd_encoded_frame_bytes(
                                                                 &dataset->array, &rows[r - row],
-                                                                &dataset->image, &picture);
+                                                                &dataset->image, &header);
             if (r == 0)
-                dataset->encoding = picture.encoding;
-            else if (picture.encoding != dataset->encoding)
-                dataset->encoding = TRAJD_PICTURE_AUTO;
+                dataset->encoding = header.encoding;
+            else if (header.encoding != dataset->encoding)
+                dataset->encoding = TRAJD_ENCODING_AUTO;
         }
     }
     return status;
@@ -223,9 +223,9 @@ static enum trajd_status put_frames(struct pack *p, const struct pack_dataset *d
 static bool is_as_measured(const struct pack_dataset *dataset, uint64_t row,
                            const struct trajd_row_bytes *bytes)
 {
-    struct trajd_picture picture;
+    struct trajd_image_header header;
 
-    return trajd_encoded_frame_bytes(&dataset->array, bytes, &dataset->image, &picture) ==
+    return trajd_encoded_frame_bytes(&dataset->array, bytes, &dataset->image, &header) ==
            (uint64_t)(dataset->offsets[row + 1] - dataset->offsets[row]);
 }
 
@@ -263,10 +263,10 @@ static enum trajd_status check_raw(struct pack *p, const struct pack_dataset *da
     const uint64_t width = trajd_array_row_bytes(&dataset->array);
 
     for (uint64_t r = 0; r < count; r++) {
-        struct trajd_picture picture;
-        if (trajd_picture_examine(p->block + r * width, width, width, &dataset->image, &picture,
-                                  NULL) ||
-            picture.encoding != TRAJD_PICTURE_RAW)
+        struct trajd_image_header header;
+        if (trajd_image_examine(p->block + r * width, width, width, &dataset->image, &header,
+                                NULL) ||
+            header.encoding != TRAJD_ENCODING_RAW)
             return trajd_error_set(p->error, TRAJD_ERR_DATA, 0,
                                    "%s: the raw pixels of row %llu begin like a JPEG or PNG; write "
                                    "encoding: raw into the stream's image: in the layout",

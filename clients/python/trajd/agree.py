@@ -26,7 +26,7 @@ _REASONS = {
     "data": ("see different data", ""),
     "order": ("read the windows in another order", "give them the same seed, global_batch and order. "),
     "norm": ("get differently normalised values", "give their daemons the same `norm:` and the same files of statistics. "),
-    "pictures": ("get different pictures", "give their daemons the same `image:` keys and the same layouts. "),
+    "images": ("get different images", "give their daemons the same `image:` keys and the same layouts. "),
 }
 
 
@@ -149,7 +149,7 @@ def compare(settings: Settings, info: FeedInfo, connection: Connection) -> None:
     found = means.first_other({
         "rank": rank, "node": socket.gethostname(), "endpoint": connection.endpoint,
         "digests": {"data": f"{info.fingerprint:016x}", "order": f"{info.seed}, {info.global_batch}, {info.epoch_length}",
-                    "norm": f"{info.norm_digest:016x}", "pictures": f"{info.values_digest:016x}"}})
+                    "norm": f"{info.norm_digest:016x}", "images": f"{info.values_digest:016x}"}})
     if found is None:
         return
     first, other = found

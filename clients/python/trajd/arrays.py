@@ -124,7 +124,7 @@ def torch_type(dtype: str) -> Any:
 
 
 def finish_view(tensor: "_core.Tensor", finish: Finish, framework: str) -> Any:
-    """Returns a tensor of the ring as finished pictures, in new memory on the CPU."""
+    """Returns a tensor of the ring as finished images, in new memory on the CPU."""
     frames = np.asarray(tensor)
     if framework == "numpy":
         return finish_numpy(frames, finish)

@@ -192,13 +192,13 @@ class Batch(Group):
         """Returns the mask of an output, uint8 [B, T]. `name` is the output's name in the feed.
 
         0 valid, 1 before the episode's start, 2 after its end, 3 gap, 4 bad stamp, 5 not finite, 6 stream
-        missing, 7 too old, 8 a picture that cannot be decoded or is zeros that the layout masks. Raises NotFound."""
+        missing, 7 too old, 8 an image that cannot be decoded or is zeros that the layout masks. Raises NotFound."""
         return self._arrays.tensor(self._arrays.layout.find_mask(name))
 
     def is_pad(self, name: str) -> Any:
         """Returns bool [B, T] of an output: True for padding, before the episode's start or after its end.
 
-        A picture that cannot be decoded is no padding: mask(name) == 8. `name` is the output's name in the feed. Raises NotFound."""
+        An image that cannot be decoded is no padding: mask(name) == 8. `name` is the output's name in the feed. Raises NotFound."""
         return arrays.STEPS["is_pad"](self.mask(name))
 
     def meta(self, name: str) -> List[Optional[str]]:

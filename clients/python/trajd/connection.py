@@ -14,7 +14,7 @@ from . import _core
 from .errors import LaunchError, Timeout
 from .progress import Share
 from .settings import Settings
-from .state import Norm, Pictures, norm_of
+from .state import Norm, Images, norm_of
 
 log = logging.getLogger("trajd")
 _T = TypeVar("_T")
@@ -149,13 +149,13 @@ class Connection:
             return Norm(digest, {}) if digest else None
         return norm_of(digest, self.ask("statistics")["outputs"])
 
-    def pictures(self, timeout_ms: Optional[int] = None) -> Pictures:
-        """Returns how the feed makes its pictures. An output of a mixture has a name for each dataset."""
+    def images(self, timeout_ms: Optional[int] = None) -> Images:
+        """Returns how the feed makes its images. An output of a mixture has a name for each dataset."""
         pages = list(self.pages("pictures", timeout_ms))
         items = [item for page in pages for item in page["items"]]
         several = len({item["dataset"] for item in items}) > 1
         outputs = {item["output"] + (f" of {item['dataset']}" if several else ""): item["keys"] for item in items}
-        return Pictures(int(pages[-1]["values_digest"], 16), outputs)
+        return Images(int(pages[-1]["values_digest"], 16), outputs)
 
     # ---- episodes and windows ----
 
@@ -216,7 +216,7 @@ class Connection:
         return joined
 
     def statistics(self, names: Optional[List[str]], how: Optional[str]) -> Any:
-        """Returns trajd.Stats of the outputs `names`. None: all outputs except pictures. `how` is progress= of Feed.stats.
+        """Returns trajd.Stats of the outputs `names`. None: all outputs except images. `how` is progress= of Feed.stats.
 
         In a feed of several datasets the names are DATASET:NAME. A dataset that lacks an output has none for it."""
         from .stats import Stats, by_step

@@ -1,6 +1,6 @@
 """Copies batches to the GPU (`device="cuda"`), one ahead, on a stream of its own.
 
-Pictures that the feed makes float, or with the channels first, come as u8. They are finished on that stream, so no
+Images that the feed makes float, or with the channels first, come as u8. They are finished on that stream, so no
 kernel of theirs is left to the training's. torch's allocator keeps their memory from batch to batch.
 
 Tensors belong to torch's allocator, and may outlive feed and daemon. Each stream that reads them waits for the copy:
@@ -55,7 +55,7 @@ def plan_copy(begin: int, span: int, places: Sequence[Tuple[int, int]]) -> CopyP
 
 
 class Frames(NamedTuple):
-    """The place of pictures of u8 in a block, and how they are finished."""
+    """The place of images of u8 in a block, and how they are finished."""
 
     offset: int
     size: int
@@ -214,11 +214,11 @@ class _Copied:
         self._device = device
         self._facts = [(host.size, tensor.dtype, tensor.shape) for host, tensor in zip(hosts, tensors)]
         self._plan = plan_copy(slab.address, slab.shape[0], [(t.address, h.size) for t, h in zip(tensors, hosts)])
-        pictures = {index: Frames(self._plan.offsets[index], hosts[index].size, tuple(tensors[index].shape), finish)
+        images = {index: Frames(self._plan.offsets[index], hosts[index].size, tuple(tensors[index].shape), finish)
                     for index, finish in layout.finishes.items()}
         self._block, finished, self.event = device.copy(
-            self._plan, [np.asarray(slab)] if self._plan.in_one_copy else hosts, list(pictures.values()))
-        self._finished = dict(zip(pictures, finished))
+            self._plan, [np.asarray(slab)] if self._plan.in_one_copy else hosts, list(images.values()))
+        self._finished = dict(zip(images, finished))
         self.batch = DeviceBatch(core)
 
     def hand_over(self, to_any_stream: bool) -> "View":
@@ -235,7 +235,7 @@ class View:
     def __init__(self, device: Device, block: Any, finished: Dict[int, Any], event: Event, plan: CopyPlan,
                  facts: Sequence[Any]) -> None:
         self._device, self._block, self._event, self._plan, self._facts = device, block, event, plan, facts
-        self._finished = finished  # pictures, by the numbers of their tensors
+        self._finished = finished  # images, by the numbers of their tensors
         self._streams: "set[int]" = set()
         self._follow()
 

@@ -126,7 +126,7 @@ class ForkError(Error, RuntimeError):
 
 class DataWarning(UserWarning):
     """A feed leaves episodes out of the training, or its plan is doubtful: issued once for each feed of a process. Or a job
-    goes on with other pictures than it had. Or a stream of trajd.Live refuses rows, has stopped, or comes at another rate.
+    goes on with other images than it had. Or a stream of trajd.Live refuses rows, has stopped, or comes at another rate.
 
     `warnings.simplefilter("error", trajd.DataWarning)` ends the program instead."""
 

@@ -144,8 +144,8 @@ def steps(recording: Recording, features: List[Feature], rows: Mapping[str, np.n
             if shown not in (-1, step - 1):
                 raise LeftOut(f"a camera has no valid frame at step {step - 1}")
             shown = step
-            pictures = dict(zip((one.key for one in cameras), images[1:]))
-            yield {**{key: values[step] for key, values in rows.items()}, **pictures}
+            images = dict(zip((one.key for one in cameras), images[1:]))
+            yield {**{key: values[step] for key, values in rows.items()}, **images}
     if shown < 0:
         raise LeftOut("at no step do all cameras have a frame")
 

@@ -19,7 +19,7 @@ from .feed_info import FeedInfo
 from .group import Group, register
 from .progress import check as check_progress
 from .settings import Settings
-from .state import Norm, Pictures, State, check_norm, frontier, parse, warn_of_pictures
+from .state import Norm, Images, State, check_norm, frontier, parse, warn_of_images
 
 log = logging.getLogger("trajd")
 
@@ -114,8 +114,8 @@ class Feed:
         self._compared = False
         self._has_bad_frames = False  # and the user was told
         self._norm: Optional[Norm] = None  # None: a daemon of 0.1.0, which does not say
-        self._pictures: Optional[Pictures] = None  # None: there are none
-        self._is_unchecked = False  # a session has begun, and how it makes pictures was not asked yet
+        self._images: Optional[Images] = None  # None: there are none
+        self._is_unchecked = False  # a session has begun, and how it makes images was not asked yet
         self._ask_after = 0.0  # time.monotonic() of the next question
         self._gpu_ranks: Optional[Sequence[int]] = None
         self._stage: Any = None
@@ -199,7 +199,7 @@ class Feed:
             front = frontier(token)
             if front is not None:  # one worker, or several at the same batch: the position is enough
                 position, token = front, None
-        return State(info.seed, self._epoch, position, info.fingerprint, token, self._norm, self._pictures).to_dict()
+        return State(info.seed, self._epoch, position, info.fingerprint, token, self._norm, self._images).to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
         """Continues at `state` with the next iteration, or with the next epoch() of that epoch.
@@ -207,7 +207,7 @@ class Feed:
         Exactly the windows that were not worked on follow, even with another world size or batch size. Raises
         StateError for a state of another dataset, other windows, another seed or other normalisation. States of trajd
         0.1.0 count as `norm: {over: windows}`. With strict=False its epoch and position are used all the same. Other
-        pictures (crop, colour, augmentation, ...) give a DataWarning that names the outputs and keys which differ."""
+        images (crop, colour, augmentation, ...) give a DataWarning that names the outputs and keys which differ."""
         parsed = parse(state)
         if parsed.token is not None and self._settings.shard:
             raise StateError("the state is of a job of mode queue whose workers stood at different batches: "
@@ -223,7 +223,7 @@ class Feed:
         """Returns a token of the windows of this epoch that are DONE, over all workers of a job in mode queue.
 
         It is an argument of connect(resume=...). Unlike state_dict(), it does not say which statistics normalise the feed
-        and how pictures are made: a job that goes on with others gets no error and no warning. Compare info.norm_digest and
+        and how images are made: a job that goes on with others gets no error and no warning. Compare info.norm_digest and
         info.values_digest, or keep the state. The last batch that
         this worker was given counts as worked on. Raises ArgumentError in mode shard."""
         last = self._held[-1]() if self._held else None
@@ -274,11 +274,11 @@ class Feed:
         if self._norm is None or self._norm.digest != info.norm_digest:
             self._norm = self._connection.norm(info.norm_digest)
         if info.values_digest <= 1:
-            self._pictures = None
-        elif self._pictures is None or self._pictures.digest != info.values_digest:
-            self._notice_pictures(self._pictures)
+            self._images = None
+        elif self._images is None or self._images.digest != info.values_digest:
+            self._notice_images(self._images)
         if resume is not None:
-            warn_of_pictures(resume.pictures, self._pictures, settings.title)
+            warn_of_images(resume.images, self._images, settings.title)
         if resume is not None and self._strict:
             self._check(resume, info)
         if self._info is not None and info.fingerprint != self._info.fingerprint:
@@ -289,22 +289,22 @@ class Feed:
             self._compared = True
         feed_info.report(info, settings)
 
-    def _notice_pictures(self, before: Optional[Pictures], timeout_ms: Optional[int] = None) -> None:
-        """Asks how the open feed makes its pictures. Warns if that differs from `before`."""
-        self._pictures = self._connection.pictures(timeout_ms)
-        warn_of_pictures(before, self._pictures, self._settings.title)
+    def _notice_images(self, before: Optional[Images], timeout_ms: Optional[int] = None) -> None:
+        """Asks how the open feed makes its images. Warns if that differs from `before`."""
+        self._images = self._connection.images(timeout_ms)
+        warn_of_images(before, self._images, self._settings.title)
 
     def _check_session(self, core: "_core.Batch") -> None:
         """Called with each batch. The first one of a session may come from a daemon that was started again.
 
         If the daemon has no time to answer, a batch asks again a second later."""
         self._is_unchecked = self._is_unchecked or core.sequence == 1
-        if not self._is_unchecked or self._pictures is None or time.monotonic() < self._ask_after:
+        if not self._is_unchecked or self._images is None or time.monotonic() < self._ask_after:
             return
-        before, self._layout = self._pictures, None
+        before, self._layout = self._images, None
         self._ask_after = time.monotonic() + _ASK_AGAIN_S
         with contextlib.suppress(Busy, Timeout, Closed):
-            self._notice_pictures(before, timeout_ms=200)
+            self._notice_images(before, timeout_ms=200)
             self._is_unchecked, self._ask_after = False, 0.0
 
     def _check_frames(self, core: "_core.Batch") -> None:

@@ -38,7 +38,7 @@ class FeedInfo:
     episodes_used: int = 0         # kept ones of which the feed has windows: see filter, where, split and pad
     quarantine_reasons: Tuple[str, ...] = ()  # of the first: file, episode, array, rule
     warnings: Tuple[str, ...] = ()            # what else to know about the feed's data
-    values_digest: int = 0  # of how pictures are made; 1: there are none; 0: a daemon of 0.1.0, which does not say
+    values_digest: int = 0  # of how images are made; 1: there are none; 0: a daemon of 0.1.0, which does not say
 
     @property
     def batches(self) -> int:

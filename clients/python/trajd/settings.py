@@ -71,7 +71,7 @@ class Settings:
 
     @property
     def finishes(self) -> bool:
-        """True if pictures shall come as u8: a GPU finishes them, or the network carries them."""
+        """True if images shall come as u8: a GPU finishes them, or the network carries them."""
         return self.device != "cpu" or self.place.startswith("tcp://")
 
     @property

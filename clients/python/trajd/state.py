@@ -6,7 +6,7 @@
     fingerprint  identifies dataset and windows: 16 hexadecimal digits
     norm         how the values were scaled: {"digest": 16 hexadecimal digits of all scales and offsets, "outputs":
                  {NAME: "mean_std over rows"}}. Absent in states of trajd 0.1.0, whose statistics are over windows
-    pictures     how pictures are made: {"digest": 16 hexadecimal digits, "outputs": {NAME: {KEY: text}}}. Absent if there
+    images     how images are made: {"digest": 16 hexadecimal digits, "outputs": {NAME: {KEY: text}}}. Absent if there
                  are none
     token        only in mode queue, if the DONE windows are not one range from the beginning: the daemon's list of
                  them, base64"""
@@ -79,8 +79,8 @@ def check_norm(saved: Optional[Norm], found: Norm, feed: str) -> None:
 
 
 @dataclass(frozen=True)
-class Pictures:
-    """A digest of everything that decides the values of pictures, and these keys of each output, as texts."""
+class Images:
+    """A digest of everything that decides the values of images, and these keys of each output, as texts."""
 
     digest: int
     outputs: Mapping[str, Mapping[str, str]]
@@ -89,10 +89,10 @@ class Pictures:
         return {"digest": f"{self.digest:016x}", "outputs": {name: dict(keys) for name, keys in self.outputs.items()}}
 
 
-def _parse_pictures(document: Mapping[str, Any]) -> Pictures:
+def _parse_images(document: Mapping[str, Any]) -> Images:
     """Reads what to_dict returned. Raises KeyError, TypeError, ValueError or AttributeError."""
     outputs = {str(name): {str(key): str(text) for key, text in keys.items()} for name, keys in document["outputs"].items()}
-    return Pictures(int(document["digest"], 16), outputs)
+    return Images(int(document["digest"], 16), outputs)
 
 
 def _change(key: str, old: Optional[str], new: Optional[str]) -> str:
@@ -106,7 +106,7 @@ def _change(key: str, old: Optional[str], new: Optional[str]) -> str:
     return f"{key} was {old or 'not given'}, is {new or 'not given'}"
 
 
-def _differences(before: Pictures, found: Pictures) -> str:
+def _differences(before: Images, found: Images) -> str:
     """Returns "output top: crop was none, is 30x30 at 5, 5; ...", or "" if the lists do not differ."""
     texts = []
     for name in {**before.outputs, **found.outputs}:
@@ -120,12 +120,12 @@ def _differences(before: Pictures, found: Pictures) -> str:
     return "; ".join(texts)
 
 
-def warn_of_pictures(before: Optional[Pictures], found: Optional[Pictures], feed: str) -> None:
-    """Logs and issues a DataWarning if a job goes on with other pictures than it had `before`. None: it is not known."""
+def warn_of_images(before: Optional[Images], found: Optional[Images], feed: str) -> None:
+    """Logs and issues a DataWarning if a job goes on with other images than it had `before`. None: it is not known."""
     if before is None or found is None or before.digest == found.digest:
         return
     why = _differences(before, found) or "the keys are the same, but their numbers differ"
-    text = (f"feed {feed}: the job goes on with other pictures (digest {before.digest:016x} before, {found.digest:016x} now): "
+    text = (f"feed {feed}: the job goes on with other images (digest {before.digest:016x} before, {found.digest:016x} now): "
             f"{why}. The windows and their order are the same")
     log.warning("%s", text)
     warnings.warn(text, DataWarning, stacklevel=level_of_caller())
@@ -139,15 +139,15 @@ class State:
     fingerprint: int
     token: Optional[bytes] = None
     norm: "Optional[Norm]" = None
-    pictures: "Optional[Pictures]" = None
+    images: "Optional[Images]" = None
 
     def to_dict(self) -> Dict[str, Any]:
         state: Dict[str, Any] = {"version": VERSION, "seed": self.seed, "epoch": self.epoch, "position": self.position,
                                  "fingerprint": f"{self.fingerprint:016x}"}
         if self.norm is not None:
             state["norm"] = {"digest": f"{self.norm.digest:016x}", "outputs": dict(self.norm.outputs)}
-        if self.pictures is not None:
-            state["pictures"] = self.pictures.to_dict()
+        if self.images is not None:
+            state["pictures"] = self.images.to_dict()
         if self.token is not None:
             state["token"] = base64.b64encode(self.token).decode()
         return state
@@ -179,7 +179,7 @@ def parse(state: Mapping[str, Any]) -> State:
         fingerprint = int(state["fingerprint"], 16)
         token = base64.b64decode(state["token"], validate=True) if state.get("token") is not None else None
         norm = Norm(int(state["norm"]["digest"], 16), dict(state["norm"]["outputs"])) if "norm" in state else None
-        made = _parse_pictures(state["pictures"]) if "pictures" in state else None
+        made = _parse_images(state["pictures"]) if "pictures" in state else None
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StateError(f"state: fingerprint, norm, pictures or token cannot be read ({error!r})") from None
-    return State(fingerprint=fingerprint, token=token, norm=norm, pictures=made, **numbers)
+    return State(fingerprint=fingerprint, token=token, norm=norm, images=made, **numbers)

@@ -69,8 +69,8 @@ class Tensor(NamedTuple):
         return len(self.shape) == 4 and self.shape[1] in (1, 3) and self.shape[3] not in (1, 3, 4)
 
     @property
-    def is_picture(self) -> bool:
-        """Tells whether the output has pictures: u8 as they are in files, or what the feed makes of them (`layout: chw`, `norm:`)."""
+    def is_image(self) -> bool:
+        """Tells whether the output has images: u8 as they are in files, or what the feed makes of them (`layout: chw`, `norm:`)."""
         if len(self.shape) != 4 or self.dtype not in PIXEL_TYPES:
             return False
         return self.is_channels_first or self.shape[3] in (3, 4) or (self.dtype == "u8" and self.shape[3] == 1)
@@ -98,7 +98,7 @@ class Rule:
     key: str
     role: Optional[str] = None     # one of OUTPUT_ROLES; None: any
     name: str = r".*"              # matches the output's whole name without a leading obs/
-    picture: Optional[bool] = None
+    image: Optional[bool] = None
     steps: Tuple[str, ...] = ()
     gather: bool = False           # all outputs are stacked to one, [B, K, ...]
     pad: Optional[str] = None      # keys of the padding flags, separated by spaces
@@ -126,7 +126,7 @@ STYLES: Dict[str, Style] = {
         Rule("{full}", role="goal", steps=("last_step",)),
         Rule("{name}")), ids={"index": "window_id"}, needs=("actions",)),
     "lerobot": Style((
-        Rule("observation.images.{dotted}", role="obs", picture=True, steps=("channels_first",),
+        Rule("observation.images.{dotted}", role="obs", image=True, steps=("channels_first",),
              pad="observation.images.{dotted}_is_pad"),
         Rule("observation.{dotted}", role="obs", pad="observation.{dotted}_is_pad"),
         Rule("action", role="action", name="actions?", pad="action_is_pad"),
@@ -134,18 +134,18 @@ STYLES: Dict[str, Style] = {
         ids={"index": "window_id", "episode_index": "episode_index", "dataset_index": "dataset_index"},
         texts={"task": "language"}, needs=("action",)),
     "act": Style((
-        Rule("image", role="obs", picture=True, gather=True, steps=("last_step", "channels_first", "unit_range")),
+        Rule("image", role="obs", image=True, gather=True, steps=("last_step", "channels_first", "unit_range")),
         Rule("qpos", role="obs", name="(robot_)?(qpos|state)", steps=("last_step",)),
         Rule("action", role="action", name="actions?", pad="is_pad action_is_pad"),
         Rule("{name}")), needs=("qpos", "action")),
     "diffusion_policy": Style((
         Rule("obs", role="obs", name="obs"),
-        Rule("obs/{name}", role="obs", picture=True, steps=("channels_first", "unit_range")),
+        Rule("obs/{name}", role="obs", image=True, steps=("channels_first", "unit_range")),
         Rule("obs/{name}", role="obs"),
         Rule("action", role="action", name="actions?", pad="action_is_pad"),
         Rule("{name}")), needs=("obs", "action")),
     "openpi": Style((
-        Rule("image/{name}", role="obs", picture=True, steps=("last_step",), valid="image_mask/{name}",
+        Rule("image/{name}", role="obs", image=True, steps=("last_step",), valid="image_mask/{name}",
              valid_steps=("last_step",)),
         Rule("state", role="obs", name="(robot_)?(state|qpos)", steps=("last_step",)),
         Rule("actions", role="action", name="actions?", pad="actions_is_pad"),
@@ -159,7 +159,7 @@ def _short(name: str) -> str:
 
 def _fits(rule: Rule, tensor: Tensor) -> bool:
     return ((rule.role is None or rule.role == tensor.role) and
-            (rule.picture is None or rule.picture == tensor.is_picture) and
+            (rule.image is None or rule.image == tensor.is_image) and
             re.fullmatch(rule.name, _short(tensor.name)) is not None)
 
 
@@ -189,7 +189,7 @@ def _put_flags(plan: Plan, rule: Rule, tensor: Tensor, mask: int, style: str) ->
 
 
 def _check_gathered(style: str, rule: Rule, tensors: List[Tensor]) -> None:
-    """Checks that the pictures of all cameras need the same steps."""
+    """Checks that the images of all cameras need the same steps."""
     for tensor in tensors[1:]:
         if tensor.remaining(rule.steps) != tensors[0].remaining(rule.steps):
             raise ArgumentError(f"style {style} stacks {tensors[0].name}, {tensors[0].dtype}, and {tensor.name}, "
@@ -200,7 +200,7 @@ _named: "Set[Tuple[str, str]]" = set()  # styles and feeds of this process
 
 
 def name_preset(style: str, feed: str, plan: Plan) -> None:
-    """Logs, once for a feed and style, that the style scales pictures here, and the key that does it in the feed."""
+    """Logs, once for a feed and style, that the style scales images here, and the key that does it in the feed."""
     scaled = [key for key, value in plan.items() if isinstance(value, Field) and "unit_range" in value.steps]
     scaled += [f"{key}/{name}" for key, group in plan.items() if isinstance(group, dict)
                for name, value in group.items() if isinstance(value, Field) and "unit_range" in value.steps]

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/layout/picture.h"
+#include "daemon/layout/layout_image.h"
 #include "proto/array_len.h"
 
 enum { EXTENDED_ASPECT = 255, SHORT_TERM_SETS_MAX = 64, PICTURES_MAX = 16, LONG_TERM_MAX = 32 };
@@ -110,13 +110,13 @@ static enum trajd_status finish(const struct header *header, struct trajd_stream
     if (header->refusal)
         return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "%s, which is not supported",
                                header->refusal);
-    if (!height || !width || height > TRAJD_PICTURE_SIDE_MAX || width > TRAJD_PICTURE_SIDE_MAX ||
-        height * width > TRAJD_PICTURE_PIXELS_MAX)
+    if (!height || !width || height > TRAJD_FRAME_SIDE_MAX || width > TRAJD_FRAME_SIDE_MAX ||
+        height * width > TRAJD_FRAME_PIXELS_MAX)
         return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
                                "its frames have %llux%llu pixels: a side has 1 to %u, a frame at "
                                "most %u",
                                (unsigned long long)height, (unsigned long long)width,
-                               TRAJD_PICTURE_SIDE_MAX, TRAJD_PICTURE_PIXELS_MAX);
+                               TRAJD_FRAME_SIDE_MAX, TRAJD_FRAME_PIXELS_MAX);
     if ((header->luma_bits != 8 && (header->luma_bits != 10 || is_gray)) ||
         (header->chroma_bits != header->luma_bits && !is_gray))
         return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,

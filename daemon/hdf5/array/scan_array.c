@@ -233,9 +233,9 @@ static const char *check_heap(const struct trajd_scan *scan)
 }
 
 /* Gives the array the form of its rows. Strings and references become rows of bytes. */
-static const char *set_form(bool is_picture, uint32_t element_bytes, struct trajd_array *array)
+static const char *set_form(bool is_image, uint32_t element_bytes, struct trajd_array *array)
 {
-    if (is_picture && array->dtype == TRAJD_U8 && array->rank == 2)
+    if (is_image && array->dtype == TRAJD_U8 && array->rank == 2)
         array->form = TRAJD_ROWS_PADDED;
     if (array->form == TRAJD_ROWS_PLAIN || array->form == TRAJD_ROWS_PADDED)
         return NULL;
@@ -247,12 +247,12 @@ static const char *set_form(bool is_picture, uint32_t element_bytes, struct traj
 }
 
 static const char *describe(struct trajd_scan *scan, hid_t dataset, bool scalar_allowed,
-                            bool is_picture, struct trajd_record_array *out)
+                            bool is_image, struct trajd_record_array *out)
 {
     hid_t type = H5Dget_type(dataset), space = H5Dget_space(dataset);
     struct trajd_array *array = &out->extent;
     uint32_t element_bytes = 0;
-    const char *why = trajd_scan_type(type, is_picture, array, &element_bytes);
+    const char *why = trajd_scan_type(type, is_image, array, &element_bytes);
 
     array->has_attributes = has_attributes(dataset);
     if (!why && array->form == TRAJD_ROWS_HEAP)
@@ -264,7 +264,7 @@ static const char *describe(struct trajd_scan *scan, hid_t dataset, bool scalar_
     if (!why)
         why = read_check(scan, dataset, type, space, 0, out);
     if (!why)
-        why = set_form(is_picture, element_bytes, array);
+        why = set_form(is_image, element_bytes, array);
     H5Sclose(space);
     H5Tclose(type);
     return why;

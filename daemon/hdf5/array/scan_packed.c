@@ -59,8 +59,8 @@ const char *trajd_scan_words(struct trajd_scan *scan, hid_t group,
 {
     const char *const names[] = {"color", "flip", "unit", "encoding"};
     const char *const expected[] = {
-        trajd_picture_color_name(image->color), trajd_picture_flip_name(image->flip),
-        trajd_depth_unit_name(image->unit), trajd_picture_encoding_name(image->encoding)};
+        trajd_image_color_name(image->color), trajd_image_flip_name(image->flip),
+        trajd_depth_unit_name(image->unit), trajd_image_encoding_name(image->encoding)};
     char word[WORD_SIZE];
 
     for (size_t i = 0; i < 4; i++) {
@@ -89,33 +89,32 @@ bool trajd_scan_numbers(hid_t group, const char *name, uint64_t count, uint64_t 
 /* Finds what packed frames are whose size is that of the attribute `size`: raw pixels, and prepared
  * frames, whose first row may have no header. Other frames have their size in their headers. */
 static const char *read_sized(hid_t group, const struct trajd_layout_image *image,
-                              enum trajd_picture_encoding encoding, uint64_t rows,
+                              enum trajd_image_encoding encoding, uint64_t rows,
                               struct trajd_array *array)
 {
-    const uint64_t channels = trajd_picture_channels(image->color);
+    const uint64_t channels = trajd_image_channels(image->color);
     uint64_t size[2], values, bits = 8;
 
-    if (encoding == TRAJD_PICTURE_AUTO || !rows || !trajd_scan_numbers(group, "size", 2, size))
+    if (encoding == TRAJD_ENCODING_AUTO || !rows || !trajd_scan_numbers(group, "size", 2, size))
         return NULL;
-    if (!size[0] || !size[1] || size[0] > TRAJD_PICTURE_SIDE_MAX ||
-        size[1] > TRAJD_PICTURE_SIDE_MAX)
+    if (!size[0] || !size[1] || size[0] > TRAJD_FRAME_SIDE_MAX || size[1] > TRAJD_FRAME_SIDE_MAX)
         return "its attribute size is out of range";
     if (__builtin_mul_overflow(rows, size[0] * size[1] * channels, &values))
         values = UINT64_MAX;
-    if (encoding == TRAJD_PICTURE_RAW)
+    if (encoding == TRAJD_ENCODING_RAW)
         bits = array->payload_bytes % values ? 0 : array->payload_bytes / values * 8;
     if (bits != 8 && bits != 16 && bits != 32)
         return "bytes does not hold raw pixels of the attribute size";
-    array->picture = (struct trajd_picture){.encoding = encoding,
-                                            .height = (uint32_t)size[0],
-                                            .width = (uint32_t)size[1],
-                                            .channels = (uint8_t)channels,
-                                            .bits = (uint8_t)bits};
+    array->header = (struct trajd_image_header){.encoding = encoding,
+                                                .height = (uint32_t)size[0],
+                                                .width = (uint32_t)size[1],
+                                                .channels = (uint8_t)channels,
+                                                .bits = (uint8_t)bits};
     return NULL;
 }
 
 /* Reads how the frames were prepared: *text is NULL where they are as recorded. Another program
- * checks what the text says (window/picture). */
+ * checks what the text says (window/image). */
 static const char *read_preparation(struct trajd_scan *scan, hid_t group, const char **text)
 {
     char word[TEXT_SIZE];
@@ -136,17 +135,17 @@ static const char *read_frames(struct trajd_scan *scan, hid_t group,
                                struct trajd_array *array)
 {
     const char *preparation, *why = read_preparation(scan, group, &preparation);
-    enum trajd_picture_encoding encoding = TRAJD_PICTURE_AUTO;
+    enum trajd_image_encoding encoding = TRAJD_ENCODING_AUTO;
     struct trajd_layout_image words = *image;
     char word[WORD_SIZE];
 
     trajd_scan_word(group, "encoding", word, sizeof word);
     if (!strcmp(word, "raw"))
-        encoding = TRAJD_PICTURE_RAW;
+        encoding = TRAJD_ENCODING_RAW;
     else if (preparation && !strcmp(word, "jpeg"))
-        encoding = TRAJD_PICTURE_JPEG;
+        encoding = TRAJD_ENCODING_JPEG;
     if (preparation)
-        words = trajd_layout_image_prepared(image, encoding ? encoding : TRAJD_PICTURE_RAW);
+        words = trajd_layout_image_prepared(image, encoding ? encoding : TRAJD_ENCODING_RAW);
     if (!why)
         why = trajd_scan_words(scan, group, &words);
     if (!why)
@@ -154,7 +153,7 @@ static const char *read_frames(struct trajd_scan *scan, hid_t group,
     if (why || !preparation || !rows)
         return why;
     array->preparation = preparation;
-    return array->picture.encoding
+    return array->header.encoding
                ? NULL
                : "it has the attribute preparation, and its attributes encoding and size do not "
                  "say what its frames are";

@@ -91,7 +91,7 @@ static const char *set_enum(hid_t type, struct trajd_array *array)
 
 /* Sets the form of rows of bytes: fixed strings and lists of u8 of variable length. Strings of
  * variable length end at the first zero, so they hold no frames. */
-static const char *set_bytes(hid_t type, bool is_picture, struct trajd_array *array,
+static const char *set_bytes(hid_t type, bool is_image, struct trajd_array *array,
                              uint32_t *element_bytes)
 {
     const bool is_list = H5Tget_class(type) == H5T_VLEN;
@@ -105,7 +105,7 @@ static const char *set_bytes(hid_t type, bool is_picture, struct trajd_array *ar
         return "a variable-length type of other than bytes is not supported";
     if (H5Tis_variable_str(type) > 0)
         return "a variable-length string type is not supported";
-    if (!is_picture)
+    if (!is_image)
         return is_list ? "a variable-length type is not supported, except for frames: a stream "
                          "with the key image, like image: {color: rgb}"
                        : "a string type is not supported, except for frames: a stream with the key "
@@ -120,7 +120,7 @@ static const char *set_bytes(hid_t type, bool is_picture, struct trajd_array *ar
     return NULL;
 }
 
-const char *trajd_scan_type(hid_t type, bool is_picture, struct trajd_array *array,
+const char *trajd_scan_type(hid_t type, bool is_image, struct trajd_array *array,
                             uint32_t *element_bytes)
 {
     H5T_class_t class = H5Tget_class(type);
@@ -128,7 +128,7 @@ const char *trajd_scan_type(hid_t type, bool is_picture, struct trajd_array *arr
 
     array->dtype = TRAJD_DTYPE_NONE;
     if (class == H5T_STRING || class == H5T_VLEN)
-        return set_bytes(type, is_picture, array, element_bytes);
+        return set_bytes(type, is_image, array, element_bytes);
     if (number && H5Tget_size(type) > 1 && H5Tget_order(type) != H5T_ORDER_LE)
         return "a big-endian type is not supported";
     if (class == H5T_ENUM && set_enum(type, array))

@@ -112,8 +112,8 @@ static const char *read_media(struct trajd_scan *scan, hid_t group, struct trajd
 }
 
 /* Compares the words and the size with the layout. */
-static const char *read_picture(struct trajd_scan *scan, hid_t group,
-                                const struct trajd_layout_image *image, struct trajd_array *array)
+static const char *read_image(struct trajd_scan *scan, hid_t group,
+                              const struct trajd_layout_image *image, struct trajd_array *array)
 {
     uint64_t size[2];
 
@@ -122,17 +122,17 @@ static const char *read_picture(struct trajd_scan *scan, hid_t group,
     if (image->masks_zero_frames)
         return "the layout says zero_frames: mask, which video does not have";
     if (!trajd_scan_numbers(group, "size", 2, size) || !size[0] || !size[1] ||
-        size[0] > TRAJD_PICTURE_SIDE_MAX || size[1] > TRAJD_PICTURE_SIDE_MAX)
+        size[0] > TRAJD_FRAME_SIDE_MAX || size[1] > TRAJD_FRAME_SIDE_MAX)
         return "its attribute size must be height and width, of 1 to 8192 pixels";
     if (image->height && (size[0] != image->height || size[1] != image->width))
         return trajd_arena_format(scan->arena, "its frames are %ux%u, the layout says %ux%u",
                                   (unsigned)size[0], (unsigned)size[1], image->height,
                                   image->width);
-    array->picture = (struct trajd_picture){.encoding = TRAJD_PICTURE_VIDEO,
-                                            .height = (uint32_t)size[0],
-                                            .width = (uint32_t)size[1],
-                                            .channels = 3,
-                                            .bits = 8};
+    array->header = (struct trajd_image_header){.encoding = TRAJD_ENCODING_VIDEO,
+                                                .height = (uint32_t)size[0],
+                                                .width = (uint32_t)size[1],
+                                                .channels = 3,
+                                                .bits = 8};
     return trajd_scan_words(scan, group, image);
 }
 
@@ -150,7 +150,7 @@ const char *trajd_scan_video(struct trajd_scan *scan, hid_t group,
     if (!why)
         why = find_tables(scan, group, video, array);
     if (!why)
-        why = read_picture(scan, group, image, array);
+        why = read_image(scan, group, image, array);
     if (why)
         return why;
     array->storage = TRAJD_STORAGE_CONTIGUOUS;

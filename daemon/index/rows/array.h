@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "daemon/index/rows/picture_header.h"
+#include "daemon/index/rows/image_header.h"
 #include "daemon/layout/quaternions.h"
 #include "proto/dtype.h"
 #include "proto/error.h"
@@ -75,9 +75,9 @@ struct trajd_array {
     uint64_t cut_rows;                      /* behind the last row: trajd_array_cut left them out */
     uint64_t payload_offset, payload_bytes; /* TRAJD_ROWS_PACKED, TRAJD_ROWS_VIDEO */
     const struct trajd_video *video;        /* TRAJD_ROWS_VIDEO; else NULL */
-    struct trajd_picture picture;           /* of encoded rows: the first frame */
+    struct trajd_image_header header;       /* of encoded rows: the first frame */
     /* TRAJD_ROWS_PACKED: how `trajctl pack --prepare` made the frames, as the file says it, in up
-     * to TRAJD_PREPARATION_TEXT_MAX bytes (window/picture/picture_prepared.h). NULL: as recorded */
+     * to TRAJD_PREPARATION_TEXT_MAX bytes (window/image/image_prepared.h). NULL: as recorded */
     const char *preparation;
     const uint8_t *inline_bytes;
     uint32_t filter_count;

@@ -578,13 +578,13 @@ uint64_t trajd_encoded_row_room(const struct trajd_array *array, uint64_t size)
 uint64_t trajd_encoded_frame_bytes(const struct trajd_array *array,
                                    const struct trajd_row_bytes *row,
                                    const struct trajd_layout_image *image,
-                                   struct trajd_picture *picture)
+                                   struct trajd_image_header *header)
 {
     const uint64_t room = trajd_encoded_row_room(array, row->size);
 
-    if (trajd_picture_examine(row->data, row->size, room, image, picture, NULL))
+    if (trajd_image_examine(row->data, row->size, room, image, header, NULL))
         return row->size;
-    return picture->encoding == TRAJD_PICTURE_RAW ? trajd_picture_raw_bytes(picture) : row->size;
+    return header->encoding == TRAJD_ENCODING_RAW ? trajd_image_raw_bytes(header) : row->size;
 }
 
 const char *trajd_row_form_name(enum trajd_row_form form)

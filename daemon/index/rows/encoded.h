@@ -37,11 +37,11 @@ uint64_t trajd_encoded_row_room(const struct trajd_array *array, uint64_t size);
 
 /* Returns the bytes of the frame that a row holds, and what it is: those of the row, but all of raw
  * pixels, which may end with zeros like a padding. A bad frame has those of the row, and no
- * picture. `image`: with the size of the frames. */
+ * image. `image`: with the size of the frames. */
 uint64_t trajd_encoded_frame_bytes(const struct trajd_array *array,
                                    const struct trajd_row_bytes *row,
                                    const struct trajd_layout_image *image,
-                                   struct trajd_picture *picture);
+                                   struct trajd_image_header *header);
 
 /* Returns "padded", "strings", "variable length", "packed", "video", or "plain". */
 const char *trajd_row_form_name(enum trajd_row_form form);

@@ -11,7 +11,7 @@
 #include "daemon/engine/rules.h"
 #include "daemon/window/order/goal.h"
 #include "daemon/window/order/sampler.h"
-#include "daemon/window/picture/picture_spec.h"
+#include "daemon/window/image/image_spec.h"
 #include "daemon/window/select/select.h"
 
 struct trajd_preset; /* transform/chain_spec.h */
@@ -92,7 +92,7 @@ struct trajd_spec_output {
     const char *norm_file, *norm_key;
     /* set by trajd_spec_norm_load; owned by the spec */
     const struct trajd_statistics *norm_statistics;
-    struct trajd_picture_spec picture;
+    struct trajd_image_spec image;
     const struct trajd_preset *preset; /* NULL: not given; its keys are set */
     bool norm_is_presets;              /* the output has no norm of its own */
     /* what `rotation:` and `relative_to:` do; NULL: neither is given */

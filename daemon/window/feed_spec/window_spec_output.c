@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "daemon/window/feed_spec/window_spec_internal.h"
-#include "daemon/window/picture/picture_preset.h"
+#include "daemon/window/image/image_preset.h"
 #include "daemon/window/transform/chain_spec.h"
 #include "proto/array_len.h"
 
@@ -221,15 +221,15 @@ static enum trajd_status read_return(const struct trajd_yaml_reader *r,
 }
 
 static enum trajd_status read_image(const struct trajd_yaml_reader *r,
-                                    const struct trajd_yaml_node *node, void *picture)
+                                    const struct trajd_yaml_node *node, void *image)
 {
-    return trajd_picture_spec_read(r->yaml, node, picture, r->error);
+    return trajd_image_spec_read(r->yaml, node, image, r->error);
 }
 
 static enum trajd_status read_layout(const struct trajd_yaml_reader *r,
-                                     const struct trajd_yaml_node *node, void *picture)
+                                     const struct trajd_yaml_node *node, void *image)
 {
-    return trajd_picture_spec_read_layout(r->yaml, node, picture, r->error);
+    return trajd_image_spec_read_layout(r->yaml, node, image, r->error);
 }
 
 static bool is_none(const struct trajd_yaml_node *norm)
@@ -237,14 +237,14 @@ static bool is_none(const struct trajd_yaml_node *norm)
     return norm && norm->kind == TRAJD_YAML_SCALAR && strcmp(norm->value, "none") == 0;
 }
 
-/* Reads `norm:`. Where it is none, read_output reads that of a picture. */
+/* Reads `norm:`. Where it is none, read_output reads that of an image. */
 static enum trajd_status read_norm(const struct trajd_yaml_reader *r,
                                    const struct trajd_yaml_node *node, void *member)
 {
     struct trajd_spec_output *output = member;
 
-    return trajd_picture_norm_is(node) && !is_none(node)
-               ? trajd_picture_spec_read_norm(r->yaml, node, &output->picture, r->error)
+    return trajd_image_norm_is(node) && !is_none(node)
+               ? trajd_image_spec_read_norm(r->yaml, node, &output->image, r->error)
                : trajd_spec_read_norm(r, node, output);
 }
 
@@ -289,8 +289,8 @@ static const struct trajd_yaml_key output_keys[] = {
     {"range_low", .read = read_range_low},
     {"norm", .read = read_norm},
     {"missing", TRAJD_YAML_CHOICE, .offset = AT(missing), .words = missings},
-    {"image", .offset = AT(picture), .read = read_image},
-    {"layout", .offset = AT(picture), .read = read_layout},
+    {"image", .offset = AT(image), .read = read_image},
+    {"layout", .offset = AT(image), .read = read_layout},
     {"goal", .read = read_goal},
     {"return", .read = read_return},
     {"rotation", .read = read_chain},
@@ -481,16 +481,16 @@ static enum trajd_status read_output(const struct trajd_yaml_reader *r,
     if (preset && ((status = trajd_preset_read(r->yaml, preset, &output->preset, r->error)) ||
                    (status = apply_preset(r, node, version, output))))
         return status;
-    if ((status = trajd_picture_preset_read(r->yaml, node, &output->picture, r->error)))
+    if ((status = trajd_image_preset_read(r->yaml, node, &output->image, r->error)))
         return status;
     if (!output->preset && !trajd_yaml_get(node, "at") &&
         !trajd_yaml_get(node, "goal")) /* of a goal: step 0 */
         return trajd_yaml_error(r->yaml, node, r->error,
                                 "an output needs `at:`, its steps, for example {at: -1..0}");
     status = trajd_yaml_read_keys(r, node, NULL, output_keys, ARRAY_LEN(output_keys), output);
-    if (!status && output->picture.is_given && is_none(trajd_yaml_get(node, "norm")))
-        status = trajd_picture_spec_read_norm(r->yaml, trajd_yaml_get(node, "norm"),
-                                              &output->picture, r->error);
+    if (!status && output->image.is_given && is_none(trajd_yaml_get(node, "norm")))
+        status = trajd_image_spec_read_norm(r->yaml, trajd_yaml_get(node, "norm"), &output->image,
+                                            r->error);
     if (status)
         return status;
     if (!output->source_count) {

@@ -47,7 +47,7 @@ static const char *check_size(const struct trajd_augment_step *step)
         step->width > TRAJD_IMAGE_SIDE_MAX || step->height * step->width > TRAJD_IMAGE_PIXELS_MAX)
         return "the sides must be 1 to 8192, and at most 33 million pixels";
     if (step->probability != 1)
-        return "a step that sets the size of the picture always happens: its probability is 1";
+        return "a step that sets the size of the image always happens: its probability is 1";
     return NULL;
 }
 
@@ -55,7 +55,7 @@ static const char *check_crop(const struct trajd_augment_step *step,
                               const struct trajd_augment_frame *frame)
 {
     if (step->height > frame->height || step->width > frame->width)
-        return "the crop is larger than the picture";
+        return "the crop is larger than the image";
     return check_size(step);
 }
 
@@ -111,7 +111,7 @@ static const char *check_color(const struct trajd_augment_step *step,
     if (is_depth(frame))
         return "depth has no colours: only geometry";
     if (step->kind == TRAJD_AUGMENT_HUE)
-        return frame->channels != 3                  ? "a grey picture has no hue"
+        return frame->channels != 3                  ? "a grey image has no hue"
                : !is_within(step->factor, -0.5, 0.5) ? "hue must be a range in -0.5 to 0.5"
                                                      : NULL;
     if (step->kind == TRAJD_AUGMENT_SHIFT)
@@ -119,7 +119,7 @@ static const char *check_color(const struct trajd_augment_step *step,
     if (frame->channels != 3 &&
         (step->kind == TRAJD_AUGMENT_SATURATION || step->kind == TRAJD_AUGMENT_FLAT_SATURATION ||
          trajd_augment_is_hsv(step->kind)))
-        return "a grey picture has no saturation";
+        return "a grey image has no saturation";
     if (trajd_augment_is_curve(step->kind))
         return is_within(step->factor, -0.99, 0.99) ? NULL : "it must be a range in -0.99 to 0.99";
     return is_within(step->factor, 0, 100) ? NULL : "the factor must be a range in 0 to 100";
@@ -168,7 +168,7 @@ static const char *check_frame(const struct trajd_augment_frame *frame)
     if (frame->type != TRAJD_U8 && !is_depth(frame))
         return "the type must be u8, or u16 or f32 for depth";
     if (frame->channels != 1 && (frame->channels != 3 || is_depth(frame)))
-        return "u8 pictures have 1 or 3 channels, depth has 1";
+        return "u8 images have 1 or 3 channels, depth has 1";
     return NULL;
 }
 

@@ -76,7 +76,7 @@ enum trajd_status trajd_augment_plan_create(const struct trajd_augment *augment,
             return TRAJD_OK;
     }
     trajd_augment_plan_destroy(plan);
-    return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory to augment pictures");
+    return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory to augment images");
 }
 
 void trajd_augment_plan_destroy(struct trajd_augment_plan **plan)

@@ -32,7 +32,7 @@ static const char *refuse_strip(const struct trajd_image_program *p)
     const struct trajd_image_pass *pass = &p->passes[0];
 
     if (p->source_type != TRAJD_U8 || p->channels != 3)
-        return "only colour pictures";
+        return "only colour images";
     if (p->pass_count > 1)
         return "several passes";
     for (uint32_t i = 0; i < pass->colors; i++)
@@ -122,7 +122,7 @@ static const char *refuse_resize(const struct trajd_image_program *p)
     if (step->has_own_tables)
         return "boxes that frames have of their own";
     if (p->source_type != TRAJD_U8 || p->channels != 3)
-        return "only colour pictures";
+        return "only colour images";
     if (step->rounds_between)
         return "a filter that rounds between the axes";
     if (step->pad && (step->y.count < p->height || step->x.count < p->width))
@@ -140,7 +140,7 @@ static const char *refuse_crop(const struct trajd_image_program *p)
     if (p->step_count != 1 || step->op != TRAJD_IMAGE_OP_FILTER || !step->has_own_tables)
         return "more than one random resized crop";
     if (p->source_type != TRAJD_U8 || p->channels != 3)
-        return "only colour pictures";
+        return "only colour images";
     if (step->filter != TRAJD_IMAGE_PILLOW_BILINEAR && step->filter != TRAJD_IMAGE_LINEAR)
         return "a filter that is not bilinear";
     if (p->from_width % 16)

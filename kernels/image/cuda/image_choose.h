@@ -12,11 +12,11 @@ extern "C" {
 #endif
 
 enum trajd_image_variant {
-    TRAJD_IMAGE_STRIP,   /* crops, flips, colours: picture_strip.cu */
-    TRAJD_IMAGE_RESIZE,  /* one resize that reduces: picture_resize.cu */
-    TRAJD_IMAGE_MATRIX,  /* one resize: picture_matrix.cu */
-    TRAJD_IMAGE_CROP,    /* one random resized crop: picture_crop.cu */
-    TRAJD_IMAGE_GENERAL, /* everything: picture_general.cu */
+    TRAJD_IMAGE_STRIP,   /* crops, flips, colours: image_strip.cu */
+    TRAJD_IMAGE_RESIZE,  /* one resize that reduces: image_resize.cu */
+    TRAJD_IMAGE_MATRIX,  /* one resize: image_matrix.cu */
+    TRAJD_IMAGE_CROP,    /* one random resized crop: image_crop.cu */
+    TRAJD_IMAGE_GENERAL, /* everything: image_general.cu */
 };
 
 /* Colour steps of a strip. */
@@ -93,7 +93,7 @@ struct trajd_image_matrix {
 #define TRAJD_IMAGE_MATRIX_SCALE 1024.0F
 
 /* The kernel "crop" goes from tile to tile where an item has at most so many blocks of source rows, or a
- * third of its tiles. Elsewhere a box has at least a quarter of the rows of the picture, so that a tile
+ * third of its tiles. Elsewhere a box has at least a quarter of the rows of the image, so that a tile
  * of rows is finished before the sums run out. */
 enum { TRAJD_IMAGE_CROP_BLOCKS = 6 };
 

@@ -86,7 +86,7 @@ static enum trajd_status upload_ordered(struct trajd_image_gpu *plan, const uint
     enum trajd_status status;
 
     if (!words)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for tables of pictures");
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for tables of images");
     if (choice->variant == TRAJD_IMAGE_RESIZE)
         trajd_image_resize_fill(&plan->program, tables, &choice->resize, words);
     else
@@ -135,11 +135,11 @@ enum trajd_status trajd_image_gpu_create(struct trajd_device *device,
         return status;
     if (!frames_max || frames_max > TRAJD_IMAGE_GPU_FRAMES_MAX)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "pictures on the GPU: a run has 1 to 65535 frames, not %u",
+                               "images on the GPU: a run has 1 to 65535 frames, not %u",
                                frames_max);
     made = *plan = calloc(1, sizeof *made);
     if (!made)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a plan of pictures");
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a plan of images");
     trajd_device_facts(device, &facts);
     made->device = device;
     made->frames_max = frames_max;
@@ -194,10 +194,10 @@ enum trajd_status trajd_image_gpu_write_record(const struct trajd_image_gpu *pla
 
     if ((uintptr_t)source % TRAJD_IMAGE_GPU_ALIGNMENT)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "pictures on the GPU: a frame must begin at a multiple of 16 bytes");
+                               "images on the GPU: a frame must begin at a multiple of 16 bytes");
     if ((uintptr_t)output % size)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "pictures on the GPU: a tensor must be aligned to its elements");
+                               "images on the GPU: a tensor must be aligned to its elements");
     *r = (struct trajd_image_record){source, output};
     if (plan->program.value_count)
         trajd_image_program_write(&plan->program, params, (union trajd_image_value *)(r + 1));
@@ -256,7 +256,7 @@ enum trajd_status trajd_image_gpu_run(struct trajd_image_gpu *plan, const void *
 
     if (count > plan->frames_max || (uintptr_t)records % 16)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "pictures on the GPU: %u frames of at most %u, records at %p", count,
+                               "images on the GPU: %u frames of at most %u, records at %p", count,
                                plan->frames_max, records);
     launch.records = records;
     launch.count = count;
@@ -269,7 +269,7 @@ enum trajd_status trajd_image_gpu_run(struct trajd_image_gpu *plan, const void *
         code = launch_general(&plan->program, &launch, stream);
     }
     return code ? trajd_error_set(error, TRAJD_ERR_DEVICE, code,
-                                  "pictures on the GPU: launching %u frames: CUDA error %d", count,
+                                  "images on the GPU: launching %u frames: CUDA error %d", count,
                                   code)
                 : TRAJD_OK;
 }

@@ -1,4 +1,4 @@
-/* Pictures on a GPU: makes the tensors of a policy from frames of u8 (or of depth) in device memory.
+/* Images on a GPU: makes the tensors of a policy from frames of u8 (or of depth) in device memory.
  *
  *     frame [H, W, C] --prepare (raw frames)--augment--finish--> tensor [H', W', C] or [C, H', W']
  *
@@ -8,7 +8,7 @@
  * The draws are made by trajd_augment_draw on the host, so they are the same bit for bit.
  *
  * A tensor of u8 equals the one that the CPU makes within one level after one resize, bilinear warp or
- * run of colours; a further one changes that difference as it changes the picture. A tensor of floats
+ * run of colours; a further one changes that difference as it changes the image. A tensor of floats
  * is within as many levels times the scale of its channel. After crops, flips and nearest pixels alone
  * both have the same bytes.
  *

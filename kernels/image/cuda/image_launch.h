@@ -1,4 +1,4 @@
-/* The launchers of the picture kernels. They do not wait and do not allocate, and return the
+/* The launchers of the image kernels. They do not wait and do not allocate, and return the
  * cudaError_t. */
 #ifndef TRAJD_KERNELS_IMAGE_CUDA_IMAGE_LAUNCH_H
 #define TRAJD_KERNELS_IMAGE_CUDA_IMAGE_LAUNCH_H

@@ -1,4 +1,4 @@
-/* How frames are cut for the kernel "matrix", and its tables. picture_matrix.cu explains them. */
+/* How frames are cut for the kernel "matrix", and its tables. image_matrix.cu explains them. */
 #include "kernels/image/cuda/image_axis.h"
 #include "kernels/image/cuda/image_choose.h"
 #include "proto/array_len.h"
@@ -15,7 +15,7 @@ enum {
     CHUNKS_MIN = 3,
 };
 
-/* What kernels are compiled for: picture_matrix.cu. The first one that fits is taken. More warps that
+/* What kernels are compiled for: image_matrix.cu. The first one that fits is taken. More warps that
  * sum would have too few registers. */
 static const struct {
     uint32_t tiles, steps, live, warps;

@@ -16,7 +16,7 @@ struct builder {
 
 static enum trajd_status refuse(struct trajd_error *error, const char *what)
 {
-    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "pictures on the GPU: %s", what);
+    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "images on the GPU: %s", what);
 }
 
 /* Refuses what the kernels do not have. */
@@ -24,11 +24,11 @@ static enum trajd_status check_steps(const struct trajd_augment *augment, struct
 {
     if (augment->rounding == TRAJD_AUGMENT_ROUND_END)
         return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                               "pictures on the GPU: the kernels do not have rounding: end");
+                               "images on the GPU: the kernels do not have rounding: end");
     for (uint32_t i = 0; i < augment->count; i++)
         if (augment->steps[i].kind > TRAJD_AUGMENT_HSV_SATURATION)
             return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                                   "pictures on the GPU: the kernels do not have the step %s",
+                                   "images on the GPU: the kernels do not have the step %s",
                                    trajd_augment_kind_name(augment->steps[i].kind));
     return TRAJD_OK;
 }
@@ -283,7 +283,7 @@ enum trajd_status trajd_image_program_make(const struct trajd_image_gpu_spec *sp
         return TRAJD_OK;
     free(builder.tables);
     *tables = NULL;
-    return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for tables of pictures");
+    return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for tables of images");
 }
 
 static void write_warp(const struct trajd_image_step *step, const float *values,

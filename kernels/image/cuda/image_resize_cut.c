@@ -1,4 +1,4 @@
-/* How frames are cut for the kernel "resize", and its tables. picture_resize.cu explains them. */
+/* How frames are cut for the kernel "resize", and its tables. image_resize.cu explains them. */
 #include "kernels/image/cuda/image_choose.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Instructions of the picture kernels that C++ has no words for. tests/support/simt has the same
+/* Instructions of the image kernels that C++ has no words for. tests/support/simt has the same
  * functions for the CPU. */
 #ifndef TRAJD_KERNELS_IMAGE_CUDA_INSTRUCTIONS_CUH
 #define TRAJD_KERNELS_IMAGE_CUDA_INSTRUCTIONS_CUH

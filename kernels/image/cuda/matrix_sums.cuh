@@ -1,11 +1,11 @@
 /* What the kernels that sum by matrix products share: items of work, the ring of source rows, sums, and
- * tensors. picture_matrix.cu explains them. */
+ * tensors. image_matrix.cu explains them. */
 #ifndef TRAJD_KERNELS_IMAGE_CUDA_MATRIX_SUMS_CUH
 #define TRAJD_KERNELS_IMAGE_CUDA_MATRIX_SUMS_CUH
 
 #include "kernels/image/cuda/image_launch.h"
 #include "kernels/image/cuda/instructions.cuh"
-#include "kernels/image/cuda/picture_out.cuh"
+#include "kernels/image/cuda/image_out.cuh"
 
 #define HEAD_BYTES 1024
 #define BLOCK_ROWS 8 /* source rows of a product */

@@ -7,39 +7,39 @@
 #include "support/references/references.h"
 
 /* A frame between two steps. `pixels` has the size that `frame` gives. */
-struct picture {
+struct image {
     struct trajd_augment_frame frame;
     uint8_t *pixels;
 };
 
-static uint64_t pixel_bytes(const struct picture *p)
+static uint64_t pixel_bytes(const struct image *p)
 {
     return (uint64_t)p->frame.channels * trajd_dtype_size(p->frame.type);
 }
 
-static uint64_t picture_bytes(const struct picture *p)
+static uint64_t image_bytes(const struct image *p)
 {
     return pixel_bytes(p) * p->frame.height * p->frame.width;
 }
 
-static uint8_t *at(const struct picture *p, int64_t y, int64_t x)
+static uint8_t *at(const struct image *p, int64_t y, int64_t x)
 {
     return p->pixels + ((uint64_t)y * p->frame.width + (uint64_t)x) * pixel_bytes(p);
 }
 
-static bool is_inside(const struct picture *p, int64_t y, int64_t x)
+static bool is_inside(const struct image *p, int64_t y, int64_t x)
 {
     return y >= 0 && x >= 0 && y < p->frame.height && x < p->frame.width;
 }
 
-static void crop(const struct picture *in, const float *values, struct picture *out)
+static void crop(const struct image *in, const float *values, struct image *out)
 {
     for (uint32_t y = 0; y < out->frame.height; y++)
         memcpy(at(out, y, 0), at(in, y + (int64_t)values[0], (int64_t)values[1]),
                out->frame.width * pixel_bytes(out));
 }
 
-static void flip(const struct picture *in, const float *values, struct picture *out)
+static void flip(const struct image *in, const float *values, struct image *out)
 {
     for (uint32_t y = 0; y < out->frame.height; y++)
         for (uint32_t x = 0; x < out->frame.width; x++)
@@ -54,7 +54,7 @@ static uint8_t to_byte(double value)
 
 /* Bilinear at a place in 2^-32 of a pixel, where a pixel's centre is a whole number. Pixels outside
  * count as 0. */
-static void sample(const struct picture *in, int64_t y, int64_t x, uint8_t *pixel)
+static void sample(const struct image *in, int64_t y, int64_t x, uint8_t *pixel)
 {
     const double part_y = ldexp((double)(y & UINT32_MAX), -32);
     const double part_x = ldexp((double)(x & UINT32_MAX), -32);
@@ -72,8 +72,8 @@ static void sample(const struct picture *in, int64_t y, int64_t x, uint8_t *pixe
     }
 }
 
-static void warp(const struct trajd_augment_step *step, const struct picture *in,
-                 const float *values, struct picture *out)
+static void warp(const struct trajd_augment_step *step, const struct image *in, const float *values,
+                 struct image *out)
 {
     const struct trajd_augment_warp w =
         trajd_augment_warp_make(values, in->frame.height, in->frame.width);
@@ -99,7 +99,7 @@ static int64_t place(const struct trajd_augment_line *line, uint32_t output)
     return at < line->last ? at : line->last;
 }
 
-static void sample_box(const struct picture *in, const float *values, struct picture *out)
+static void sample_box(const struct image *in, const float *values, struct image *out)
 {
     const struct trajd_augment_line rows =
         trajd_augment_line_make(values[0], values[2], in->frame.height, out->frame.height);
@@ -112,8 +112,8 @@ static void sample_box(const struct picture *in, const float *values, struct pic
 }
 
 static enum trajd_status apply_geometry(const struct trajd_augment_step *step,
-                                        const struct picture *in, const float *values,
-                                        struct picture *out)
+                                        const struct image *in, const float *values,
+                                        struct image *out)
 {
     struct trajd_image_preparation resize;
 
@@ -286,9 +286,9 @@ static void apply_color(const struct trajd_augment_step *step, double value, str
 /* A run of colour steps: from `first` to the next step of geometry. Returns the step after it, or
  * `first` where memory ran out. */
 static uint32_t apply_run(const struct trajd_augment *augment, uint32_t first,
-                          const struct trajd_augment_params *params, struct picture *p)
+                          const struct trajd_augment_params *params, struct image *p)
 {
-    const uint64_t count = picture_bytes(p);
+    const uint64_t count = image_bytes(p);
     const struct rules rules = {augment->rounding == TRAJD_AUGMENT_ROUND_EACH,
                                 augment->rounding != TRAJD_AUGMENT_ROUND_END};
     double *colors = malloc(count * sizeof *colors);
@@ -308,15 +308,15 @@ static uint32_t apply_run(const struct trajd_augment *augment, uint32_t first,
     return i;
 }
 
-/* Replaces the picture by the one after a step of geometry. */
+/* Replaces the image by the one after a step of geometry. */
 static enum trajd_status replace(const struct trajd_augment_step *step, const float *values,
-                                 struct picture *p)
+                                 struct image *p)
 {
-    struct picture next = *p;
+    struct image next = *p;
     enum trajd_status status = TRAJD_ERR_MEMORY;
 
     trajd_augment_resize(step, &next.frame.height, &next.frame.width);
-    next.pixels = malloc(picture_bytes(&next));
+    next.pixels = malloc(image_bytes(&next));
     if (next.pixels)
         status = apply_geometry(step, p, values, &next);
     free(p->pixels);
@@ -329,14 +329,14 @@ enum trajd_status trajd_augment_reference(const struct trajd_augment *augment,
                                           const struct trajd_augment_params *params,
                                           const void *source, void *output)
 {
-    struct picture p = {.frame = *frame};
+    struct image p = {.frame = *frame};
     enum trajd_status status = TRAJD_OK;
     uint32_t next;
 
-    p.pixels = malloc(picture_bytes(&p));
+    p.pixels = malloc(image_bytes(&p));
     if (!p.pixels)
         return TRAJD_ERR_MEMORY;
-    memcpy(p.pixels, source, picture_bytes(&p));
+    memcpy(p.pixels, source, image_bytes(&p));
     for (uint32_t i = 0; !status && i < augment->count; i = next) {
         next = i + 1;
         if (!trajd_augment_is_color(&augment->steps[i]))
@@ -345,7 +345,7 @@ enum trajd_status trajd_augment_reference(const struct trajd_augment *augment,
             status = TRAJD_ERR_MEMORY;
     }
     if (!status)
-        memcpy(output, p.pixels, picture_bytes(&p));
+        memcpy(output, p.pixels, image_bytes(&p));
     free(p.pixels);
     return status;
 }

@@ -225,7 +225,7 @@ static int drop_world(void **state)
     return 0;
 }
 
-/* Opens a view whose frames begin at row and column `offset` of the pictures. NULL with an
+/* Opens a view whose frames begin at row and column `offset` of the images. NULL with an
  * error. */
 static struct trajd_frame_view *try_view(struct world *world, uint32_t stream, uint32_t offset,
                                          uint32_t least_frames, struct trajd_error *error)
@@ -340,7 +340,7 @@ static void a_killed_helper_program_makes_no_bad_frame(void **state)
     struct trajd_frame_view *view;
 
     world->streams[0].image = (struct trajd_layout_image){
-        .is_present = true, .encoding = TRAJD_PICTURE_RAW, .color = TRAJD_COLOR_BGR};
+        .is_present = true, .encoding = TRAJD_ENCODING_RAW, .color = TRAJD_COLOR_BGR};
     make_frames(world, 1);
     view = open_view(world, 0);
     killed_jobs = 4;

@@ -30,7 +30,7 @@ static struct bytes load(const char *name)
     char path[512];
     FILE *file;
 
-    snprintf(path, sizeof path, "%s/tests/golden/pictures/%s", TRAJD_SOURCE_DIR, name);
+    snprintf(path, sizeof path, "%s/tests/golden/decoded/%s", TRAJD_SOURCE_DIR, name);
     file = fopen(path, "rb");
     assert_non_null(file);
     bytes.size = fread(bytes.data, 1, LARGEST, file);
@@ -39,7 +39,7 @@ static struct bytes load(const char *name)
     return bytes;
 }
 
-static struct trajd_decoder_options options_for(enum trajd_picture_color color, uint32_t bits)
+static struct trajd_decoder_options options_for(enum trajd_image_color color, uint32_t bits)
 {
     return (struct trajd_decoder_options){
         .program = TRAJD_BINARY_DIR "/daemon/decode/trajd-decoder",
@@ -80,7 +80,7 @@ static void test_pixels(void **state)
 {
     static const struct {
         const char *name;
-        enum trajd_picture_color color;
+        enum trajd_image_color color;
         uint32_t bits;
     } files[] = {{"420.jpg", TRAJD_COLOR_RGB, 8},
                  {"422.jpg", TRAJD_COLOR_RGB, 8},
@@ -221,7 +221,7 @@ static void test_jpegs(void **state)
     for (size_t i = 0; i < sizeof pixels; i++)
         sum += (uint32_t)abs(pixels[i] - expected[i]);
     assert_in_range(sum, 1,
-                    4 * sizeof pixels); /* measured: a mean of 3.2, the picture is full of detail */
+                    4 * sizeof pixels); /* measured: a mean of 3.2, the image is full of detail */
     trajd_decoder_destroy(&decoder);
     free(bytes.data);
     free(source.data);
@@ -250,7 +250,7 @@ static void test_jpegs_without_room(void **state)
         noise[i] = rand() & 1024 ? 255 : 0;
     trajd_image_place(&preparation, TRAJD_IMAGE_STRETCH, SIDE, SIDE - 1);
     options.image.height = options.image.width = SIDE;
-    options.image.encoding = TRAJD_PICTURE_RAW;
+    options.image.encoding = TRAJD_ENCODING_RAW;
     options.largest_frame_bytes = size;
     options.preparation = &preparation;
     options.jpeg_quality = 100;
@@ -295,7 +295,7 @@ static void test_bad_frames(void **state)
         if (!*decode(decoder, &cut, pixels))
             fail_msg("cut off after %zu of %zu bytes", size, good.size);
     }
-    for (size_t at = 0; at < good.size; at += 3) { /* a changed byte: bad, or another picture */
+    for (size_t at = 0; at < good.size; at += 3) { /* a changed byte: bad, or another image */
         good.data[at] ^= 0x55;
         bad += *decode(decoder, &good, pixels) != '\0';
         good.data[at] ^= 0x55;

@@ -24,9 +24,9 @@
 enum { HEIGHT = 29, WIDTH = 42, FRAME_BYTES = HEIGHT * WIDTH * 3, LARGEST = 1 << 16, MOST = 100 };
 
 #define REAL TRAJD_BINARY_DIR "/daemon/decode/trajd-decoder"
-#define PICTURE TRAJD_SOURCE_DIR "/tests/golden/pictures/rgb.png"
+#define IMAGE TRAJD_SOURCE_DIR "/tests/golden/decoded/rgb.png"
 #define FAULTY TRAJD_BINARY_DIR "/tests/unit/decode/faulty_decoder"
-static const char *const crashed = "the picture library crashed, hung or got no memory on it";
+static const char *const crashed = "the image library crashed, hung or got no memory on it";
 
 struct fixture {
     struct trajd_decoder *decoder;
@@ -240,8 +240,8 @@ static void disturb(int signal, int runs, uint32_t timeout_ms)
         end(&f);
         skip();
     }
-    size = load(PICTURE, bytes, sizeof bytes);
-    assert_int_equal(load(PICTURE ".pixels", expected, sizeof expected), FRAME_BYTES);
+    size = load(IMAGE, bytes, sizeof bytes);
+    assert_int_equal(load(IMAGE ".pixels", expected, sizeof expected), FRAME_BYTES);
     assert_int_equal(pthread_create(&thread, NULL, kill_children, &killer), 0);
     for (int r = 0; r < runs; r++) {
         for (int i = 0; i < MOST; i++)

@@ -1,4 +1,4 @@
-/* The decoders of a process: few children for many threads and kinds of pictures. */
+/* The decoders of a process: few children for many threads and kinds of images. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@ enum { HEIGHT = 29, WIDTH = 42, LARGEST = 1 << 16, THREADS = 5, ROUNDS = 12, MOS
 
 static const struct kind {
     const char *name;
-    enum trajd_picture_color color;
+    enum trajd_image_color color;
     uint32_t bits;
 } kinds[] = {{"420.jpg", TRAJD_COLOR_RGB, 8},
              {"gray.jpg", TRAJD_COLOR_GRAY, 8},
@@ -35,7 +35,7 @@ static size_t load(const char *name, const char *end, uint8_t *bytes)
     FILE *file;
     size_t size;
 
-    snprintf(path, sizeof path, "%s/tests/golden/pictures/%s%s", TRAJD_SOURCE_DIR, name, end);
+    snprintf(path, sizeof path, "%s/tests/golden/decoded/%s%s", TRAJD_SOURCE_DIR, name, end);
     file = fopen(path, "rb");
     size = file ? fread(bytes, 1, LARGEST, file) : 0;
     if (file)
@@ -92,8 +92,9 @@ static bool decode(const struct kind *kind, uint32_t timeout_ms)
         .bits = kind->bits,
         .largest_frame_bytes = LARGEST,
         .timeout_ms = timeout_ms};
-    struct trajd_decoder_frame frames[] = {{bytes, size, size, pixels[0], "", 0},
-                                           {bytes, size, size, pixels[1], "", 0}};
+    struct trajd_decoder_frame frames[] = {
+        {.bytes = bytes, .size = size, .room = size, .pixels = pixels[0]},
+        {.bytes = bytes, .size = size, .room = size, .pixels = pixels[1]}};
 
     return size && whole && !trajd_decoder_pool_run(pool, &options, frames, 2, NULL) &&
            !frames[0].reason[0] && !frames[1].reason[0] && !memcmp(pixels[0], expected, whole) &&

@@ -220,7 +220,7 @@ static void test_some(void **state)
     end(&f);
 }
 
-/* Frames are turned and prepared as pictures are. */
+/* Frames are turned and prepared as images are. */
 static void test_prepared(void **state)
 {
     struct fixture f = make("av1_g10");
@@ -369,7 +369,7 @@ static void test_arguments(void **state)
     end(&f);
 }
 
-/* One pool has a child for pictures, AV1 and H.264 in turn. */
+/* One pool has a child for images, AV1 and H.264 in turn. */
 /* As many packets as a unit may have. The last ones have no frame: each is a delimiter alone. */
 static void test_most_packets(void **state)
 {
@@ -406,7 +406,7 @@ static void test_pool(void **state)
     for (size_t n = 0; n < ARRAY_LEN(names); n++) {
         struct trajd_decoder_options options;
         struct trajd_decoder_frame frame = {.pixels = pixels, .packet = 1},
-                                   picture = {
+                                   header = {
                                        .bytes = raw, .size = 12, .room = 12, .pixels = pixels};
         load(names[n]);
         options = options_here();
@@ -415,10 +415,10 @@ static void test_pool(void **state)
         assert_string_equal(frame.reason, "");
         options.video.codec = TRAJD_VIDEO_NONE;
         options.largest_frame_bytes = sizeof raw;
-        options.image.encoding = TRAJD_PICTURE_RAW;
+        options.image.encoding = TRAJD_ENCODING_RAW;
         options.image.height = options.image.width = 2;
-        assert_int_equal(trajd_decoder_pool_run(pool, &options, &picture, 1, &error), TRAJD_OK);
-        assert_string_equal(picture.reason, "");
+        assert_int_equal(trajd_decoder_pool_run(pool, &options, &header, 1, &error), TRAJD_OK);
+        assert_string_equal(header.reason, "");
     }
     trajd_decoder_pool_destroy(&pool);
 }

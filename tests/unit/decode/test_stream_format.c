@@ -71,7 +71,7 @@ static struct writer write_h264(struct header header)
     put_golomb(&writer, 16); /* -8 */
     put(&writer, header.chroma == 3 ? 11 : 7, 0);
     put_golomb(&writer, 0);
-    put_golomb(&writer, 1); /* order of pictures: a cycle of two */
+    put_golomb(&writer, 1); /* order of images: a cycle of two */
     put(&writer, 1, 0);
     put_golomb(&writer, 0);
     put_golomb(&writer, 0);
@@ -153,7 +153,7 @@ static struct writer write_hevc(struct header header)
     put(&writer, 1, 0);
     put_short_term_sets(&writer);
     put(&writer, 1, 1);
-    put_golomb(&writer, 1); /* a long-term picture: 8 bits and a flag */
+    put_golomb(&writer, 1); /* a long-term image: 8 bits and a flag */
     put(&writer, 9, 0x155);
     put(&writer, 3, 1);
     put_vui(&writer, &header);

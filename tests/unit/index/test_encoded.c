@@ -166,9 +166,9 @@ static void streams_have_the_shape_of_decoded_frames(void **state)
     assert_int_equal(stream->shape[0], 24);
     assert_int_equal(stream->shape[1], 32);
     assert_int_equal(stream->shape[2], 3);
-    assert_int_equal(stream->encoding, TRAJD_PICTURE_JPEG);
+    assert_int_equal(stream->encoding, TRAJD_ENCODING_JPEG);
     assert_true(stream->never_blends && stream->image.color == TRAJD_COLOR_RGB);
-    assert_true(index->episodes[0].extents[stream->array_index].picture.is_progressive);
+    assert_true(index->episodes[0].extents[stream->array_index].header.is_progressive);
     assert_int_equal(stream_of(index, "grays/jpeg")->shape[2], 1);
     /* names of one byte: unsigned numbers that are never blended */
     stream = stream_of(index, "phase");

@@ -266,7 +266,7 @@ static struct trajd_array *frames(struct sample *s, enum trajd_row_form form)
                                    .size_bytes = form == TRAJD_ROWS_PACKED ? 24 : 48,
                                    .payload_offset = form == TRAJD_ROWS_PACKED ? 700 : 0,
                                    .payload_bytes = form == TRAJD_ROWS_PACKED ? 1300 : 0,
-                                   .picture = {TRAJD_PICTURE_PNG, 480, 640, 3, 8, true}};
+                                   .header = {TRAJD_ENCODING_PNG, 480, 640, 3, 8, true}};
     if (form == TRAJD_ROWS_PACKED)
         extent->shape[1] = 0;
     return extent;
@@ -294,19 +294,19 @@ static void test_encoded_rows(void **state)
         trajd_bytes_free(&bytes);
         free(s);
     }
-    s = make_sample(), frames(s, TRAJD_ROWS_PADDED)->picture.width = 8193;
-    expect(s, "a picture is out of range");
-    s = make_sample(), frames(s, TRAJD_ROWS_PADDED)->picture.channels = 2;
-    expect(s, "a picture is out of range");
-    s = make_sample(), frames(s, TRAJD_ROWS_PADDED)->picture.bits = 9;
-    expect(s, "a picture is out of range");
-    s = make_sample(), frames(s, TRAJD_ROWS_PADDED)->picture.encoding = 5;
-    expect(s, "a picture is out of range");
+    s = make_sample(), frames(s, TRAJD_ROWS_PADDED)->header.width = 8193;
+    expect(s, "an image is out of range");
+    s = make_sample(), frames(s, TRAJD_ROWS_PADDED)->header.channels = 2;
+    expect(s, "an image is out of range");
+    s = make_sample(), frames(s, TRAJD_ROWS_PADDED)->header.bits = 9;
+    expect(s, "an image is out of range");
+    s = make_sample(), frames(s, TRAJD_ROWS_PADDED)->header.encoding = 5;
+    expect(s, "an image is out of range");
     s = make_sample(), frames(s, TRAJD_ROWS_PADDED)->form = 6;
     expect(s, "out of range");
-    s = make_sample(), frames(s, TRAJD_ROWS_PADDED)->picture.encoding = TRAJD_PICTURE_VIDEO;
-    expect(s, "its picture does not fit video");
-    s = make_sample(), frames(s, TRAJD_ROWS_PADDED)->picture = (struct trajd_picture){0};
+    s = make_sample(), frames(s, TRAJD_ROWS_PADDED)->header.encoding = TRAJD_ENCODING_VIDEO;
+    expect(s, "its image does not fit video");
+    s = make_sample(), frames(s, TRAJD_ROWS_PADDED)->header = (struct trajd_image_header){0};
     expect(s, NULL);
 }
 
@@ -319,7 +319,7 @@ static struct trajd_array *make_video(struct sample *s, struct trajd_video *vide
     extent->rank = 1;
     extent->shape[1] = 0;
     extent->offset = 8;
-    extent->picture = (struct trajd_picture){TRAJD_PICTURE_VIDEO, 480, 640, 3, 8, false};
+    extent->header = (struct trajd_image_header){TRAJD_ENCODING_VIDEO, 480, 640, 3, 8, false};
     extent->video = video;
     return extent;
 }
@@ -368,10 +368,10 @@ static void test_video(void **state)
     trajd_arena_free(&arena);
     trajd_bytes_free(&bytes);
     free(s);
-    s = make_sample(), make_video(s, &video)->picture.bits = 16;
-    expect(s, "its picture does not fit video");
-    s = make_sample(), make_video(s, &video)->picture.channels = 1;
-    expect(s, "its picture does not fit video");
+    s = make_sample(), make_video(s, &video)->header.bits = 16;
+    expect(s, "its image does not fit video");
+    s = make_sample(), make_video(s, &video)->header.channels = 1;
+    expect(s, "its image does not fit video");
     video.format.codec = TRAJD_VIDEO_NONE;
     s = make_sample(), make_video(s, &video);
     expect(s, "codec: out of range");

@@ -129,7 +129,7 @@ static void what_a_frame_means_is_read(void **state)
     some = with_image(", image: {encoding: png, color: bgr, flip: \"180\", size: [480, 640]}");
     image = trajd_layout_image_of(some, "images/left/rgb");
     assert_non_null(image);
-    assert_int_equal(image->encoding, TRAJD_PICTURE_PNG);
+    assert_int_equal(image->encoding, TRAJD_ENCODING_PNG);
     assert_int_equal(image->color, TRAJD_COLOR_BGR);
     assert_int_equal(image->flip, TRAJD_FLIP_180);
     assert_int_equal(image->height, 480);
@@ -139,7 +139,7 @@ static void what_a_frame_means_is_read(void **state)
     assert_null(trajd_layout_image_of(none, "images/left/rgb"));
     other = with_image(", image: {unit: mm}");
     image = trajd_layout_image_of(other, "images/left/rgb");
-    assert_int_equal(image->encoding, TRAJD_PICTURE_AUTO);
+    assert_int_equal(image->encoding, TRAJD_ENCODING_AUTO);
     assert_int_equal(image->color, TRAJD_COLOR_DEPTH);
     assert_int_equal(image->unit, TRAJD_DEPTH_MM);
     assert_true(none->hash != some->hash && none->hash != other->hash && some->hash != other->hash);
@@ -147,11 +147,12 @@ static void what_a_frame_means_is_read(void **state)
     some = with_image(", image: {color: undecided}");
     image = trajd_layout_image_of(some, "images/left/rgb");
     assert_int_equal(image->color, TRAJD_COLOR_UNDECIDED);
-    assert_int_equal(trajd_picture_channels(image->color), 3);
-    assert_string_equal(trajd_picture_color_name(image->color), "undecided");
-    assert_int_equal(trajd_layout_image_prepared(image, TRAJD_PICTURE_JPEG).color, TRAJD_COLOR_RGB);
-    assert_int_equal(trajd_layout_image_prepared(image, TRAJD_PICTURE_JPEG).encoding,
-                     TRAJD_PICTURE_JPEG);
+    assert_int_equal(trajd_image_channels(image->color), 3);
+    assert_string_equal(trajd_image_color_name(image->color), "undecided");
+    assert_int_equal(trajd_layout_image_prepared(image, TRAJD_ENCODING_JPEG).color,
+                     TRAJD_COLOR_RGB);
+    assert_int_equal(trajd_layout_image_prepared(image, TRAJD_ENCODING_JPEG).encoding,
+                     TRAJD_ENCODING_JPEG);
     assert_true(none->order_hash == some->order_hash && none->order_hash == other->order_hash);
     assert_true(none->hash == none->order_hash);
     trajd_layout_destroy(&none);

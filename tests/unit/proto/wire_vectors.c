@@ -28,7 +28,7 @@ static const struct trajd_wire_tensor tensors[] = {
      .offset_bytes = 14912},
 };
 
-static const struct trajd_wire_tensor pictures[] = {
+static const struct trajd_wire_tensor images[] = {
     {.name = TEXT("obs/wrist"),
      .role = TEXT("obs"),
      .dtype = TRAJD_U8,
@@ -277,7 +277,7 @@ const struct wire_vector wire_vectors[] = {
                   .length = 10000,
                   .windows = 10000,
                   .tensor_count = 2,
-                  .tensors = pictures}}}},
+                  .tensors = images}}}},
     {"opened_data",
      {TRAJD_WIRE_OPENED,
       {.opened = {.request = 5,

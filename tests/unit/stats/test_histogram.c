@@ -159,19 +159,19 @@ static void test_against_sorting(void **state)
 
 static void test_bytes(void **state)
 {
-    uint8_t pictures[50][4][3];
+    uint8_t images[50][4][3];
     double sorted[3][200];
 
     (void)state;
     for (int i = 0; i < 50; i++)
         for (int p = 0; p < 4; p++)
             for (int c = 0; c < 3; c++)
-                sorted[c][4 * i + p] = pictures[i][p][c] = (uint8_t)(c == 2 ? 255 : next_random());
+                sorted[c][4 * i + p] = images[i][p][c] = (uint8_t)(c == 2 ? 255 : next_random());
     for (int c = 0; c < 3; c++) {
-        const struct trajd_histogram_values values = {.base = &pictures[0][0][c],
+        const struct trajd_histogram_values values = {.base = &images[0][0][c],
                                                       .dtype = TRAJD_U8,
                                                       .row_count = 50,
-                                                      .row_stride_bytes = sizeof pictures[0],
+                                                      .row_stride_bytes = sizeof images[0],
                                                       .group = 4,
                                                       .group_stride_bytes = 3};
         const struct trajd_feature_statistics found =

@@ -136,7 +136,7 @@ void convert_plan_clear(struct convert_plan *plan)
 
 /* ---- rows of the steps ---- */
 
-/* Returns how the rows of a dataset are picked. Only those of uint8 can be encoded pictures, whose
+/* Returns how the rows of a dataset are picked. Only those of uint8 can be encoded images, whose
  * lengths stand in another dataset, so they alone decide between previous and nearest. */
 static enum trajd_kind kind_of(const struct convert_dataset *dataset)
 {

@@ -128,7 +128,7 @@ int64_t convert_row_at(const struct trajd_episode_clock *clock, int64_t rows, in
 /* ---- rows of the steps ---- */
 
 /* One way in which steps take rows. Datasets that no stream names, but that have an entry for each
- * row, are copied by these rows: lengths of encoded pictures, for example. */
+ * row, are copied by these rows: lengths of encoded images, for example. */
 struct convert_pick {
     uint64_t row_count; /* of the datasets in the file */
     uint32_t clock;

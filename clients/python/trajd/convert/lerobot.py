@@ -71,10 +71,10 @@ def is_count(value: Any) -> bool:
     return type(value) is int and 0 <= value <= NUMBER_MAX
 
 
-def place_of(key: str, is_picture: bool) -> str:
+def place_of(key: str, is_image: bool) -> str:
     """Returns where a feature lies in an episode's group."""
     for prefix, folder in (("observation.images.", "observation/images/"),
-                           ("", "observation/images/") if is_picture else ("observation.", "observation/")):
+                           ("", "observation/images/") if is_image else ("observation.", "observation/")):
         if key.startswith(prefix):
             return folder + key[len(prefix):]
     return key

@@ -59,7 +59,7 @@ class ReplayBuffer(Source):
         self._keys = [key for key in self._keys if key.kind == "numbers" or cameras is None or key.name in cameras]
         if not self._keys:
             raise ArgumentError(f"{path}: it has no array in data that can be read; {'; '.join(self.notes)}")
-        need = [key.name for key in self._keys if key.kind == "encoded" or key.array.codec in zarr_store.PICTURES]
+        need = [key.name for key in self._keys if key.kind == "encoded" or key.array.codec in zarr_store.IMAGES]
         if zarr_store.imagecodecs is None and need:
             raise ArgumentError(f"{path}: {need[0]} is decoded and encoded by imagecodecs, which is not installed: pip "
                                 "install imagecodecs; or name the other cameras with --cameras")
@@ -70,10 +70,10 @@ class ReplayBuffer(Source):
         """Returns an array of the store. Raises ValueError, with a sentence, if it cannot be converted."""
         array = zarr_store.Array(self._store, f"data/{name}", self._pool)
         kind, place = "numbers", name
-        is_picture = len(array.shape) == 4 and array.shape[-1] == 3
-        if is_picture and (array.dtype == np.uint8 or _has_pixels(array, self._begins)):
+        is_image = len(array.shape) == 4 and array.shape[-1] == 3
+        if is_image and (array.dtype == np.uint8 or _has_pixels(array, self._begins)):
             kind, place = "pixels", f"observation/images/{name}"
-            if array.codec in zarr_store.PICTURES or self._jpeg is not None:
+            if array.codec in zarr_store.IMAGES or self._jpeg is not None:
                 kind = "encoded"
         if not is_name(place) or is_taken(place, [key.place for key in self._keys]):
             raise ValueError(f"{array.name}: its name cannot be one in the HDF5 file, or is taken")
@@ -95,7 +95,7 @@ class ReplayBuffer(Source):
                 with contextlib.suppress(LeftOut):  # the episode says it
                     sampled.append(len(self._encode(_to_pixels(array.rows(row, row + 1), array.name, row)[0])))
             size = sum(map(self._store.size, {name for part in parts for name in array.chunks(part[0], part[-1] + 1)}))
-            codec = zarr_store.PICTURES.get(array.codec, ["raw pixels"])[0]
+            codec = zarr_store.IMAGES.get(array.codec, ["raw pixels"])[0]
             lines.append(f"{array.name}: {len(rows)} frames, {size} bytes as {codec}; as {form} about "
                          f"{sum(sampled) * len(rows) // max(len(sampled), 1)} bytes")
         return lines

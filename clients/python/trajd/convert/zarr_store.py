@@ -30,7 +30,7 @@ CHUNKS_MAX = 1 << 20      # that have the rows of one episode
 # others of numcodecs may run what a chunk says, as pickle does
 CODECS = {"blosc", "zlib", "gzip", "bz2", "lzma", "zstd", "lz4", "shuffle", "delta", "fixedscaleoffset", "quantize",
           "packbits", "astype", "bitround", "crc32", "adler32", "fletcher32"}
-PICTURES = {"imagecodecs_jpegxl": ("JPEG XL", "jpegxl_decode"), "imagecodecs_jpeg2k": ("JPEG 2000", "jpeg2k_decode")}
+IMAGES = {"imagecodecs_jpegxl": ("JPEG XL", "jpegxl_decode"), "imagecodecs_jpeg2k": ("JPEG 2000", "jpeg2k_decode")}
 
 
 class Store:
@@ -90,9 +90,9 @@ class Array:
                 if one["id"] not in CODECS:
                     raise ValueError(f"its filter is {one['id']}, and {', '.join(sorted(CODECS))} are read")
             self._codecs = [numcodecs.get_codec(one) for one in (meta["filters"] or [])]
-            if self.codec in PICTURES:
+            if self.codec in IMAGES:
                 if self._codecs or self._chunks[0] != 1:
-                    raise ValueError("its chunks are pictures, and have filters or more than one row")
+                    raise ValueError("its chunks are images, and have filters or more than one row")
             elif self.codec is not None:
                 if self.codec not in CODECS:
                     raise ValueError(f"its compressor is {self.codec}, and {', '.join(sorted(CODECS))} are read")
@@ -153,8 +153,8 @@ class Array:
         try:
             if values is None:  # the format has the fill value then, but these writers write each chunk
                 raise ValueError("there is no such chunk")
-            if self.codec in PICTURES:
-                decode = getattr(imagecodecs, PICTURES[self.codec][1])
+            if self.codec in IMAGES:
+                decode = getattr(imagecodecs, IMAGES[self.codec][1])
                 return decode(values, out=np.empty(self._chunks[1:], self.dtype))[None]
             # Blosc reads on behind the end of a chunk that is cut short
             if self.codec == "blosc" and (len(values) < 16 or int.from_bytes(values[12:16], "little") != len(values)):

@@ -137,9 +137,9 @@ static void test_all_tensors_together_fit_a_slot(void **state)
     assert_int_equal(create(tensors, 3, 4096, &schema, &error), TRAJD_ERR_PROTOCOL);
 }
 
-/* Pictures that the worker finishes: scale and shift are copied, and what does not fit is
+/* Images that the worker finishes: scale and shift are copied, and what does not fit is
  * refused. */
-static void test_pictures_to_finish(void **state)
+static void test_images_to_finish(void **state)
 {
     (void)state;
     struct trajd_error error;
@@ -185,7 +185,7 @@ int main(void)
         cmocka_unit_test(test_a_tensor_may_fill_its_slot),
         cmocka_unit_test(test_bad_tensors_are_refused),
         cmocka_unit_test(test_all_tensors_together_fit_a_slot),
-        cmocka_unit_test(test_pictures_to_finish),
+        cmocka_unit_test(test_images_to_finish),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

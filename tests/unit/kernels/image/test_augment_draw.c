@@ -263,7 +263,7 @@ static void test_refusals(void **unused)
     assert_int_equal(trajd_augment_check(&augment, &rgb, &height, &width, NULL), TRAJD_OK);
     assert_true(height == 64 && width == 64);
     expect_refusal(&augment, &small, "step 1 (crop of 70 x 84): the crop is larger");
-    expect_refusal(&augment, &grey, "step 7 (saturation of 64 x 64): a grey picture");
+    expect_refusal(&augment, &grey, "step 7 (saturation of 64 x 64): a grey image");
     expect_refusal(&augment, &depth, "step 4 (random_resized_crop of 76 x 76): depth takes filter");
     augment.steps[3].filter = TRAJD_IMAGE_NEAREST;
     expect_refusal(&augment, &depth, "depth has no colours");

@@ -1,4 +1,4 @@
-/* The host part of pictures on the GPU: checks, choice of kernels, and their tables. */
+/* The host part of images on the GPU: checks, choice of kernels, and their tables. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* The picture kernels, run on the CPU, against the plain code for the CPU.
+/* The image kernels, run on the CPU, against the plain code for the CPU.
  * `test_unit_kernels_image_kernels [REQUESTS [FIRST [BOXES]]]`: how many random requests and crops, and
  * the number of the first ones. */
 #include <setjmp.h>
