@@ -11,7 +11,7 @@ import warnings
 import weakref
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, SupportsIndex, Tuple
 
-from . import _core, arrays, feed_info, styles, topology
+from . import _core, agree, arrays, feed_info, styles, topology
 from .batch import Arrays, Batch, Layout, report_bad_frames
 from .connection import OPEN_MS, Connection, Explanation
 from .errors import ArgumentError, Busy, Closed, Error, StateError, Timeout
@@ -290,8 +290,7 @@ class Feed:
             self._connection.forget_texts()
         self._info, self._layout, self._opened_at = info, None, (epoch, position)
         if not self._compared:
-            topology.compare_fingerprints(info.fingerprint, (info.norm_digest, info.values_digest),
-                                          self._connection.episodes)
+            agree.compare(settings, info, self._connection)
             self._compared = True
         feed_info.report(info, settings)
 
