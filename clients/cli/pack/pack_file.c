@@ -26,7 +26,7 @@ static const struct trajd_index_stream *stream_of(const struct trajd_index *inde
     return NULL;
 }
 
-/* Returns whether each row lies in one piece and without compression: reading one needs nothing
+/* Returns whether each row is in one piece and without compression: reading one needs nothing
  * else. */
 static bool is_in_one_piece(const struct trajd_array *array)
 {

@@ -346,7 +346,7 @@ static enum trajd_status find_folders(struct prep_config *config, const char *fo
             if (a != b && lies_in(config->folders[a], config->folders[b]))
                 return trajd_error_set(
                     error, TRAJD_ERR_ARGUMENT, 0,
-                    "%s: %s lies in %s: inbox, outbox and quarantine must not contain each other",
+                    "%s: %s is in %s: inbox, outbox and quarantine must not contain each other",
                     config->path, config->folders[a], config->folders[b]);
     return TRAJD_OK;
 }

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-/* Returns numpy's name of a type. bf16 lies in int16 arrays, because numpy has no such type. */
+/* Returns numpy's name of a type. bf16 is in int16 arrays, because numpy has no such type. */
 static const char *numpy_name(enum trajd_dtype dtype)
 {
     static const char *const names[TRAJD_DTYPE_COUNT] = {
