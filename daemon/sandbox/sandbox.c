@@ -60,7 +60,7 @@ static void close_others(void)
         close(fd);
 }
 
-/* Makes the kernel kill the child before its parent where memory runs out. The parent holds the
+/* Makes the kernel kill the child before its parent if out of memory. The parent holds the
  * rows and rings of all workers, and it starts a child again. */
 static void go_first(void)
 {

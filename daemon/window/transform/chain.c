@@ -209,7 +209,7 @@ static const struct trajd_chain_rotation *position_of(const struct resolver *r, 
     return NULL;
 }
 
-/* Returns the period of an angle's column; 0: the column is no angle. */
+/* Returns the period of an angle's column; 0: the column is not an angle. */
 static double period_of(const struct resolver *r, uint32_t column)
 {
     uint32_t first;
