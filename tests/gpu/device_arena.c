@@ -179,7 +179,7 @@ static void draw_quaternion(struct arena *arena, double q[4])
     trajd_quaternion_make_unit(q);
 }
 
-/* Draws a number that is no quaternion's. Quarter turns make half turns between rows. */
+/* Draws a number that is not a quaternion's. Quarter turns make half turns between rows. */
 static double draw_number(struct arena *arena, enum trajd_kind kind)
 {
     if (kind == TRAJD_KIND_ANGLE && draw(arena, 6) == 0)
