@@ -1,3 +1,4 @@
+/* Divides a list of files among shards, and records what a shard has finished. */
 #include "clients/cli/cli_shard.h"
 
 #include <errno.h>

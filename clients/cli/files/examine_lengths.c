@@ -1,3 +1,4 @@
+/* Compares the dataset compress_len of ACT's files with the lengths of the padded frames. */
 #include "clients/cli/files/examine.h"
 
 #include <inttypes.h>

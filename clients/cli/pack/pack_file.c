@@ -1,3 +1,5 @@
+/* Lists the datasets of frames in a file, and writes the packed copy through the helper
+ * program. */
 #include "clients/cli/pack/pack_file.h"
 
 #include <errno.h>

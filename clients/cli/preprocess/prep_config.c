@@ -1,3 +1,4 @@
+/* Reads the YAML file of trajctl preprocess, checks its keys, and makes its three folders. */
 #include "clients/cli/preprocess/prep_config.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* Runs one call of trajd.resample: reads the arguments, allocates the outputs and returns them. */
 #include "clients/python/core/py_resample.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* Reads the tuple that trajd/resampling passes for each stream. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
