@@ -1,3 +1,4 @@
+/* Opens a dataset: index, row cache, frames and the stamps of all clocks. */
 #include "daemon/cache/dataset.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* Makes and destroys the store of prepared frames, and its views. */
 #include "daemon/cache/frames.h"
 
 #include <stdlib.h>

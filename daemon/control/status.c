@@ -1,3 +1,4 @@
+/* Answers status queries, and makes the status line and the reports about storage that hangs. */
 #include "daemon/control/control_internal.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Creates, opens and locks journal files, and removes the old ones. */
 #include "daemon/feed/journal.h"
 
 #include <dirent.h>

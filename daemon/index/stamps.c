@@ -1,3 +1,5 @@
+/* Converts stamps of any number type to int64 nanoseconds, and handles those that repeat or go
+ * back. */
 #include "daemon/index/stamps.h"
 
 #include <inttypes.h>

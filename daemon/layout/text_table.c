@@ -1,3 +1,4 @@
+/* Reads a JSON file of texts into a sorted table, and finds the text of an episode. */
 #include "daemon/layout/text_table.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* Makes and destroys the production on a GPU: its ring, buffers and batches. */
 #include "daemon/producer/producer_gpu.h"
 
 #include <stdlib.h>

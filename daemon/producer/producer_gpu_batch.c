@@ -1,3 +1,4 @@
+/* Prepares one batch on a GPU: pins and gathers its rows, and starts the copies. */
 #include "daemon/producer/producer_gpu.h"
 
 #include <stdlib.h>

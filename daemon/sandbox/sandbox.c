@@ -1,3 +1,4 @@
+/* Sets resource limits, and installs a seccomp filter of system calls. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>

@@ -1,3 +1,4 @@
+/* Walks the version 1 B-tree of a chunked dataset, and lists its chunks. */
 #include "daemon/index/rows/chunk_tree.h"
 
 #include <string.h>

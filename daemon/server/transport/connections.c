@@ -1,3 +1,4 @@
+/* Replaces accept4 and recv for libzmq, and cuts connections that exceed their limits. */
 #include "daemon/server/transport/connections.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* Receives and sends the messages of both listeners. */
 #include "daemon/server/transport/transport.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* Finds the rotations, angles and parts among the columns of an output. */
 #include "daemon/window/transform/chain.h"
 #include "proto/plural.h"
 
