@@ -1,3 +1,5 @@
+/* Draws random requests, places them in one block, and compares the block of the GPU with that
+ * of the reference. */
 #include "gpu/device_arena.h"
 
 #include <math.h>

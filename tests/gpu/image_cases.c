@@ -1,3 +1,4 @@
+/* Draws random requests of images, and computes their results on the CPU. */
 #include "gpu/image_cases.h"
 
 #include <math.h>
