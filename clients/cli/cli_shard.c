@@ -180,21 +180,16 @@ static void append_record(const struct run *run, const struct prep_record *recor
 /* Compares this shard with the first other one in the folder. `trajctl merge` compares all. */
 static void compare_with_another(const char *folder, const struct shard_record *head)
 {
-    struct trajd_file_list list = {0};
-    struct trajd_error error;
-    uint32_t index, count;
+    struct trajd_file_list list = shard_record_list(folder);
+    bool is_compared = false;
 
-    if (trajd_file_list_find(folder, "shard-*-of-*.jsonl", &list, &error))
-        cli_die("%s", error.message);
-    for (uint32_t at = 0; shard_record_next(&list, &at, &index, &count);) {
+    for (uint32_t f = 0; f < list.count && !is_compared; f++) {
         struct shard_record other;
-        if (index == head->index && count == head->count)
-            continue;
-        other = shard_record_load(folder, index, count, false);
-        if (other.recipe)
+        is_compared = shard_record_load(folder, list.relative_paths[f], false, &other) &&
+                      (other.index != head->index || other.count != head->count);
+        if (is_compared)
             shard_record_compare(folder, &other, head);
         shard_record_clear(&other);
-        break;
     }
     trajd_file_list_free(&list);
 }
@@ -204,10 +199,13 @@ static void compare_with_another(const char *folder, const struct shard_record *
 static void open_record(struct run *run, const struct shard_record *head)
 {
     const char *folder = run->work->folder;
-    char path[PREP_PATH_SIZE], *text;
+    char name[SHARD_NAME_SIZE], path[PREP_PATH_SIZE], *text;
+    struct trajd_error error;
     struct stat found;
 
-    shard_record_path(path, folder, head->index, head->count);
+    shard_record_name(head->index, head->count, name);
+    if (prep_path(path, folder, name, "", &error))
+        cli_die("%s", error.message);
     run->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (run->fd < 0 || fstat(run->fd, &found))
         cli_die("%s: %s", path, strerror(errno));
@@ -215,16 +213,15 @@ static void open_record(struct run *run, const struct shard_record *head)
         cli_die("%s: is not a regular file of this user with a single name", path);
     if (flock(run->fd, LOCK_EX | LOCK_NB))
         cli_die("%s: another run is working on shard %u/%u", path, head->index, head->count);
-    run->record = shard_record_load(folder, head->index, head->count, true);
+    if (shard_record_load(folder, name, true, &run->record))
+        shard_record_compare(folder, &run->record, head);
     if (ftruncate(run->fd, (off_t)run->record.size_bytes))
         cli_die("%s: %s", path, strerror(errno));
-    if (run->record.recipe) {
-        shard_record_compare(folder, &run->record, head);
-        return;
+    if (!run->record.recipe) {
+        text = shard_record_head(head);
+        append(run, text);
+        free(text);
     }
-    text = shard_record_head(head);
-    append(run, text);
-    free(text);
 }
 
 static void begin(struct run *run)
@@ -355,7 +352,7 @@ enum trajd_status shard_write_inbox(const struct shard *shard, const char *folde
 {
     struct shard_record head = {
         .index = shard->index, .count = shard->count, .recipe = (char *)recipe};
-    char path[PREP_PATH_SIZE], *lines, *first, *text = NULL, *manifest;
+    char path[PREP_PATH_SIZE], name[SHARD_NAME_SIZE], *lines, *first, *text = NULL, *manifest;
     size_t size, length;
     FILE *out = trajd_memory_or_exit(open_memstream(&lines, &size));
     enum trajd_status status = TRAJD_OK;
@@ -376,7 +373,9 @@ enum trajd_status shard_write_inbox(const struct shard *shard, const char *folde
     first = shard_record_head(&head);
     if (asprintf(&text, "%s%s", first, lines) < 0)
         trajd_memory_or_exit(NULL);
-    shard_record_path(path, folder, shard->index, shard->count);
+    shard_record_name(shard->index, shard->count, name);
+    if (!status)
+        status = prep_path(path, folder, name, "", error);
     if (!status)
         status = prep_write(path, text, strlen(text), error);
     free(first);

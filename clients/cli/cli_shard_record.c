@@ -2,6 +2,7 @@
 #include "clients/cli/cli_shard_record.h"
 
 #include <errno.h>
+#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,28 +11,19 @@
 #include "daemon/base/json_read.h"
 #include "daemon/base/memory.h"
 
-void shard_record_path(char path[PREP_PATH_SIZE], const char *folder, uint32_t index,
-                       uint32_t count)
+void shard_record_name(uint32_t index, uint32_t count, char name[SHARD_NAME_SIZE])
 {
-    char name[64];
-    struct trajd_error error;
-
-    snprintf(name, sizeof name, "shard-%u-of-%u.jsonl", index, count);
-    if (prep_path(path, folder, name, "", &error))
-        cli_die("%s", error.message);
+    snprintf(name, SHARD_NAME_SIZE, "shard-%u-of-%u.jsonl", index, count);
 }
 
-bool shard_record_next(const struct trajd_file_list *list, uint32_t *at, uint32_t *index,
-                       uint32_t *count)
+struct trajd_file_list shard_record_list(const char *folder)
 {
-    while (*at < list->count) {
-        const char *name = list->relative_paths[(*at)++];
-        int length = 0;
-        if (sscanf(name, "shard-%u-of-%u.jsonl%n", index, count, &length) == 2 && length &&
-            !name[length])
-            return true;
-    }
-    return false;
+    struct trajd_file_list list = {0};
+    struct trajd_error error;
+
+    if (trajd_file_list_find(folder, "shard-*-of-*.jsonl", &list, &error))
+        cli_die("%s", error.message);
+    return list;
 }
 
 char *shard_record_head(const struct shard_record *record)
@@ -83,77 +75,60 @@ static bool read_head(struct shard_record *record, const char *line, size_t leng
     return true;
 }
 
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(((const struct shard_entry *)a)->record.name,
+                  ((const struct shard_entry *)b)->record.name);
+}
+
+/* Adds a line, and empties the earlier one about the same source. */
 static void add_entry(struct shard_record *record, const char *path, const char *line,
                       size_t length)
 {
-    struct shard_entry entry = {.line = record->entry_count};
+    struct shard_entry *entry = trajd_memory_or_exit(calloc(1, sizeof *entry)), **place;
     struct trajd_error error;
 
-    if (prep_record_parse(path, line, length, &entry.record, &error))
+    if (prep_record_parse(path, line, length, &entry->record, &error))
         cli_die("%s", error.message);
-    entry.text = trajd_memory_or_exit(strndup(line, length));
-    if ((record->entry_count & (record->entry_count - 1)) == 0)
-        record->entries = trajd_memory_or_exit(
-            realloc(record->entries, ((size_t)2 * record->entry_count + 1) * sizeof entry));
-    record->entries[record->entry_count++] = entry;
-}
-
-static void clear_entry(struct shard_entry *entry)
-{
-    prep_record_clear(&entry->record);
-    free(entry->text);
-}
-
-static int compare_names(const void *a, const void *b)
-{
-    return trajd_natural_compare(((const struct shard_entry *)a)->record.name,
-                                 ((const struct shard_entry *)b)->record.name);
-}
-
-static int compare_entries(const void *a, const void *b)
-{
-    const struct shard_entry *first = a, *second = b;
-    const int order = compare_names(a, b);
-
-    return order ? order : (first->line > second->line) - (first->line < second->line);
-}
-
-/* Keeps the last entry of each source. */
-static void keep_last(struct shard_record *record)
-{
-    struct shard_entry *entries = record->entries;
-    uint32_t kept = 0;
-
-    if (entries)
-        qsort(entries, record->entry_count, sizeof *entries, compare_entries);
-    for (uint32_t i = 0; i < record->entry_count; i++) {
-        if (i + 1 < record->entry_count && !compare_names(&entries[i], &entries[i + 1]))
-            clear_entry(&entries[i]);
-        else
-            entries[kept++] = entries[i];
+    entry->text = trajd_memory_or_exit(strndup(line, length));
+    entry->next = record->entries;
+    record->entries = entry;
+    place = trajd_memory_or_exit(tsearch(entry, &record->tree, compare_names));
+    if (*place != entry) {
+        record->published_count -= (*place)->record.output_count > 0;
+        prep_record_clear(&(*place)->record);
+        (*place)->record = (struct prep_record){0};
+        *place = entry;
     }
-    record->entry_count = kept;
+    record->published_count += entry->record.output_count > 0;
 }
 
-struct shard_record shard_record_load(const char *folder, uint32_t index, uint32_t count,
-                                      bool with_entries)
+bool shard_record_load(const char *folder, const char *name, bool with_entries,
+                       struct shard_record *record)
 {
-    struct shard_record record = {.index = index, .count = count};
     char path[PREP_PATH_SIZE], *line = NULL;
+    struct trajd_error error;
     size_t capacity = 0;
     ssize_t length;
+    int end = 0;
     FILE *file;
 
-    shard_record_path(path, folder, index, count);
+    *record = (struct shard_record){0};
+    if (sscanf(name, "shard-%u-of-%u.jsonl%n", &record->index, &record->count, &end) != 2 || !end ||
+        name[end])
+        return false;
+    if (prep_path(path, folder, name, "", &error))
+        cli_die("%s", error.message);
     file = fopen(path, "re");
     if (!file)
         cli_die("%s: %s", path, strerror(errno));
     while ((length = getline(&line, &capacity, file)) > 0 && line[length - 1] == '\n') {
-        if (record.size_bytes)
-            add_entry(&record, path, line, (size_t)length - 1);
-        else if (!read_head(&record, line, (size_t)length - 1))
-            cli_die("%s: this is not the record of shard %u/%u", path, index, count);
-        record.size_bytes += (size_t)length;
+        if (record->recipe)
+            add_entry(record, path, line, (size_t)length - 1);
+        else if (!read_head(record, line, (size_t)length - 1))
+            cli_die("%s: this is not the record of shard %u/%u", path, record->index,
+                    record->count);
+        record->size_bytes += (size_t)length;
         if (!with_entries)
             break;
     }
@@ -161,34 +136,33 @@ struct shard_record shard_record_load(const char *folder, uint32_t index, uint32
         cli_die("%s: %s", path, strerror(errno));
     fclose(file);
     free(line);
-    keep_last(&record);
-    return record;
+    return record->recipe != NULL;
+}
+
+/* The entries are freed by their list. */
+static void keep(void *entry)
+{
+    (void)entry;
 }
 
 void shard_record_clear(struct shard_record *record)
 {
-    for (uint32_t i = 0; i < record->entry_count; i++)
-        clear_entry(&record->entries[i]);
-    free(record->entries);
+    tdestroy(record->tree, keep);
+    for (struct shard_entry *entry = record->entries, *next; entry; entry = next) {
+        next = entry->next;
+        prep_record_clear(&entry->record);
+        free(entry->text);
+        free(entry);
+    }
     free(record->recipe);
 }
 
 const struct shard_entry *shard_record_find(const struct shard_record *record, const char *name)
 {
     const struct shard_entry wanted = {.record.name = name};
+    struct shard_entry *const *place = tfind(&wanted, &record->tree, compare_names);
 
-    return record->entry_count ? bsearch(&wanted, record->entries, record->entry_count,
-                                         sizeof wanted, compare_names)
-                               : NULL;
-}
-
-bool shard_record_is_finished(const struct shard_record *record)
-{
-    uint32_t published = 0;
-
-    for (uint32_t e = 0; e < record->entry_count; e++)
-        published += record->entries[e].record.output_count > 0;
-    return record->recipe && published >= record->own_count;
+    return place ? *place : NULL;
 }
 
 void shard_record_compare(const char *folder, const struct shard_record *a,

@@ -41,26 +41,22 @@ const struct cli_option cli_merge_options[] = {{"--layout", "NAME",
 /* Loads the record of each shard, and refuses those of other runs. */
 static void load(struct merging *merging)
 {
+    struct trajd_file_list list = shard_record_list(merging->folder);
     const struct shard_record *first = NULL;
-    struct trajd_file_list list = {0};
-    struct trajd_error error;
-    uint32_t index, count;
 
-    if (trajd_file_list_find(merging->folder, "shard-*-of-*.jsonl", &list, &error))
-        cli_die("%s", error.message);
-    for (uint32_t at = 0; shard_record_next(&list, &at, &index, &count);) {
-        struct shard_record record = shard_record_load(merging->folder, index, count, true);
-        if (!record.recipe)
+    for (uint32_t f = 0; f < list.count; f++) {
+        struct shard_record record;
+        if (!shard_record_load(merging->folder, list.relative_paths[f], true, &record))
             continue;
-        if (index >= count || count > SHARD_COUNT_MAX)
+        if (record.index >= record.count || record.count > SHARD_COUNT_MAX)
             cli_die("%s: a record has a number that no shard has", merging->folder);
         if (first)
             shard_record_compare(merging->folder, first, &record);
         else
-            merging->records = trajd_memory_or_exit(calloc(count, sizeof *merging->records));
-        merging->count = count;
-        merging->records[index] = record;
-        first = &merging->records[index];
+            merging->records = trajd_memory_or_exit(calloc(record.count, sizeof record));
+        merging->count = record.count;
+        merging->records[record.index] = record;
+        first = &merging->records[record.index];
     }
     trajd_file_list_free(&list);
     if (!first)
@@ -77,11 +73,12 @@ static void check_shards(const struct merging *merging)
 
     for (uint32_t s = 0; s < merging->count; s++) {
         const struct shard_record *record = &merging->records[s];
-        if (shard_record_is_finished(record) || bad++ >= NAMED_MAX)
+        if (record->recipe && record->published_count >= record->own_count)
             continue;
-        snprintf(named + strlen(named), sizeof named - strlen(named), "%s%u/%u%s",
-                 bad > 1 ? ", " : "", s, merging->count,
-                 record->recipe ? " (begun)" : " (missing)");
+        if (bad++ < NAMED_MAX)
+            snprintf(named + strlen(named), sizeof named - strlen(named), "%s%u/%u%s",
+                     bad > 1 ? ", " : "", s, merging->count,
+                     record->recipe ? " (begun)" : " (missing)");
     }
     if (bad)
         cli_die("%s: %u of %u shards are not finished: %s%s: run them, then merge", merging->folder,
@@ -120,8 +117,8 @@ static void add_output(struct merging *merging, struct merged merged)
 static void list_outputs(struct merging *merging)
 {
     for (uint32_t s = 0; s < merging->count; s++)
-        for (uint32_t e = 0; e < merging->records[s].entry_count; e++) {
-            const struct shard_entry *entry = &merging->records[s].entries[e];
+        for (const struct shard_entry *entry = merging->records[s].entries; entry;
+             entry = entry->next) {
             const struct prep_record *record = &entry->record;
             for (uint32_t i = 0; i < record->output_count; i++)
                 add_output(merging, (struct merged){&record->outputs[i], entry, s});
