@@ -67,8 +67,10 @@ const char *shard_recipe(int argc, char **argv)
         if (!counts)
             continue;
         fprintf(out, " %s%s%s", name, value ? " " : "", value ? value : "");
-        snprintf(path, sizeof path, "%.*s", value ? (int)strcspn(value, ":") : 0, value);
-        if (!prep_identify(path, true, &file, NULL))
+        if (!value)
+            continue;
+        snprintf(path, sizeof path, "%.*s", (int)strcspn(value, ":"), value);
+        if (!prep_identify(path, true, &file, NULL)) /* it names a file */
             fprintf(out, " (%.12s)", file.sha256);
     }
     trajd_memory_close_or_exit(out, &text);
@@ -147,8 +149,8 @@ static void make_list(struct run *run, char digest[PREP_DIGEST_SIZE])
     for (uint32_t f = 0; f < run->file_count; f++) {
         fprintf(out, "%s\n", run->files[f].name);
         if (f && !strcmp(run->files[f].name, run->files[f - 1].name))
-            cli_die("%s and %s would both become %s/%s", run->files[f - 1].path,
-                    run->files[f].path, work->folder, run->files[f].name);
+            cli_die("%s and %s would both become %s/%s", run->files[f - 1].path, run->files[f].path,
+                    work->folder, run->files[f].name);
     }
     trajd_memory_close_or_exit(out, &text);
     prep_digest_bytes(text, size, digest);

@@ -1,4 +1,4 @@
-/* Reads and compares the records of shards. */
+/* Reads, writes and compares the records of shards. */
 #include "clients/cli/cli_shard_record.h"
 
 #include <errno.h>
@@ -88,11 +88,11 @@ static void add_entry(struct shard_record *record, const char *path, const char 
     struct shard_entry *entry = trajd_memory_or_exit(calloc(1, sizeof *entry)), **place;
     struct trajd_error error;
 
+    entry->next = record->entries;
+    record->entries = entry;
     if (prep_record_parse(path, line, length, &entry->record, &error))
         cli_die("%s", error.message);
     entry->text = trajd_memory_or_exit(strndup(line, length));
-    entry->next = record->entries;
-    record->entries = entry;
     place = trajd_memory_or_exit(tsearch(entry, &record->tree, compare_names));
     if (*place != entry) {
         record->published_count -= (*place)->record.output_count > 0;

@@ -169,10 +169,11 @@ static struct trajd_index *open_dataset(const struct merging *merging)
     for (uint32_t i = 0; i < merging->output_count && !merging->layout; i++) {
         const struct merged *other = &merging->outputs[i];
         if (strcmp(layout, other->entry->record.layout))
-            cli_die("%s: %s has the layout %.80s and %s %.80s: run all shards with --layout NAME, in "
-                    "a new folder",
-                    merging->folder, first->output->name, layout, other->output->name,
-                    other->entry->record.layout);
+            cli_die(
+                "%s: %s has the layout %.80s and %s %.80s: run all shards with --layout NAME, in "
+                "a new folder",
+                merging->folder, first->output->name, layout, other->output->name,
+                other->entry->record.layout);
     }
     if (cli_files_find(&files, &error) ||
         cli_files_open(&files, merging->layout ? merging->layout : layout, merging->folder, &index,

@@ -46,7 +46,8 @@ bool prep_file_is_known(const struct prep_run *run, const char *name,
     if (prep_path(path, run->config->outbox, name, PREP_MANIFEST_SUFFIX, NULL))
         return false;
     is_known = load_record(run, path, source->size_bytes, &record) && !record.is_refused &&
-               has_same_times(&record.source, source) && prep_record_has_outputs(&record, run->config->outbox);
+               has_same_times(&record.source, source) &&
+               prep_record_has_outputs(&record, run->config->outbox);
     prep_record_clear(&record);
     return is_known;
 }
