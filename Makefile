@@ -3,7 +3,7 @@ BUILD   := build/release
 DATA    ?=
 JOBS    := $(shell nproc)
 
-.PHONY: all build demo test test-all test-quick test-pythons conformance conformance-full fuzz bench bench-gate bench-record deb wheel wheels release-check clean setup setup-test
+.PHONY: all build demo docs docs-serve test test-all test-quick test-pythons conformance conformance-full fuzz bench bench-gate bench-record deb wheel wheels release-check clean setup setup-test
 
 all: build
 
@@ -25,6 +25,15 @@ demo: setup
 	@cmake --preset demo >build/configure-demo.log 2>&1 || { cat build/configure-demo.log; exit 1; }
 	@cmake --build --preset demo -j $(JOBS)
 	@build/venv/bin/python tests/demo/demo.py --build build/demo-release $(if $(DATA),--data "$(DATA)")
+
+# The guide, as a site: build/docs/index.html. A broken link is an error (mkdocs -q would not count it). docs-serve shows it
+# while you edit its pages. Some pages are made from the help of the programs, which are those of `make demo`.
+MKDOCS := NO_MKDOCS_2_WARNING=1 TRAJD_BUILD=build/demo-release build/venv-docs/bin/mkdocs
+docs docs-serve:
+	@.ci/setup docs
+	@cmake --preset demo >build/configure-demo.log 2>&1 || { cat build/configure-demo.log; exit 1; }
+	@cmake --build --preset demo -j $(JOBS)
+	@$(MKDOCS) $(if $(filter docs,$@),build --strict,serve) -f clients/docs/mkdocs.yml
 
 # The tree's rules, unit, model, golden and integration tests, sanitizers, each fuzzer for some seconds. Runs each test once.
 test: setup-test

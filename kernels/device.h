@@ -110,6 +110,24 @@ void *trajd_device_stream_handle(const struct trajd_device_stream *stream);
 enum trajd_status trajd_device_copy_async(void *to, const void *from, uint64_t size_bytes,
                                           struct trajd_device_stream *stream,
                                           struct trajd_error *error);
+
+/* A small copy of pinned host memory. */
+struct trajd_device_send {
+    void *to;
+    const void *from; /* in memory of trajd_device_host_alloc() */
+    uint64_t size_bytes;
+};
+
+enum { TRAJD_DEVICE_SENDS_MAX = 16 };
+
+/* Makes up to TRAJD_DEVICE_SENDS_MAX copies to the device with one launch, which reads the host
+ * memory itself. On a GPU that other processes use, it shares the time slice of the launches behind
+ * it. A copy by trajd_device_copy_async() and the launch behind it take a slice each. */
+enum trajd_status trajd_device_send_async(const struct trajd_device_send *sends, uint32_t count,
+                                          struct trajd_device_stream *stream,
+                                          struct trajd_error *error);
+/* The launch beneath it: returns the cudaError_t. */
+int trajd_device_launch_sends(const struct trajd_device_send *list, uint32_t count, void *stream);
 enum trajd_status trajd_device_fill_async(void *memory, uint8_t byte, uint64_t size_bytes,
                                           struct trajd_device_stream *stream,
                                           struct trajd_error *error);

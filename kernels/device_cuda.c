@@ -236,6 +236,17 @@ enum trajd_status trajd_device_copy_async(void *to, const void *from, uint64_t s
                  "copying");
 }
 
+enum trajd_status trajd_device_send_async(const struct trajd_device_send *sends, uint32_t count,
+                                          struct trajd_device_stream *stream,
+                                          struct trajd_error *error)
+{
+    cudaError_t code = cudaSetDevice(stream->device_index);
+
+    if (code == cudaSuccess)
+        code = (cudaError_t)trajd_device_launch_sends(sends, count, stream->handle);
+    return check(error, code, "sending to the device");
+}
+
 enum trajd_status trajd_device_fill_async(void *memory, uint8_t byte, uint64_t size_bytes,
                                           struct trajd_device_stream *stream,
                                           struct trajd_error *error)

@@ -156,6 +156,16 @@ enum trajd_status trajd_device_copy_async(void *to, const void *from, uint64_t s
     return refuse(error);
 }
 
+enum trajd_status trajd_device_send_async(const struct trajd_device_send *sends, uint32_t count,
+                                          struct trajd_device_stream *stream,
+                                          struct trajd_error *error)
+{
+    (void)sends;
+    (void)count;
+    (void)stream;
+    return refuse(error);
+}
+
 enum trajd_status trajd_device_fill_async(void *memory, uint8_t byte, uint64_t size_bytes,
                                           struct trajd_device_stream *stream,
                                           struct trajd_error *error)

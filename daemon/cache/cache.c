@@ -1,7 +1,6 @@
 #include "daemon/cache/cache.h"
 
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "daemon/base/heartbeat.h"
@@ -56,18 +55,15 @@ static void prepare_entries(struct trajd_cache *cache)
 static void group_files(struct trajd_cache *cache)
 {
     for (uint32_t i = 0; i < cache->index->file_count; i++) {
-        struct stat file_stat = {0};
+        const uint64_t device = cache->index->files[i].device;
         uint32_t f = 0;
         cache->files[i].fd = -1;
-        trajd_heartbeat_turn();
-        if (stat(cache->index->files[i].path, &file_stat) != 0)
-            file_stat.st_dev = 0;
-        while (f < cache->filesystem_count && cache->filesystems[f].device != file_stat.st_dev)
+        while (f < cache->filesystem_count && cache->filesystems[f].device != device)
             f++;
         cache->files[i].filesystem = f;
         if (f < cache->filesystem_count)
             continue;
-        cache->filesystems[f].device = file_stat.st_dev;
+        cache->filesystems[f].device = device;
         for (int kind = 0; kind < QUEUE_COUNT; kind++)
             cache->filesystems[f].queues[kind] = (struct queue){NO_ENTRY, NO_ENTRY};
         cache->filesystem_count++;

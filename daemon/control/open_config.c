@@ -1,6 +1,7 @@
 /* What a configuration names and the daemon opens: datasets and GPUs. */
 #include "daemon/control/control_internal.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +52,13 @@ static void log_quarantine(const struct trajd_control *control, const struct tra
             "dataset %s: its index cannot be written to the directory of caches: %s: the next "
             "start reads all files again",
             dataset->name, strerror(index->cache_errno));
+    else if (index->lock_errno)
+        LOG(control->log, WARNING,
+            "dataset %s: the directory of caches cannot be locked: %s: each daemon that shares it "
+            "indexes the files itself",
+            dataset->name,
+            index->lock_errno == ETIMEDOUT ? "the daemon that has the lock shows no sign of life"
+                                           : strerror(index->lock_errno));
     for (uint32_t n = 0; n < index->unread_count && n < UNREAD_LOGGED; n++)
         LOG(control->log, WARNING, "dataset %s: %s", dataset->name, index->notes[n]);
     if (index->unread_count > UNREAD_LOGGED)

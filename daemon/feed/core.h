@@ -26,7 +26,7 @@
 
 #define TRAJD_CORE_MAX_SLOTS 480u /* so that a journal's record fits one page */
 /* The most ranks of a shard job. The parts of job j are numbered from j times this number. */
-#define TRAJD_CORE_MAX_WORLD 4096u
+#define TRAJD_CORE_MAX_WORLD 65536u
 #define TRAJD_CORE_MAX_JOBS 16u /* jobs that read the same slots */
 
 struct trajd_core;

@@ -1,6 +1,6 @@
 /* Recognises episodes whose arrays do not have one row for each time step of one episode. A layout
  * would read wrong rows from them. The rules leave a form alone in doubt: what they do not
- * recognise is listed in daemon/layout/README.md. */
+ * recognise is listed in clients/docs/reference/layouts.md. */
 #include <inttypes.h>
 #include <string.h>
 

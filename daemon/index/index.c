@@ -202,6 +202,7 @@ enum trajd_status trajd_index_open_as(const struct trajd_index_options *options,
                                       struct trajd_layout *layout, struct trajd_index **index,
                                       struct trajd_error *error)
 {
+    struct trajd_index_lock lock = {.fd = -1};
     struct files files = {0};
     uint32_t count, unread_count;
     enum trajd_status status = TRAJD_OK;
@@ -226,22 +227,28 @@ enum trajd_status trajd_index_open_as(const struct trajd_index_options *options,
     unread_count = options->is_probe ? 0 : files.unread_count;
     for (uint32_t i = 0; i < count && options->is_probe; i++)
         files.entries[i].slice_count = TRAJD_HELPER_PROBE;
+    if (!status && !options->is_probe)
+        status = trajd_index_lock_take(options, layout, files.entries, count, &lock, error);
     if (!status)
         status = options->is_probe
-                     ? trajd_index_run_children(options, layout, files.entries, count, error)
-                     : trajd_index_run_split(options, layout, files.entries, count, error);
+                     ? trajd_index_run_children(options, layout, &lock, files.entries, count, error)
+                     : trajd_index_run_split(options, layout, &lock, files.entries, count, error);
     if (!status) {
         trajd_heartbeat_wait();
         const int cache_errno =
             options->is_probe ? 0
                               : trajd_index_cache_save(options, layout, files.entries, files.count);
+        trajd_index_lock_give(&lock, true);
         trajd_heartbeat_resume();
         status =
             trajd_index_build(options, layout, files.entries, count, unread_count, index, error);
-        if (!status)
+        if (!status) {
             (*index)->cache_errno = cache_errno;
+            (*index)->lock_errno = lock.code;
+        }
         layout = NULL;
     }
+    trajd_index_lock_give(&lock, false);
     trajd_layout_destroy(&layout);
     free_files(&files);
     return status;

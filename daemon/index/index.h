@@ -24,6 +24,7 @@ struct trajd_index_file {
     const char *path; /* as opened */
     /* relative to the dataset's path; the file's name where that path is a file */
     const char *relative_path;
+    uint64_t device; /* of the file system; 0: the file was gone when it was looked at */
     struct trajd_file_stat stat;
     const char *refusal; /* NULL, or the reason why it gives no episode */
 };
@@ -145,6 +146,9 @@ struct trajd_index {
     uint64_t files_digest;
     uint32_t cached_file_count; /* files whose records came from the cache */
     int cache_errno;            /* why the cache could not be written; 0: it could */
+    /* why files were indexed without the lock of the cache, so that other daemons may have indexed
+     * them at the same time. ETIMEDOUT: its holder showed no sign of life. 0: they were not */
+    int lock_errno;
     /* rows left out because an array has one row more than its clock */
     uint64_t trimmed_row_count;
     /* further names (hard or symbolic links) of files in the folder; each file is taken once, by

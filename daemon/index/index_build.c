@@ -192,6 +192,7 @@ static enum trajd_status add_file(struct build *b, const struct trajd_index_entr
 
     *file = (struct trajd_index_file){.path = copy_text(b, entry->path),
                                       .relative_path = copy_text(b, entry->relative_path),
+                                      .device = entry->device,
                                       .stat = entry->stat};
     if (refusal)
         file->refusal =

@@ -1,14 +1,21 @@
 /* The cache of records: one file for each pair of dataset path and layout. It only saves time: a
  * cache with any fault is ignored and written again. It is sealed (base/files.h), and a struct of the
- * codec: the tables below. */
+ * codec: the tables below. A lock file beside it lets one of several daemons write it. */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
 
+#include "daemon/base/clock.h"
 #include "daemon/base/digest.h"
 #include "daemon/base/files.h"
+#include "daemon/base/heartbeat.h"
+#include "daemon/base/progress/progress.h"
 #include "daemon/index/index_internal.h"
 
 /* changes with the tables */
@@ -228,4 +235,159 @@ int trajd_index_cache_save(const struct trajd_index_options *options,
     free(cache.entries);
     trajd_bytes_free(&bytes);
     return code;
+}
+
+/* ---- the lock ---- */
+
+/* What the holder of the lock writes into its file: a sign of life, and how far it is. */
+struct beat {
+    int64_t turn;
+    uint32_t done, total;
+    uint32_t is_finished;
+};
+
+static const int64_t beat_interval_ns = 1000000000;
+static const long pause_least_ns = 2000000, pause_most_ns = 500000000;
+
+static void write_beat(struct trajd_index_lock *lock, struct beat beat)
+{
+    beat.turn = lock->beat_ns = trajd_now_ns();
+    if (pwrite(lock->fd, &beat, sizeof beat, 0) < 0)
+        return; /* a full disk: others then wait for twice the timeout of a file, and go on */
+}
+
+/* Goes on without the lock. `code` says why; 0: it is not needed. */
+static void leave_lock(struct trajd_index_lock *lock, int code)
+{
+    if (lock->fd >= 0)
+        close(lock->fd);
+    *lock = (struct trajd_index_lock){.fd = -1, .code = code};
+}
+
+void trajd_index_lock_beat(struct trajd_index_lock *lock, uint32_t done, uint32_t total)
+{
+    if (lock->fd >= 0 && trajd_now_ns() - lock->beat_ns >= beat_interval_ns)
+        write_beat(lock, (struct beat){.done = done, .total = total});
+}
+
+void trajd_index_lock_give(struct trajd_index_lock *lock, bool is_finished)
+{
+    if (lock->fd < 0)
+        return;
+    if (is_finished)
+        write_beat(lock, (struct beat){.is_finished = true});
+    leave_lock(lock, 0);
+}
+
+/* Returns 0, EWOULDBLOCK where another process has the lock, or why the file cannot be locked. */
+static int try_lock(const struct trajd_index_lock *lock)
+{
+    int code;
+
+    trajd_heartbeat_wait();
+    code = flock(lock->fd, LOCK_EX | LOCK_NB) ? errno : 0;
+    trajd_heartbeat_resume();
+    return code;
+}
+
+static void read_beat(const struct trajd_index_lock *lock, struct beat *beat)
+{
+    struct beat found;
+
+    if (pread(lock->fd, &found, sizeof found, 0) == sizeof found)
+        *beat = found;
+}
+
+/* Waits until this process has the lock, or until another one has finished: then without the lock,
+ * so that a thousand daemons do not load the cache one after the other. */
+static enum trajd_status wait_for_lock(const struct trajd_index_options *options,
+                                       struct trajd_index_lock *lock, struct trajd_error *error)
+{
+    const int64_t silent_ns = (int64_t)options->file_timeout_ms * 2000000;
+    struct timespec pause = {.tv_nsec = pause_least_ns};
+    int64_t heard_ns = trajd_now_ns(), turn;
+    char work[TRAJD_PROGRESS_TEXT_SIZE];
+    struct beat first = {0}, beat;
+    int code;
+
+    snprintf(work, sizeof work, "index of %s, by another process", options->path);
+    read_beat(lock, &first); /* of an earlier build, perhaps */
+    beat = first;
+    while ((code = try_lock(lock)) == EWOULDBLOCK || code == EINTR) {
+        if (trajd_heartbeat_check(error))
+            return TRAJD_ERR_CLOSED;
+        nanosleep(&pause, NULL);
+        pause.tv_nsec = pause.tv_nsec < pause_most_ns / 2 ? 2 * pause.tv_nsec : pause_most_ns;
+        trajd_heartbeat_turn();
+        turn = beat.turn;
+        read_beat(lock, &beat);
+        if (beat.turn != turn)
+            heard_ns = trajd_now_ns();
+        if (beat.turn != first.turn && beat.is_finished)
+            break;
+        if (beat.turn != first.turn && beat.total)
+            trajd_progress_report(work, "files", beat.done, beat.total);
+        if (trajd_now_ns() - heard_ns > silent_ns) {
+            code = ETIMEDOUT;
+            break;
+        }
+    }
+    read_beat(lock, &beat);
+    if (beat.turn != first.turn && beat.is_finished)
+        leave_lock(lock, 0);
+    else if (code)
+        leave_lock(lock, code);
+    return TRAJD_OK;
+}
+
+/* Counts the records that the cache lacks and may keep. */
+static uint32_t count_lacking(const struct trajd_index_entry *entries, uint32_t count)
+{
+    uint32_t lacking = 0;
+
+    for (uint32_t i = 0; i < count; i++)
+        lacking += !entries[i].record.length && entries[i].is_settled;
+    return lacking;
+}
+
+/* Loads the cache that another process may have written since the last load. */
+static void load_again(const struct trajd_index_options *options, const struct trajd_layout *layout,
+                       struct trajd_index_entry *entries, uint32_t count)
+{
+    /* opening the folder has NFS ask the server again for a name that it did not find before */
+    const int folder = open(options->cache_directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (folder >= 0)
+        close(folder);
+    trajd_index_cache_load(options, layout, entries, count);
+}
+
+enum trajd_status trajd_index_lock_take(const struct trajd_index_options *options,
+                                        const struct trajd_layout *layout,
+                                        struct trajd_index_entry *entries, uint32_t count,
+                                        struct trajd_index_lock *lock, struct trajd_error *error)
+{
+    char path[4096], file[sizeof path + 8];
+    enum trajd_status status = TRAJD_OK;
+
+    if (!count_lacking(entries, count) || !cache_path(options, layout, path, sizeof path))
+        return TRAJD_OK;
+    snprintf(file, sizeof file, "%s.lock", path);
+    trajd_heartbeat_wait();
+    lock->fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    trajd_heartbeat_resume();
+    if (lock->fd >= 0)
+        status = wait_for_lock(options, lock, error);
+    else
+        leave_lock(lock, errno);
+    if (status)
+        return status;
+    if (lock->fd >= 0)
+        write_beat(lock, (struct beat){.total = count});
+    trajd_heartbeat_wait();
+    load_again(options, layout, entries, count);
+    trajd_heartbeat_resume();
+    if (!count_lacking(entries, count))
+        trajd_index_lock_give(lock, true);
+    return TRAJD_OK;
 }

@@ -38,6 +38,7 @@ static const size_t decode_bytes_max = (size_t)2 << 30;
 struct pool {
     const struct trajd_index_options *options;
     const struct trajd_layout *layout;
+    struct trajd_index_lock *lock;
     struct trajd_index_entry *entries;
     uint32_t entry_count, next;
     struct trajd_index_child *children;
@@ -417,6 +418,7 @@ static void report_progress(const struct pool *pool, const char *work)
     for (uint32_t i = 0; i < pool->child_count; i++)
         done -= pool->children[i].entry && pool->children[i].entry < pool->entries + pool->next;
     trajd_progress_report(work, "files", done, pool->entry_count);
+    trajd_index_lock_beat(pool->lock, done, pool->entry_count);
 }
 
 static enum trajd_status run(struct pool *pool)
@@ -440,11 +442,13 @@ static enum trajd_status run(struct pool *pool)
 
 enum trajd_status trajd_index_run_children(const struct trajd_index_options *options,
                                            const struct trajd_layout *layout,
+                                           struct trajd_index_lock *lock,
                                            struct trajd_index_entry *entries, uint32_t count,
                                            struct trajd_error *error)
 {
     struct pool pool = {.options = options,
                         .layout = layout,
+                        .lock = lock,
                         .entries = entries,
                         .entry_count = count,
                         .error = error};

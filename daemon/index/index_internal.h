@@ -44,15 +44,37 @@ int trajd_index_cache_save(const struct trajd_index_options *options,
                            const struct trajd_layout *layout,
                            const struct trajd_index_entry *entries, uint32_t count);
 
+/* The right to index the files that the cache lacks. Of all daemons that share the folder of caches,
+ * one has it at a time. */
+struct trajd_index_lock {
+    int fd;   /* -1: this process does not have it */
+    int code; /* the errno that says why the files are indexed without it; 0: it is not needed */
+    int64_t beat_ns;
+};
+/* Where the cache lacks a record that it may keep: takes the lock, and then loads the cache again.
+ * While another process indexes the files, it waits, and reports how far that one is. A process that
+ * dies loses the lock. One that shows no sign of life for twice the timeout of a file is no longer
+ * waited for. Returns only TRAJD_ERR_CLOSED as an error. */
+enum trajd_status trajd_index_lock_take(const struct trajd_index_options *options,
+                                        const struct trajd_layout *layout,
+                                        struct trajd_index_entry *entries, uint32_t count,
+                                        struct trajd_index_lock *lock, struct trajd_error *error);
+/* Tells the processes that wait how many of the files have a record: at most once a second. */
+void trajd_index_lock_beat(struct trajd_index_lock *lock, uint32_t done, uint32_t total);
+/* Gives the lock back. `is_finished`: all that can be cached is in the cache. */
+void trajd_index_lock_give(struct trajd_index_lock *lock, bool is_finished);
+
 /* Fills the records of all entries that have none. Where there are more children than files,
  * several children share a large file. */
 enum trajd_status trajd_index_run_split(const struct trajd_index_options *options,
                                         const struct trajd_layout *layout,
+                                        struct trajd_index_lock *lock,
                                         struct trajd_index_entry *entries, uint32_t count,
                                         struct trajd_error *error);
 /* The same, with one child for each entry. */
 enum trajd_status trajd_index_run_children(const struct trajd_index_options *options,
                                            const struct trajd_layout *layout,
+                                           struct trajd_index_lock *lock,
                                            struct trajd_index_entry *entries, uint32_t count,
                                            struct trajd_error *error);
 

@@ -154,6 +154,7 @@ static enum trajd_status take_tasks(const struct trajd_layout *layout,
 
 enum trajd_status trajd_index_run_split(const struct trajd_index_options *options,
                                         const struct trajd_layout *layout,
+                                        struct trajd_index_lock *lock,
                                         struct trajd_index_entry *entries, uint32_t count,
                                         struct trajd_error *error)
 {
@@ -165,12 +166,12 @@ enum trajd_status trajd_index_run_split(const struct trajd_index_options *option
     for (uint32_t i = 0; i < count; i++)
         task_count += slice_count_of(&entries[i], slice_count);
     if (task_count == count)
-        return trajd_index_run_children(options, layout, entries, count, error);
+        return trajd_index_run_children(options, layout, lock, entries, count, error);
     tasks = calloc(task_count, sizeof *tasks);
     if (!tasks)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the index");
     make_tasks(entries, count, slice_count, tasks);
-    status = trajd_index_run_children(options, layout, tasks, task_count, error);
+    status = trajd_index_run_children(options, layout, lock, tasks, task_count, error);
     if (!status)
         status = take_tasks(layout, entries, count, tasks, error);
     for (uint32_t i = 0; i < task_count; i++)

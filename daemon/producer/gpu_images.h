@@ -72,7 +72,7 @@ void trajd_gpu_images_destroy(struct trajd_gpu_images **images);
  * of the slot, which are copied later. Blocks until the frames are on the GPU. TRAJD_ERR_DEVICE:
  * the GPU has failed. Other errors: this batch cannot be made. */
 enum trajd_status trajd_gpu_images_prepare(struct trajd_gpu_images *images,
-                                           const struct trajd_gpu_batch *gpu_batch, uint8_t *ids,
+                                           struct trajd_gpu_batch *gpu_batch, uint8_t *ids,
                                            struct trajd_error *error);
 /* Launches what is prepared and not launched yet. Does not block. */
 enum trajd_status trajd_gpu_images_launch(struct trajd_gpu_images *images,

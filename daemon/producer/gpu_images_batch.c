@@ -272,9 +272,8 @@ static enum trajd_status make_image(struct making *making, struct trajd_error *e
 /* ---- the batch ---- */
 
 /* Starts the copies of masks to the slot, and of records. */
-static enum trajd_status send(struct trajd_gpu_images *images,
-                              const struct trajd_gpu_batch *gpu_batch, uint32_t number,
-                              struct trajd_error *error)
+static enum trajd_status send(struct trajd_gpu_images *images, struct trajd_gpu_batch *gpu_batch,
+                              uint32_t number, struct trajd_error *error)
 {
     struct trajd_producer *producer = images->producer;
     const struct trajd_window_plan *plan = producer->plan->members[0];
@@ -285,7 +284,8 @@ static enum trajd_status send(struct trajd_gpu_images *images,
 
     for (uint32_t p = 0; p < plan->rules.image_count && !status; p++) {
         const uint32_t o = plan->rules.targets[plan->rules.row_target_count + p].output_index;
-        status = trajd_device_copy_async(
+        status = trajd_gpu_sends_add(
+            &gpu_batch->sends,
             (uint8_t *)gpu_batch->fill.memory +
                 producer->batch->members[0]->outputs[o].mask_offset_bytes,
             staging + images->members[0][p].mask_at,
@@ -296,14 +296,14 @@ static enum trajd_status send(struct trajd_gpu_images *images,
         const uint64_t bytes =
             (uint64_t)images->record_count[number * images->group_count + g] * group->record_bytes;
         if (bytes)
-            status = trajd_device_copy_async(block + group->records_at, staging + group->records_at,
-                                             bytes, stream, error);
+            status = trajd_gpu_sends_add(&gpu_batch->sends, block + group->records_at,
+                                         staging + group->records_at, bytes, stream, error);
     }
     return status;
 }
 
 enum trajd_status trajd_gpu_images_prepare(struct trajd_gpu_images *images,
-                                           const struct trajd_gpu_batch *gpu_batch, uint8_t *ids,
+                                           struct trajd_gpu_batch *gpu_batch, uint8_t *ids,
                                            struct trajd_error *error)
 {
     struct trajd_producer *producer = images->producer;

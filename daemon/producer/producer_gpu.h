@@ -15,6 +15,7 @@
 
 #include "daemon/producer/gpu.h"
 #include "daemon/producer/gpu_request.h"
+#include "daemon/producer/gpu_sends.h"
 #include "daemon/producer/gpu_streamed_rows.h"
 #include "daemon/producer/producer_internal.h"
 
@@ -28,6 +29,7 @@ struct trajd_gpu_batch {
     uint8_t *block;           /* the block on the GPU */
     /* [members]: prepared and not launched yet; NULL: none */
     const struct trajd_resample_request **requests;
+    struct trajd_gpu_sends sends; /* prepared and not launched yet */
     struct trajd_device_event *finished;
     /* streamed rows: in pinned memory, and on the GPU */
     uint8_t *rows_staging, *rows_block;
@@ -128,12 +130,13 @@ void trajd_producer_gpu_stop(struct trajd_producer_gpu *own);
 /* Returns how many bytes a batch needs for a member's streamed rows: enough for one window of any
  * episode, and for the whole of most batches. Call it before the threads start. */
 uint64_t trajd_producer_gpu_rows_bytes(struct trajd_producer *producer, uint32_t member);
-/* Gathers everything that the batch needs and starts its copies to the GPU. TRAJD_ERR_DEVICE: the
+/* Gathers everything that the batch needs, and starts the copies of streamed rows. TRAJD_ERR_DEVICE: the
  * GPU has failed. Other errors: this batch cannot be made. */
 enum trajd_status trajd_producer_gpu_prepare(struct trajd_producer *producer,
                                              struct trajd_gpu_batch *gpu_batch,
                                              struct trajd_error *error);
-/* Launches the requests of the batch that are not launched yet. Does not block. */
+/* Makes the copies and launches the requests of the batch that are not under way yet. Does not
+ * block. */
 enum trajd_status trajd_producer_gpu_launch(struct trajd_producer *producer,
                                             struct trajd_gpu_batch *gpu_batch,
                                             struct trajd_error *error);

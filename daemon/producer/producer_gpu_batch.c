@@ -92,6 +92,8 @@ enum trajd_status trajd_producer_gpu_launch(struct trajd_producer *producer,
     enum trajd_status status =
         own->copies ? trajd_device_stream_follow(own->stream, gpu_batch->copied, error) : TRAJD_OK;
 
+    if (!status)
+        status = trajd_gpu_sends_launch(&gpu_batch->sends, own->stream, error);
     pthread_mutex_lock(&own->launching);
     for (uint32_t p = 0; p < producer->plan->member_count && !status; p++) {
         const struct trajd_resample_request *request = gpu_batch->requests[p];
@@ -179,7 +181,6 @@ static enum trajd_status gather_some(struct trajd_producer *producer,
     struct trajd_producer_gpu *own = producer->on_gpu;
     struct trajd_binding *batch = producer->batch->members[p];
     struct rows_of_member of = {&own->members[p], &producer->members[p]};
-    struct trajd_device_stream *copies = own->members[p].streamed_rows ? own->copies : own->stream;
     const uint32_t frame = (uint32_t)(gpu_batch - own->batches);
     const struct trajd_resample_request *request;
     uint64_t size_bytes;
@@ -199,8 +200,13 @@ static enum trajd_status gather_some(struct trajd_producer *producer,
     request = trajd_gpu_request_gather(own->members[p].request, frame, first,
                                        gpu_batch->fill.memory, gpu_batch->staging + used->block,
                                        gpu_batch->block + used->block, &size_bytes);
-    status = trajd_device_copy_async(gpu_batch->block + used->block,
-                                     gpu_batch->staging + used->block, size_bytes, copies, error);
+    status =
+        own->members[p].streamed_rows
+            ? trajd_device_copy_async(gpu_batch->block + used->block,
+                                      gpu_batch->staging + used->block, size_bytes, own->copies,
+                                      error)
+            : trajd_gpu_sends_add(&gpu_batch->sends, gpu_batch->block + used->block,
+                                  gpu_batch->staging + used->block, size_bytes, own->stream, error);
     gpu_batch->requests[p] = request;
     used->block += size_bytes;
     if (!status && producer->spec->keep_bad_rows) {
@@ -315,8 +321,9 @@ static enum trajd_status send_ids(struct trajd_producer *producer,
      */
     ids.memory = (void *)((uintptr_t)staged - own->ids_offset);
     trajd_producer_write_ids(producer, &ids);
-    return trajd_device_copy_async((uint8_t *)gpu_batch->fill.memory + own->ids_offset, staged,
-                                   own->ids_bytes, own->stream, error);
+    return trajd_gpu_sends_add(&gpu_batch->sends,
+                               (uint8_t *)gpu_batch->fill.memory + own->ids_offset, staged,
+                               own->ids_bytes, own->stream, error);
 }
 
 enum trajd_status trajd_producer_gpu_prepare(struct trajd_producer *producer,
@@ -328,6 +335,7 @@ enum trajd_status trajd_producer_gpu_prepare(struct trajd_producer *producer,
     enum trajd_status status = TRAJD_OK;
 
     memset(gpu_batch->requests, 0, producer->plan->member_count * sizeof *gpu_batch->requests);
+    gpu_batch->sends.count = 0;
     if (producer->on_gpu->copies)
         trajd_producer_prefetch(producer, fill);
     if (producer->on_gpu->copies && producer->spec->keep_bad_rows)

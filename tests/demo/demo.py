@@ -139,7 +139,7 @@ def main():
             run(sys.executable, ROOT / "tests/tools/make_demo_dataset.py", path)
         run(trajctl, "inspect", "--layout", "demo", path)
 
-    title("2. The daemon: what it makes of the configuration")
+    title("2. The daemon, which trajd.open would start by itself: what it makes of the configuration")
     command = [build / "daemon/trajd", "--config", config]
     print(f"$ {' '.join(map(str, command))} &".replace(f"{ROOT}/", ""), flush=True)
     daemon = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
@@ -150,11 +150,11 @@ def main():
             if "ready after" in line:
                 break
         threading.Thread(target=lambda: [print(line, end="") for line in daemon.stderr], daemon=True).start()
-        title("3. A worker reads each feed for two seconds")
+        title("3. A process reads each feed for two seconds")
         for feed in ("policy", "many_clocks"):
             run(trajctl, "bench", feed, "--seconds", "2", "--endpoint", endpoint)
         client = trajd.Client(trajd.load(build), endpoint, name="demo")
-        title("4. One window: recorded rows, and what the worker gets")
+        title("4. One window: recorded rows, and the steps that a process gets")
         client.open("many_clocks", epoch=1000)
         show_window(client, path, output, rate_hz, steps, bool(options.data))
         title("5. The daemon seen from outside")

@@ -462,6 +462,18 @@ enum trajd_status trajd_device_copy_async(void *to, const void *from, uint64_t s
                 error);
 }
 
+enum trajd_status trajd_device_send_async(const struct trajd_device_send *sends, uint32_t count,
+                                          struct trajd_device_stream *stream,
+                                          struct trajd_error *error)
+{
+    enum trajd_status status = TRAJD_OK;
+
+    for (uint32_t i = 0; i < count && !status; i++)
+        status =
+            trajd_device_copy_async(sends[i].to, sends[i].from, sends[i].size_bytes, stream, error);
+    return status;
+}
+
 enum trajd_status trajd_device_fill_async(void *memory, uint8_t byte, uint64_t size_bytes,
                                           struct trajd_device_stream *stream,
                                           struct trajd_error *error)

@@ -1,5 +1,6 @@
 /* For LD_PRELOAD: a file system that cannot rename without replacing (such as NFS). With
  * TRAJD_TEST_NO_LINKS it cannot make hard links either (such as some FUSE file systems). With
+ * TRAJD_TEST_NO_LOCKS the lock files of indexes cannot be locked (Lustre without `flock`). With
  * TRAJD_TEST_APPEARS a file of that name appears at the moment of the rename. With TRAJD_TEST_SWAPS
  * what has that name is called NAME.aside then, and what is called NAME.theirs takes its name. */
 #define _GNU_SOURCE
@@ -7,6 +8,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -52,5 +54,17 @@ PRELOADED int link(const char *from, const char *to)
     if (!getenv("TRAJD_TEST_NO_LINKS"))
         return (int)syscall(SYS_linkat, AT_FDCWD, from, AT_FDCWD, to, 0);
     errno = EPERM;
+    return -1;
+}
+
+PRELOADED int flock(int fd, int operation)
+{
+    char link[64], path[4096] = "";
+
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    if (!getenv("TRAJD_TEST_NO_LOCKS") || readlink(link, path, sizeof path - 1) < 0 ||
+        !strstr(path, ".index.lock"))
+        return (int)syscall(SYS_flock, fd, operation);
+    errno = ENOSYS;
     return -1;
 }

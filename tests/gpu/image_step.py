@@ -16,7 +16,7 @@ from gpu_mps import mps
 import torch  # noqa: E402  (gpu_feed adds the package to the path)
 from torch import nn  # noqa: E402
 
-BATCH, ROUNDS, STEPS, CREDIT = 64, 3, 60, 16
+BATCH, ROUNDS, WARM, STEPS, CREDIT = 64, 5, 20, 60, 16
 CAMERAS = ("top", "wrist")
 CONFIG = """
 version: 2
@@ -104,9 +104,9 @@ class Step:
         self.actions.copy_(batch["action"])
 
     def time(self, source):
-        """Returns ms per step."""
-        for turn in range(5 + STEPS):
-            if turn == 5:
+        """Returns ms per step, after the steps that use up what was prepared beforehand."""
+        for turn in range(WARM + STEPS):
+            if turn == WARM:
                 torch.cuda.synchronize()
                 begin = time.perf_counter()
             if source is not None:
@@ -117,9 +117,10 @@ class Step:
 
 
 def measure():
-    """Runs in a process of its own with the daemon as its child: an MPS server serves both or neither."""
+    """Runs in a process of its own with the daemon as its child: an MPS server serves both or neither. Each turn of a source
+    is compared with the mean of the turns of the constant batch before and behind it, since the GPU's clock drifts."""
     step = Step()
-    found = {name: [] for name in ("constant", "the copy from a constant tensor", "the feed in GPU memory", "the feed, copied as u8")}
+    found = {}
     with daemon(text=config()) as one, one.connect(credit=CREDIT) as feed, one.connect(credit=4, zero_copy=False, job="copied") as copied:
         batches, others = feed.forever(), copied.forever()
         kept = {name: next(batches).raw(name).clone() for name in (*CAMERAS, "action")}
@@ -127,14 +128,18 @@ def measure():
         for source in (batches, others):  # until all frames are decoded
             for _ in range(40):
                 next(source)
+        sources = {"the copy from a constant tensor": lambda: kept, "the feed in GPU memory": lambda: next(batches),
+                   "the feed, copied as u8": lambda: next(others)}
+        before = step.time(None)
         for _ in range(ROUNDS):
-            found["constant"].append(step.time(None))
-            found["the copy from a constant tensor"].append(step.time(lambda: kept))
-            found["the feed in GPU memory"].append(step.time(lambda: next(batches)))
-            found["constant"].append(step.time(None))
-            found["the feed, copied as u8"].append(step.time(lambda: next(others)))
-    base = statistics.median(found["constant"])
-    return {name: {"ms": round(statistics.median(values), 3), "ratio": [round(value / base, 4) for value in sorted(values)]}
+            for name, source in sources.items():
+                took, after = step.time(source), step.time(None)
+                found.setdefault(name, []).append((took, took / ((before + after) / 2)))
+                found.setdefault("constant", []).append((after, 1.0))
+                before = after
+    return {name: {"ms": round(statistics.median(took for took, _ in values), 3),
+                   "ratio": round(statistics.median(ratio for _, ratio in values), 4),
+                   "range": [round(min(ratio for _, ratio in values), 4), round(max(ratio for _, ratio in values), 4)]}
             for name, values in found.items()}
 
 

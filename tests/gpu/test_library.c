@@ -175,6 +175,50 @@ static void test_sums_of_dense_rows(void **state)
     trajd_kernels_close(&kernels);
 }
 
+/* Pieces of all sizes and alignments come whole, and no byte beside them changes. */
+static void test_pieces_are_sent_together(void **state)
+{
+    static const struct {
+        uint32_t to, from, size;
+    } places[TRAJD_DEVICE_SENDS_MAX] = {
+        {8, 0, 1},           {16, 8, 8},          {31, 16, 7},         {64, 33, 4096},
+        {8192, 8192, 65536}, {80000, 80000, 9},   {80016, 80016, 16},  {81003, 81001, 1000},
+        {90000, 90000, 0},   {90008, 90008, 24},  {91000, 91004, 800}, {95000, 95000, 5000},
+        {100001, 100001, 1}, {100008, 100016, 8}, {101000, 101000, 3}, {102000, 102001, 8192}};
+    enum { BYTES = 120000, CANARY = 0x5a };
+    uint8_t *expected = malloc(BYTES), *result = malloc(BYTES);
+    struct trajd_device_send sends[TRAJD_DEVICE_SENDS_MAX];
+    struct trajd_device_stream *stream;
+    struct trajd_device *device;
+    struct trajd_error error;
+    uint8_t *pinned;
+    void *on_device;
+
+    (void)state;
+    must(trajd_device_open(0, &device, &error), &error);
+    must(trajd_device_stream_create(device, &stream, &error), &error);
+    must(trajd_device_alloc(device, BYTES, &on_device, &error), &error);
+    must(trajd_device_host_alloc(device, BYTES, (void **)&pinned, &error), &error);
+    for (uint32_t i = 0; i < BYTES; i++)
+        pinned[i] = (uint8_t)(i * 7 + i / 256);
+    memset(expected, CANARY, BYTES);
+    for (uint32_t i = 0; i < TRAJD_DEVICE_SENDS_MAX; i++) {
+        sends[i] = (struct trajd_device_send){(uint8_t *)on_device + places[i].to,
+                                              pinned + places[i].from, places[i].size};
+        memcpy(expected + places[i].to, pinned + places[i].from, places[i].size);
+    }
+    must(trajd_device_fill_async(on_device, CANARY, BYTES, stream, &error), &error);
+    must(trajd_device_send_async(sends, TRAJD_DEVICE_SENDS_MAX, stream, &error), &error);
+    copy(result, on_device, BYTES, stream);
+    assert_memory_equal(result, expected, BYTES);
+    trajd_device_host_free(device, pinned);
+    trajd_device_free(device, on_device);
+    trajd_device_stream_destroy(&stream);
+    trajd_device_close(&device);
+    free(expected);
+    free(result);
+}
+
 static void test_wrong_options_are_refused(void **state)
 {
     const struct trajd_kernels_options gpu = {.place = TRAJD_KERNELS_GPU, .gpu_ordinal = 99};
@@ -202,6 +246,7 @@ int main(void)
         cmocka_unit_test(test_requests_run_on_the_stream),
         cmocka_unit_test(test_sums_have_a_plan),
         cmocka_unit_test(test_sums_of_dense_rows),
+        cmocka_unit_test(test_pieces_are_sent_together),
         cmocka_unit_test(test_wrong_options_are_refused),
     };
 

@@ -6,7 +6,9 @@ import tempfile
 
 import pytest
 from datasets import make_demo_file, make_long_file
+from guide_pages import Shell
 from installing import install
+from paths import PACKAGE
 from preprocess_station import Station
 
 
@@ -43,3 +45,16 @@ def prefix(tmp_path_factory):
 def station(tmp_path, small_file):
     """An inbox for `trajctl preprocess` into which small_file can be dropped."""
     return Station(tmp_path, small_file)
+
+
+@pytest.fixture
+def shell():
+    """A folder in which the blocks of a page run."""
+    if not list((PACKAGE / "trajd").glob("_core*")):
+        pytest.skip("built without Python's headers")
+    with tempfile.TemporaryDirectory(prefix="trajd") as folder:  # a socket's path is short
+        one = Shell(pathlib.Path(folder))
+        if not one.torch:
+            pytest.skip("no Python of this machine has torch")
+        yield one
+        one.end()

@@ -15,6 +15,7 @@ import urllib.request
 import pytest
 
 from daemons import smallest_config
+from guide_sources import sources
 from paths import ROOT, TRAJCTL, clean_environment
 from waiting import wait_for
 
@@ -22,7 +23,6 @@ UNPACKED = ROOT / "build/prometheus/usr/bin/prometheus"  # .ci/setup test
 PROMETHEUS = shutil.which("prometheus") or (str(UNPACKED) if UNPACKED.exists() else None)
 MONITORING = ROOT / "configs/monitoring"
 DASHBOARD = json.loads((MONITORING / "trajd-dashboard.json").read_text())
-README = (ROOT / "clients/cli/metrics/README.md").read_text()
 needs_prometheus = pytest.mark.skipif(not PROMETHEUS, reason="prometheus is neither installed nor in build/prometheus (.ci/setup test)")
 
 
@@ -149,7 +149,7 @@ def test_a_training_that_holds_up_its_data(prometheus):
 
 def test_the_dashboard_is_whole():
     """Each metric of the queries is documented, panels have different numbers, and each has a description."""
-    told = set(re.findall(r"^\| `(trajd\w*)`", README, re.M))
+    told = {name for name, _, _, _ in sources.metric_families()}
     for panel, expr in queries():
         for name in re.findall(r"\btrajd_\w+", expr):
             assert re.sub("_(total|bucket)$", "", name) in told, f"{panel}: {name}"

@@ -1,4 +1,4 @@
-"""The cells of the table "Who may die when" in daemon/feed/README.md that no other file tests."""
+"""The events of clients/docs/concepts/failures.md that no other file tests; daemon/feed/README.md names the test of each."""
 import os
 import pathlib
 import re
@@ -12,13 +12,11 @@ from workers import Worker, finish, run_out, step, wait_for_done
 
 SHARED = pytest.mark.parametrize("config", [feed, fan_out], ids=["alone", "fan_out"])
 
-
 def ranks_of(one, world, *arguments, feed="train"):
     ranks = [Worker(one, "--pace", "--rank", rank, "--world", world, *arguments, feed=feed) for rank in range(world)]
     for rank in ranks:
         rank.read("open")
     return ranks
-
 
 def global_ids(ranks, begin=0):
     """Joins the window ids that the ranks received for every batch from a position on."""
@@ -29,10 +27,8 @@ def global_ids(ranks, begin=0):
     assert all(len({tuple(b["ids"]) for b in rank.batches()}) == len(rank.batches()) for rank in ranks)
     return [i for position in sorted(parts) if position >= begin for i in parts[position]]
 
-
 def journal_of(one, job):
     return next(pathlib.Path(one.folder / "state").rglob(f"{job}@*.journal"))
-
 
 # ---- stop and resume: the global sequence ----
 
@@ -63,7 +59,6 @@ def test_one_sequence_whoever_dies_and_whoever_goes_on(daemon, demo_file, victim
     run_out(again)
     assert before + global_ids(again) == order
 
-
 def test_jobs_at_different_speeds(daemon, demo_file):
     """One job takes two epochs while the other one takes three batches. Neither affects the other."""
     one = daemon(feed(demo_file))
@@ -80,7 +75,6 @@ def test_jobs_at_different_speeds(daemon, demo_file):
     fast.close()
     run_out([slow])
     assert slow.ids() == order[0]
-
 
 # ---- workers that die ----
 
@@ -105,7 +99,6 @@ def test_a_death_after_done_changes_nothing(daemon, demo_file, config, mode):
     assert sorted(first.ids() + again.ids() + other.ids()) == sorted(order)
     if mode == "shard":
         assert [batch["position"] for batch in again.batches()][0] == 3 * 64
-
 
 @pytest.mark.parametrize("policy", ["block", "leave"])
 def test_a_killed_job_beside_another(daemon, demo_file, policy):
@@ -139,7 +132,6 @@ def test_a_killed_job_beside_another(daemon, demo_file, policy):
     assert sorted(ids) == sorted(order)
     client.close()
 
-
 @pytest.mark.slow
 def test_a_rank_that_stays_away_beside_another_job(daemon, demo_file):
     one = daemon(fan_out(demo_file, rank_timeout="3s"))
@@ -155,7 +147,6 @@ def test_a_rank_that_stays_away_beside_another_job(daemon, demo_file):
     assert ranks[0].process.wait(60) != 0  # has received the error about the missing rank, and did not open again
     client.close()
 
-
 def test_ranks_die_and_return_beside_another_job(daemon, demo_file):
     one = daemon(fan_out(demo_file))
     order = sequence(one)
@@ -170,7 +161,6 @@ def test_ranks_die_and_return_beside_another_job(daemon, demo_file):
     run_out([*again, other])
     assert global_ids(ranks)[:state] + global_ids(again) == order
     assert other.ids() == order
-
 
 # ---- daemons that die ----
 
@@ -188,7 +178,6 @@ def test_ranks_and_a_daemon_that_dies_beside_another_job(daemon, demo_file):
     run_out([*ranks, other])
     assert global_ids(ranks) == order  # no window repeats and none is lost
     assert sorted(other.ids()) == sorted(order)
-
 
 def test_a_damaged_journal_is_one_jobs(daemon, demo_file):
     one = daemon(fan_out(demo_file))
@@ -211,7 +200,6 @@ def test_a_damaged_journal_is_one_jobs(daemon, demo_file):
     assert sorted(hurt) == sorted(order)  # from the beginning, but for what the worker reports
     assert sorted(whole) == sorted(order)
 
-
 def test_a_journal_of_a_second_ago(daemon, demo_file):
     """The death of a host leaves a journal that lacks the latest records. A worker on another host lives and reports
     what it has finished."""
@@ -230,7 +218,6 @@ def test_a_journal_of_a_second_ago(daemon, demo_file):
     one.start()
     run_out([worker])
     assert sorted(worker.ids()) == sorted(order)
-
 
 # ---- several jobs on the same slots ----
 
@@ -254,7 +241,6 @@ def test_a_checkpoint_beside_another_job(daemon, demo_file):
     assert other.ids() == order
     again.close()
 
-
 def test_a_node_of_several_has_a_ring_of_its_own(daemon, demo_file):
     one = daemon(fan_out(demo_file, batch=104))
     order = sequence(one)
@@ -269,7 +255,6 @@ def test_a_node_of_several_has_a_ring_of_its_own(daemon, demo_file):
     assert ids + rest(other) == order
     for client in (other, *ranks):
         client.close()
-
 
 def test_a_file_that_goes_bad_is_told_to_each_job(daemon, demo_file, tmp_path):
     path = tmp_path / "demo.hdf5"
@@ -293,7 +278,6 @@ def test_a_file_that_goes_bad_is_told_to_each_job(daemon, demo_file, tmp_path):
     assert seen[0] == seen[1]
     for client in clients:
         client.close()
-
 
 @SHARED
 @pytest.mark.parametrize("mode", [trajd.QUEUE, trajd.SHARD], ids=["queue", "shard"])
@@ -324,7 +308,6 @@ def test_all_leave_an_epoch_early(daemon, demo_file, config, mode):
         assert sorted(ids + rest(pair[1])) == sorted(orders[1])
     for client in pair:
         client.close()
-
 
 def test_the_tables_tests_are_there():
     root = pathlib.Path(__file__).resolve().parents[1]

@@ -9,10 +9,10 @@ import pytest
 
 from daemons import smallest_config
 from installing import install
-from paths import PROGRAM, ROOT, TRAJCTL, clean_environment
+from paths import BUILD, PROGRAM, ROOT, TRAJCTL, clean_environment
 
 pytestmark = pytest.mark.release
-PAGES = {"trajd": ROOT / "daemon/trajd.8", "trajctl": ROOT / "clients/cli/trajctl.1", "config": ROOT / "configs/trajd.yaml.5",
+PAGES = {"trajd": ROOT / "daemon/trajd.8", "trajctl": ROOT / "clients/cli/trajctl.1", "config": BUILD / "systemd/trajd.yaml.5",
          "kernels": ROOT / "kernels/library/trajd_kernels.3"}
 ENVIRONMENT = clean_environment() | {"PATH": f"{TRAJCTL.parent}:{PROGRAM.parent}:{os.environ['PATH']}"}
 
@@ -47,22 +47,6 @@ def test_the_daemons_options_are_told():
     told = words("trajd")
     for option in options(run(PROGRAM, "--help").stdout) | {"--help"}:
         assert option in told, f"daemon/trajd.8 lacks {option}"
-
-
-def test_every_key_is_told():
-    told = words("config")
-    keys = set()
-    for name in ("daemon/config/config.c", "daemon/config/config_keys.c", *(str(p) for p in (ROOT / "daemon/window/feed_spec").glob("window_spec*.c"))):
-        text = (ROOT / name).read_text()
-        keys |= set(re.findall(r'\{(?:NULL|"\w+"), "(\w+)", KEY_', text))  # the configuration's table
-        keys |= set(re.findall(r'\{"(\w+)", (?:trajd_spec_)?read_', text))  # a feed's
-        for found in re.findall(r"struct trajd_yaml_key \w*keys\[\] = \{(.*?)\n *\};", text, re.S):  # those of its nested mappings
-            keys |= set(re.findall(r'^ *\{"(\w+)"', found, re.M))
-        keys |= set(re.findall(r'struct trajd_yaml_key \w+ = \{\s*"(\w+)"', text))
-        for found in re.findall(r"char \*const \w*keys\[\] = \{([^}]*?)NULL\}", text):
-            keys |= set(re.findall(r'"(\w+)"', found))
-    assert {"store", "global_batch", "max_age", "neighbours", "weight", "insecure_loopback"} <= keys
-    assert keys <= told, f"configs/trajd.yaml.5 lacks {sorted(keys - told)}"
 
 
 def complete(line):

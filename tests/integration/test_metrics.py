@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from daemons import smallest_config
+from guide_sources import sources
 from paths import PACKAGE, ROOT, TRAJCTL, clean_environment, package_environment
 from image_files import random_frames, write_encoded
 from waiting import wait_for
@@ -136,7 +137,7 @@ def test_a_worker_that_waits_for_the_slots_of_another(daemon, demo_file):
 
 
 def test_names_are_documented(served):
-    told = set(re.findall(r"^\| `(trajd\w*)`", (ROOT / "clients/cli/metrics/README.md").read_text(), re.M))
+    told = {name for name, _, _, _ in sources.metric_families()}
     page = set(re.findall(r"^\.It Ic (trajd\w*)", (ROOT / "clients/cli/trajctl.1").read_text(), re.M))
     source = (ROOT / "clients/cli/metrics/metrics.c").read_text()
     written = set(re.findall(r'"(trajd_\w+)"', source)) | {"trajd"}

@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-import textwrap
 import zipfile
 
 import h5py
@@ -345,11 +344,11 @@ def test_presets_give_feeds_that_train(daemon, style, state, tmp_path):
 
 
 def feed_of_the_page():
-    """Returns the configuration of clients/python/CONVERT.md, for frames that are smaller than UMI's."""
-    lines = (ROOT / "clients/python/CONVERT.md").read_text().splitlines()
-    begin = lines.index("    feeds:")
-    end = next(number for number, line in enumerate(lines[begin:], begin) if not line)
-    return textwrap.dedent("\n".join(lines[begin:end])).replace(
+    """Returns the configuration of clients/docs/how-to/convert.md, for frames that are smaller than UMI's."""
+    lines = (ROOT / "clients/docs/how-to/convert.md").read_text().splitlines()
+    begin = lines.index("feeds:")
+    end = next(number for number, line in enumerate(lines[begin:], begin) if line == "```")
+    return "\n".join(lines[begin:end]).replace(
         "image: {preset: umi}", "image: {preset: umi, resize: 32}").replace(
             "global_batch: 64", "global_batch: 4\n    tail: short\n    pad: {before: any, after: any, with: edge}")
 

@@ -256,7 +256,7 @@ def test_cameras_of_two_forms_are_not_stacked():
 
 def test_the_last_bits_differ_as_the_page_says(daemon, tmp_path):
     """`norm:` multiplies once, where a trainer divides by 255, subtracts the mean and divides by the std, in float32."""
-    rows = re.findall(r"^\| `([a-z-]+)` \| (\d+)(?: to (\d+))? \| ([0-9.e-]+)", (ROOT / "clients/python/IMAGES.md").read_text(), re.M)
+    rows = re.findall(r"^\| `([a-z-]+)` \| (\d+)(?: to (\d+))? \| ([0-9.e-]+)", (ROOT / "clients/docs/how-to/images.md").read_text(), re.M)
     assert {name for name, *_ in rows} == {"unit", "signed", "imagenet", "signed-imagenet"}
     levels = np.arange(256, dtype=np.uint8)
     with h5py.File(tmp_path / "d.hdf5", "w") as file:

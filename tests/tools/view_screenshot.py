@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Makes the image of clients/python/VIEW.md: a recording of a robot with two cameras in the Rerun viewer.
+"""Makes the image of clients/docs/how-to/view.md: a recording of a robot with two cameras in the Rerun viewer.
 
-    tests/tools/view_screenshot.py clients/python/view.png
+    tests/tools/view_screenshot.py clients/docs/how-to/view.png
 
 Needs trajd[convert,view] with rerun-sdk 0.41, Pillow, mcap, and Debian's xvfb and mesa-vulkan-drivers: no GPU and no screen."""
 import base64

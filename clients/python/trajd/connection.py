@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 Place = Tuple[int, int]  # dataset_index, episode_index
 
 _CONNECT_WARNING_AFTER_S = 2.0  # without a daemon
-_CONNECT_LIMIT_S = 600.0  # then Timeout is raised; as long as libtrajd waits for a daemon that died
+CONNECT_LIMIT_S = 600.0  # then Timeout is raised; as long as libtrajd waits for a daemon that died
 _FOR_EVER_MS = 24 * 3600 * 1000  # of a daemon that lives
 _PAUSE_S = 0.1  # between two questions whether statistics are ready
 # How long the first try of a request waits without timeout=, and each one after the warning. An OPEN is repeated each
@@ -74,7 +74,7 @@ def _connect(settings: Settings) -> "_core.Client":
     try:
         return attempt(_CONNECT_WARNING_AFTER_S)
     except Timeout as error:
-        limit = settings.away_ms / 1000 or _CONNECT_LIMIT_S
+        limit = settings.away_ms / 1000 or CONNECT_LIMIT_S
         log.warning("%s: waiting %g s for its start (timeout=SECONDS changes that)", error, limit)
         return attempt(limit)
 
@@ -84,7 +84,7 @@ class Connection:
     when the program drops it, even while batches are kept."""
 
     def __init__(self, settings: Settings) -> None:
-        self._title, self._timeout = settings.title, settings.timeout
+        self._title, self._timeout, self.endpoint = settings.title, settings.timeout, settings.place
         self.client = _connect(settings)
         self._texts: Dict[str, Dict[Place, Optional[str]]] = {}
         self._failure: Optional[Exception] = None  # why the daemon does not return

@@ -1,7 +1,7 @@
 """python -m trajd.export lerobot CONFIG|FILE OUT --fps N: writes a LeRobot data set, v3.0, by LeRobot's own API.
 
 Numbers are those of `trajctl resample --dtype float32`, which writes them to a temporary file. A step gets the last
-frame of each camera that is not after it, decoded by the daemon. LeRobot encodes it. CONVERT.md has an example."""
+frame of each camera that is not after it, decoded by the daemon. LeRobot encodes it. The guide's page on converting has an example."""
 from __future__ import annotations
 
 import argparse

@@ -11,7 +11,7 @@ import warnings
 import weakref
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, SupportsIndex, Tuple
 
-from . import _core, arrays, feed_info, styles, topology
+from . import _core, agree, arrays, feed_info, styles, topology
 from .batch import Arrays, Batch, Layout, report_bad_frames
 from .connection import OPEN_MS, Connection, Explanation
 from .errors import ArgumentError, Busy, Closed, Error, StateError, Timeout
@@ -42,7 +42,12 @@ def _close_all() -> None:
 class Epoch(Iterator[Batch]):
     """The iterator over the batches of one epoch.
 
-    Ends when every window of the epoch is worked on; in mode queue that means by all workers.
+    Ends when every window of the epoch is worked on; in mode queue that means by all workers. len() is the number of
+    batches from the position at which the iterator began.
+
+    Raises DataError for a batch that could not be made; the next call goes on behind it. Raises Busy if the program
+    holds as many batches as its credit, Timeout if the feed's `timeout` is over, and Closed if the daemon or a rank is
+    away for too long, or if the feed was closed.
 
     epoch     the number of the epoch
     position  the position after the last batch that was returned"""
@@ -285,8 +290,7 @@ class Feed:
             self._connection.forget_texts()
         self._info, self._layout, self._opened_at = info, None, (epoch, position)
         if not self._compared:
-            topology.compare_fingerprints(info.fingerprint, (info.norm_digest, info.values_digest),
-                                          self._connection.episodes)
+            agree.compare(settings, info, self._connection)
             self._compared = True
         feed_info.report(info, settings)
 
@@ -327,7 +331,9 @@ class Feed:
         return self._connection
 
     def episodes(self) -> List[Dict[str, Any]]:
-        """Returns a dict for each episode: dataset, file, name, rows, digest, texts, and why it is not used if so."""
+        """Returns a dict for each episode: dataset, file, name, rows, digest, texts, and why it is not used if so.
+
+        Opens the feed if it is not open yet. Raises Timeout and Closed."""
         return self._opened().episodes()
 
     def explain(self, window_id: int, output: Optional[str] = None, pass_number: int = 0) -> Explanation:
@@ -349,7 +355,9 @@ class Feed:
         return self._opened().statistics(names, progress)
 
     def status(self) -> Dict[str, Any]:
-        """Returns the daemon's status: feeds, workers, rates, and what each feed waits for."""
+        """Returns the daemon's status: feeds, workers, rates, and what each feed waits for.
+
+        A dict with the document of STATUS, which the page of the protocol describes. Raises Timeout and Closed."""
         return self._connection.status()
 
     def metrics(self) -> Dict[str, float]:

@@ -17,28 +17,46 @@ _reported_ranks: Set[str] = set()        # lines
 
 @dataclass(frozen=True)
 class FeedInfo:
-    """The description of an open feed. Positions and lengths count windows over all ranks."""
+    """The description of an open feed. Positions and lengths count windows over all ranks. It does not change.
 
-    global_batch: int   # rows of a batch over all ranks
-    row_begin: int      # index of this worker's first row in it
-    row_count: int      # this worker's rows of it
-    credit: int         # the most batches that may be held or on their way, as granted
+    global_batch          rows of a batch over all ranks
+    row_begin, row_count  this worker's rows of it: the first one, and how many
+    credit                the most batches that may be held or on their way, as granted
+    epoch                 the epoch that was opened
+    next                  the position at which delivery began
+    epoch_length          windows that an epoch delivers
+    window_count          windows of an epoch, before `tail`
+    dropped_count         windows left out at the end of an epoch
+    fingerprint, seed     the data and windows as a number, and the seed of the order
+    norm_digest           of all scales and offsets; 1: nothing is normalised; 0: a daemon of 0.1.0, which does not say
+    episodes_found        episodes of the feed's datasets; a file that gives no episode counts as one. This and the next
+                          three are 0 if the daemon has version 0.1.0
+    episodes_kept         those that can be read
+    episodes_quarantined  left out: they cannot be read, or break a rule
+    episodes_used         kept ones of which the feed has windows: see filter, where, split and pad
+    quarantine_reasons    of the first quarantined ones: file, episode, array, rule
+    warnings              what else to know about the feed's data
+    values_digest         of how images are made; 1: there are none; 0: a daemon of 0.1.0, which does not say"""
+
+    global_batch: int
+    row_begin: int
+    row_count: int
+    credit: int
     epoch: int
-    next: int           # position at which delivery began
-    epoch_length: int   # windows that an epoch delivers
-    window_count: int   # windows of an epoch, before `tail`
-    dropped_count: int  # windows left out at the end of an epoch
+    next: int
+    epoch_length: int
+    window_count: int
+    dropped_count: int
     fingerprint: int
     seed: int
-    norm_digest: int = 0  # of all scales and offsets; 1: nothing is normalised; 0: a daemon of 0.1.0, which does not say
-    # Episodes of the feed's datasets. A file that gives no episode counts as one. All 0: the daemon has version 0.1.0
+    norm_digest: int = 0
     episodes_found: int = 0
     episodes_kept: int = 0
-    episodes_quarantined: int = 0  # left out: they cannot be read, or break a rule
-    episodes_used: int = 0         # kept ones of which the feed has windows: see filter, where, split and pad
-    quarantine_reasons: Tuple[str, ...] = ()  # of the first: file, episode, array, rule
-    warnings: Tuple[str, ...] = ()            # what else to know about the feed's data
-    values_digest: int = 0  # of how images are made; 1: there are none; 0: a daemon of 0.1.0, which does not say
+    episodes_quarantined: int = 0
+    episodes_used: int = 0
+    quarantine_reasons: Tuple[str, ...] = ()
+    warnings: Tuple[str, ...] = ()
+    values_digest: int = 0
 
     @property
     def batches(self) -> int:

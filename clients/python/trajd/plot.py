@@ -1,7 +1,7 @@
 """python -m trajd.plot CONFIG|FILE [STREAM...] [-o OUT.svg]: streams of one episode over time, by matplotlib.
 
 Each stream has a plot: dots are recorded rows, lines are steps, bands are masked steps and gaps with their reason. The
-histogram beside it counts the rows of the episode, and its lines are statistics of the dataset. VIEW.md has an example."""
+histogram beside it counts the rows of the episode, and its lines are statistics of the dataset. The guide's page on recordings has an example."""
 from __future__ import annotations
 
 import argparse

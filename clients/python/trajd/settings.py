@@ -65,9 +65,14 @@ class Settings:
     gpu_ranks: "Optional[tuple[int, ...]]" = None  # None: found when the feed is opened
 
     @property
+    def place(self) -> str:
+        """The endpoint, also if $TRAJD_ENDPOINT names it."""
+        return _place_of(self.endpoint) or "/run/trajd/main"
+
+    @property
     def finishes(self) -> bool:
         """True if images shall come as u8: a GPU finishes them, or the network carries them."""
-        return self.device != "cpu" or _place_of(self.endpoint).startswith("tcp://")
+        return self.device != "cpu" or self.place.startswith("tcp://")
 
     @property
     def title(self) -> str:

@@ -1,4 +1,4 @@
-"""Finds the rank of this process, the world size, and the ranks on this node. Compares what the ranks see.
+"""Finds the rank of this process, the world size, and the ranks on this node.
 
 The first of these that applies is used: explicit arguments; Ray Train, in its workers; torch.distributed if it is
 initialised; torchrun's environment (RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE); the environment of a Slurm step
@@ -10,9 +10,9 @@ import os
 import re
 import sys
 from dataclasses import dataclass, field, replace
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
-from .errors import ArgumentError, StateError
+from .errors import ArgumentError
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def _from_slurm(environment: Mapping[str, str]) -> Topology:
     return _narrowed(rank, world, first, counts[node])
 
 
-def _initialized() -> Any:
+def initialized() -> Any:
     """Returns torch.distributed if it is initialised."""
     distributed = getattr(sys.modules.get("torch"), "distributed", None)
     return distributed if distributed is not None and distributed.is_available() and distributed.is_initialized() else None
@@ -115,7 +115,7 @@ def _initialized() -> Any:
 def detect(environment: Optional[Mapping[str, str]] = None) -> Topology:
     """Returns the topology of Ray Train, torch.distributed or the environment. Without any: rank 0 of 1."""
     environment = os.environ if environment is None else environment
-    context, distributed = ray_train(environment), _initialized()
+    context, distributed = ray_train(environment), initialized()
     if context is not None:
         return replace(_from_ray(context), source="Ray Train")
     if distributed is not None:
@@ -145,7 +145,7 @@ def resolve(rank: Optional[int], world_size: Optional[int], local_ranks: Optiona
 
 
 def _distributed() -> Any:
-    distributed = _initialized()
+    distributed = initialized()
     return distributed if distributed is not None and distributed.get_world_size() > 1 else None
 
 
@@ -160,56 +160,3 @@ def ranks_beside(gpu: Optional[str], topology: Topology) -> Tuple[int, ...]:
     gpus: "List[Optional[str]]" = [None] * topology.world_size
     distributed.all_gather_object(gpus, gpu)
     return tuple(rank for rank, one in enumerate(gpus) if one == gpu)
-
-
-def _compare_values(distributed: Any, digests: Tuple[int, int]) -> None:
-    """Raises StateError in all ranks if two of them get the same windows with other values. A collective call."""
-    all_digests = [(0, 0)] * distributed.get_world_size()
-    distributed.all_gather_object(all_digests, digests)
-    what = (("differently normalised values", "the same `norm:` and the same files of statistics"),
-            ("different images", "the same `image:` keys and the same layouts"))
-    for index, (found, cure) in enumerate(what):
-        of_ranks = [one[index] for one in all_digests]
-        other = next((rank for rank, one in enumerate(of_ranks) if one != of_ranks[0]), None)
-        if other is not None:
-            raise StateError(f"ranks 0 and {other} get {found} (digests {of_ranks[0]:016x} and {of_ranks[other]:016x}): "
-                             f"give their daemons {cure}")
-
-
-def _first_difference(ours: List[Dict[str, Any]], theirs: List[Dict[str, Any]]) -> str:
-    """Describes the first episode that differs between the lists of two daemons."""
-    for a, b in zip(ours, theirs):
-        where = [f"dataset {item['dataset']}, {item['file']}, episode {item['episode']}" for item in (a, b)]
-        if where[0] != where[1]:
-            return f"{where[0]} is there, and here at the same place {where[1]}"
-        if a["digest"] != b["digest"]:
-            return (f"{where[0]} ({a['rows']} and {b['rows']} rows) has another content "
-                    f"(digests {a['digest']} and {b['digest']})")
-    if len(ours) != len(theirs):
-        longer = ours if len(ours) > len(theirs) else theirs
-        item = longer[min(len(ours), len(theirs))]
-        return f"dataset {item['dataset']}, {item['file']}, episode {item['episode']} is on one side only"
-    return "all episodes are the same; the specifications of the windows or the layouts differ"
-
-
-def compare_fingerprints(fingerprint: int, digests: Tuple[int, int],
-                         fetch_episodes: Callable[[], List[Dict[str, Any]]]) -> None:
-    """Raises StateError in all ranks of torch.distributed if two of them see different data, or make other values of it.
-
-    `digests` are those of normalisation and images.
-
-    The message names an episode that differs. A collective call: all ranks make it. Does nothing without
-    torch.distributed."""
-    distributed = _distributed()
-    if distributed is None:
-        return
-    prints = [None] * distributed.get_world_size()
-    distributed.all_gather_object(prints, f"{fingerprint:016x}")
-    other = next((rank for rank, one in enumerate(prints) if one != prints[0]), None)
-    if other is None:
-        _compare_values(distributed, digests)
-        return
-    episodes = [None] * distributed.get_world_size()
-    distributed.all_gather_object(episodes, fetch_episodes() if distributed.get_rank() in (0, other) else None)
-    raise StateError(f"ranks 0 and {other} see different data (fingerprints {prints[0]} and {prints[other]}): "
-                     + _first_difference(episodes[0], episodes[other]))  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
 /* How frames of a given size are prepared, and how prepared frames become the tensor. Preparations
  * in files: `trajctl pack --prepare` writes prepared frames, and how they were made,
- * as the attribute `preparation` of a group of packed frames (clients/cli/pack/README.md). */
+ * as the attribute `preparation` of a group of packed frames (clients/docs/how-to/pack.md). */
 #ifndef TRAJD_WINDOW_IMAGE_PREPARED_H
 #define TRAJD_WINDOW_IMAGE_PREPARED_H
 

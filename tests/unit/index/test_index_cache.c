@@ -5,9 +5,11 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "daemon/base/digest.h"
@@ -161,6 +163,43 @@ static void changed_files_and_damaged_caches_are_indexed_anew(void **state)
     trajd_index_destroy(&index);
 }
 
+/* The holder of the lock has stopped, or its node has: it is not waited for without end. */
+static void a_silent_builder_is_not_waited_for(void **state)
+{
+    char path[512] = "", cache[512], lock[1024];
+    struct trajd_index_options options = options_for(path, "robosuite_raw");
+    struct trajd_index *index;
+    FILE *list;
+    int fd;
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/cached", index_folder);
+    snprintf(cache, sizeof cache, "%s/silent", index_folder);
+    options.cache_directory = cache;
+    shell("mkdir %s", cache);
+    index = must_open(&options);
+    assert_int_equal(index->lock_errno, 0);
+    trajd_index_destroy(&index);
+    shell("rm %s/*.index; ls %s/*.index.lock >%s/list", cache, cache, cache);
+    snprintf(lock, sizeof lock, "%s/list", cache);
+    list = fopen(lock, "r");
+    assert_int_equal(fscanf(list, "%1023s", lock), 1);
+    fclose(list);
+    fd = open(lock, O_RDWR);
+    assert_return_code(flock(fd, LOCK_EX | LOCK_NB), errno);
+    options.file_timeout_ms = 1000;
+    index = must_open(&options);
+    assert_int_equal(index->lock_errno, ETIMEDOUT);
+    assert_int_equal(index->cached_file_count, 0);
+    trajd_index_destroy(&index);
+    close(fd);
+    index =
+        must_open(&options); /* what was indexed without the lock is in the cache all the same */
+    assert_int_equal(index->lock_errno, 0);
+    assert_true(index->cached_file_count > 0);
+    trajd_index_destroy(&index);
+}
+
 static struct trajd_file_changes must_find_changes(const struct trajd_index_options *options,
                                                    const struct trajd_index *index)
 {
@@ -246,6 +285,7 @@ int main(void)
         cmocka_unit_test(files_of_several_names_are_taken_once),
         cmocka_unit_test(the_cache_gives_the_same_index),
         cmocka_unit_test(changed_files_and_damaged_caches_are_indexed_anew),
+        cmocka_unit_test(a_silent_builder_is_not_waited_for),
         cmocka_unit_test(changed_files_are_counted),
         cmocka_unit_test(forged_caches_are_indexed_anew),
     };

@@ -137,7 +137,7 @@ class Live:
     `lookahead` reads rows after it.
 
     All stamps are integers in ns of one clock, as the recorder would write them: the latencies and offsets of the
-    layout are applied here. Memory is allocated once and does not grow (README.md of clients/live).
+    layout are applied here. Memory is allocated once and does not grow.
 
     Threads: each stream may be pushed by a thread of its own, while another one observes. Frames are prepared while
     other threads run. A row that a second thread pushes to the same stream meanwhile is refused and counted as busy;

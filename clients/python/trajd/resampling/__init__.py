@@ -48,7 +48,8 @@ def resample(values: Any, times: Any, targets: Any, *, kind: str = "linear", ord
                after the other. Rows of b are row_splits[b] to row_splits[b + 1] - 1. A list will do.
 
     kind       how a value at target x is formed, from the last row i at or before x and the row after it:
-                 linear    between both                       previous  row i (a zero-order hold)
+                 linear    between both
+                 previous  row i (a zero-order hold)
                  nearest   the nearer row; at the middle the later one
                  slerp     quaternions, on the shorter arc; D is a multiple of 4, and `order` is needed
                  angle     as linear, the short way round, for angles of `period`

@@ -311,7 +311,7 @@ static const char live_camera[] =
     "null, "
     "\"sources\": [{\"stream\": 0, \"columns\": 2304, \"rule\": \"rows\", \"lookahead_ns\": 0, "
     "\"kind\": \"previous\", \"max_gap_ns\": -1, \"max_age_ns\": 9223372036854775807, "
-    "\"missing\": \"error\"}], \"image\": {\"preparation\": {\"source\": [24, 32], \"channels\": "
+    "\"missing\": \"error\"}], \"picture\": {\"preparation\": {\"source\": [24, 32], \"channels\": "
     "3, "
     "\"type\": \"u8\", \"crop\": [2, 2, 20, 24], \"filter\": \"pillow-bilinear\", \"inner\": [10, "
     "12], "
