@@ -270,6 +270,7 @@ static void wait_for_end(struct trajd_control *control, const struct trajd_confi
             *lost = true;
             return;
         }
+        trajd_control_watch_storage(control);
         if (!trajd_control_is_alive(control, stuck_ns, line, sizeof line)) {
             if (!is_reported)
                 LOG(log, ERROR, "%s has made no progress for %lld s: the watchdog is not notified",

@@ -70,6 +70,9 @@ static void print_datasets(const struct trajd_yaml_node *root)
                mib_of(item, "store.resident_bytes"), mib_of(item, "store.total_bytes"),
                mib_of(item, "store.bytes_read"), text_of(item, "store.pieces_evicted"));
         print_frames(cli_find(item, "frames"));
+        if (cli_find(item, "hung_storage"))
+            printf("  waits for storage: %s has not answered for %.0f s\n",
+                   text_of(item, "hung_storage.mount"), number_of(item, "hung_storage.seconds"));
     }
 }
 

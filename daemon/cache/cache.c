@@ -1,12 +1,13 @@
 #include "daemon/cache/cache.h"
 
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "daemon/base/heartbeat.h"
 #include "daemon/cache/cache_internal.h"
 
-#define MAX_USES (1u << 18)
 #define MAX_READERS 1024u
 
 /* ---- making and destroying ---- */
@@ -40,14 +41,55 @@ static enum trajd_status find_clocks(struct trajd_cache *cache, struct trajd_err
     return TRAJD_OK;
 }
 
+/* Finds the bytes of the file that an entry is read from, so that entries that lie side by side are
+ * read together. */
+static void find_place(const struct trajd_array *array, struct entry *p)
+{
+    if (array->storage == TRAJD_STORAGE_CONTIGUOUS) {
+        p->file_begin = array->offset;
+        p->file_end = array->offset + array->size_bytes;
+    }
+    for (uint64_t c = 0; array->storage == TRAJD_STORAGE_CHUNKED && c < array->chunk_count; c++) {
+        const struct trajd_chunk *chunk = &array->chunks[c];
+        const uint64_t end = chunk->offset + chunk->stored_size;
+        if (chunk->offset == TRAJD_ARRAY_MISSING_CHUNK)
+            continue;
+        p->file_begin =
+            p->file_end && p->file_begin < chunk->offset ? p->file_begin : chunk->offset;
+        p->file_end = p->file_end > end ? p->file_end : end;
+    }
+}
+
 static void prepare_entries(struct trajd_cache *cache)
 {
     for (uint32_t entry = 0; entry < cache->entry_count; entry++) {
         struct entry *p = &cache->entries[entry];
         p->bytes = trajd_cache_footprint(trajd_cache_entry_row_bytes(cache, entry));
+        if (p->bytes)
+            find_place(trajd_cache_entry_array(cache, entry), p);
         p->heap_index = NO_ENTRY;
         p->first_use = p->last_prefetched = NO_USE;
     }
+}
+
+/* Returns the highest folder above a file that lies on the same filesystem, by which users know it.
+ * It must be found before the filesystem hangs. */
+static const char *find_mount(struct trajd_arena *arena, const char *path, dev_t device)
+{
+    char *real = realpath(path, NULL), *folder;
+    struct stat parent;
+
+    folder = trajd_arena_copy(arena, real ? real : path, strlen(real ? real : path));
+    free(real);
+    for (char *slash; folder && (slash = strrchr(folder, '/')) && folder[1];) {
+        const char last = slash[slash == folder];
+        slash[slash == folder] = '\0';
+        if (stat(folder, &parent) == 0 && parent.st_dev == device)
+            continue;
+        slash[slash == folder] = last;
+        break;
+    }
+    return folder;
 }
 
 /* Groups the files by filesystem, so that one filesystem that hangs does not block all readers. A
@@ -64,6 +106,8 @@ static void group_files(struct trajd_cache *cache)
         if (f < cache->filesystem_count)
             continue;
         cache->filesystems[f].device = device;
+        cache->filesystems[f].mount =
+            find_mount(&cache->arena, cache->index->files[i].path, (dev_t)device);
         for (int kind = 0; kind < QUEUE_COUNT; kind++)
             cache->filesystems[f].queues[kind] = (struct queue){NO_ENTRY, NO_ENTRY};
         cache->filesystem_count++;
@@ -76,7 +120,6 @@ static enum trajd_status allocate_tables(struct trajd_cache *cache,
 {
     const struct trajd_index *index = options->index;
     uint64_t entry_count = (uint64_t)index->episode_count * index->array_count * 2;
-    uint64_t uses = entry_count * 16 + 64;
     struct trajd_arena *arena = &cache->arena;
 
     if (entry_count >= NO_ENTRY)
@@ -84,10 +127,9 @@ static enum trajd_status allocate_tables(struct trajd_cache *cache,
                                "the row cache would have %llu entries (at most 2^32)",
                                (unsigned long long)entry_count);
     cache->entry_count = (uint32_t)entry_count;
-    cache->use_capacity = uses < MAX_USES ? (uint32_t)uses : MAX_USES;
     cache->entries = trajd_arena_array(arena, entry_count, sizeof *cache->entries);
     cache->heap = trajd_arena_array(arena, entry_count, sizeof *cache->heap);
-    cache->uses = trajd_arena_array(arena, cache->use_capacity, sizeof *cache->uses);
+    cache->uses = trajd_arena_array(arena, TRAJD_CACHE_USES, sizeof *cache->uses);
     cache->array_clock = trajd_arena_array(arena, index->array_count, sizeof *cache->array_clock);
     cache->array_named =
         trajd_arena_array(arena, 2 * (uint64_t)index->array_count, sizeof *cache->array_named);
@@ -95,11 +137,10 @@ static enum trajd_status allocate_tables(struct trajd_cache *cache,
     cache->open_files = trajd_arena_array(arena, index->file_count, sizeof *cache->open_files);
     cache->filesystems = trajd_arena_array(arena, index->file_count, sizeof *cache->filesystems);
     cache->readers = trajd_arena_array(arena, options->reader_count, sizeof *cache->readers);
+    cache->heartbeats = trajd_arena_array(arena, options->reader_count, sizeof *cache->heartbeats);
     if (arena->is_starved)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
                                "no memory for the tables of the row cache");
-    for (uint32_t i = 0; i < cache->use_capacity; i++)
-        cache->uses[i].entry = NO_ENTRY;
     return TRAJD_OK;
 }
 

@@ -27,6 +27,9 @@
 
 struct trajd_cache;
 
+/* Prefetched uses that a cache can note. Further ones take the place of the oldest. */
+#define TRAJD_CACHE_USES (1u << 18)
+
 struct trajd_cache_options {
     const struct trajd_index *index; /* borrowed; must outlive the cache */
     uint64_t budget_bytes;           /* limit of resident rows */
@@ -116,9 +119,14 @@ enum trajd_status trajd_cache_file_acquire(struct trajd_cache *cache, uint32_t f
                                            struct trajd_error *error);
 void trajd_cache_file_release(struct trajd_cache *cache, uint32_t file_index, int fd,
                               bool is_broken);
-/* Return how many filesystems the files of the index lie on, and the number of a file's, from 0. */
+/* Return how many filesystems the files of the index lie on, the number of a file's, from 0, and
+ * the folder where it is mounted. */
 uint32_t trajd_cache_filesystem_count(const struct trajd_cache *cache);
 uint32_t trajd_cache_filesystem(const struct trajd_cache *cache, uint32_t file_index);
+const char *trajd_cache_mount(const struct trajd_cache *cache, uint32_t file_index);
+/* Returns the mount of which a read of rows has not returned for limit_ns, or NULL. */
+const char *trajd_cache_find_hung(const struct trajd_cache *cache, int64_t now_ns,
+                                  int64_t limit_ns);
 /* Returns the bytes of the rows that pin gives for selection->array_indexes[k]. 0: the episode
  * lacks that array. */
 uint64_t trajd_cache_entry_bytes(const struct trajd_cache *cache,

@@ -203,7 +203,7 @@ static void take_use(struct trajd_cache *cache, uint32_t entry)
         return;
     use = &cache->uses[p->first_use];
     p->first_use = use->next;
-    use->entry = NO_ENTRY;
+    use->is_noted = false;
     if (p->heap_index != NO_ENTRY)
         sift(cache, p->heap_index);
 }
@@ -214,11 +214,11 @@ static void add_use(struct trajd_cache *cache, uint32_t entry, uint64_t when)
     uint32_t slot = cache->next_use;
 
     if (p->first_use != NO_USE && cache->uses[p->last_prefetched].when == when)
-        return;                              /* the batch names the episode more than once */
-    if (cache->uses[slot].entry != NO_ENTRY) /* the oldest use of all, so the first of its entry */
+        return;                     /* the batch names the episode more than once */
+    if (cache->uses[slot].is_noted) /* the oldest use of all, so the first of its entry */
         take_use(cache, cache->uses[slot].entry);
-    cache->next_use = (slot + 1) % cache->use_capacity;
-    cache->uses[slot] = (struct use){when, entry, NO_USE};
+    cache->next_use = (slot + 1) % TRAJD_CACHE_USES;
+    cache->uses[slot] = (struct use){when, true, entry, NO_USE};
     if (p->first_use == NO_USE)
         p->first_use = slot;
     else
@@ -352,9 +352,7 @@ void trajd_cache_prefetch(struct trajd_cache *cache, const struct trajd_selectio
     pthread_mutex_unlock(&cache->lock);
 }
 
-/* Forgets an I/O error once it has been returned, so that the next pin tries again: storage
- * recovers. An error in the data stays. */
-static void forget_failure(struct entry *p)
+void trajd_cache_forget_failure(struct entry *p)
 {
     if (p->state != ENTRY_FAILED || p->pins > 0 ||
         (p->failure && p->failure->status == TRAJD_ERR_DATA))
@@ -374,7 +372,7 @@ static void unpin_entries(struct trajd_cache *cache, const struct trajd_selectio
             continue;
         cache->pinned_bytes -= p->bytes;
         p->last_use = ++cache->tick;
-        forget_failure(p);
+        trajd_cache_forget_failure(p);
         if (p->state == ENTRY_RESIDENT)
             trajd_cache_heap_add(cache, entry);
     }

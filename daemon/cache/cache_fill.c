@@ -84,10 +84,11 @@ static enum trajd_status check_unchanged(const struct trajd_index_file *file, in
     struct trajd_file_stat found;
     struct stat now;
 
-    if (fstat(fd, &now) != 0) {
-        int code = errno;
+    trajd_heartbeat_wait();
+    const int result = fstat(fd, &now), code = errno;
+    trajd_heartbeat_resume();
+    if (result != 0)
         return trajd_error_set(error, TRAJD_ERR_IO, code, "fstat: %s", strerror(code));
-    }
     found = trajd_file_stat_from(&now);
     if (!trajd_file_stat_is_same(&file->stat, &found))
         return trajd_error_set(
@@ -107,11 +108,14 @@ enum trajd_status trajd_cache_file_acquire(struct trajd_cache *cache, uint32_t f
     *fd = take_open(cache, file_index);
     pthread_mutex_unlock(&cache->lock);
     if (*fd < 0) { /* open without the lock: on a dead mount open does not return */
-        int opened = open(file->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-        if (opened < 0) {
-            int code = errno;
+        trajd_heartbeat_wait();
+        const int opened = open(file->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK),
+                  code = errno;
+        trajd_heartbeat_resume();
+        if (opened < 0)
             return trajd_error_set(error, TRAJD_ERR_IO, code, "open: %s", strerror(code));
-        }
+        posix_fadvise(opened, 0, 0,
+                      POSIX_FADV_SEQUENTIAL); /* doubles what the kernel reads ahead */
         *fd = publish(cache, file_index, opened);
     }
     status = check_unchanged(file, *fd, error);
@@ -143,6 +147,11 @@ uint32_t trajd_cache_filesystem(const struct trajd_cache *cache, uint32_t file_i
     return cache->files[file_index].filesystem;
 }
 
+const char *trajd_cache_mount(const struct trajd_cache *cache, uint32_t file_index)
+{
+    return cache->filesystems[cache->files[file_index].filesystem].mount;
+}
+
 /* ---- loading ahead ---- */
 
 struct candidate {
@@ -150,18 +159,6 @@ struct candidate {
     uint32_t entry;
     uint64_t offset; /* of its first byte in the file */
 };
-
-static uint64_t first_offset(const struct trajd_array *array)
-{
-    uint64_t first = UINT64_MAX;
-
-    if (array->storage == TRAJD_STORAGE_CONTIGUOUS)
-        return array->offset;
-    for (uint64_t c = 0; array->storage == TRAJD_STORAGE_CHUNKED && c < array->chunk_count; c++)
-        if (array->chunks[c].offset < first)
-            first = array->chunks[c].offset;
-    return first;
-}
 
 static int by_place(const void *a, const void *b)
 {
@@ -188,9 +185,8 @@ static uint64_t list_candidates(const struct trajd_cache *cache,
         for (uint32_t k = 0; k < selection->array_count; k++) {
             uint32_t entry = trajd_cache_entry(cache, selection, k, e);
             if (cache->entries[entry].bytes) /* constant, so no lock is needed */
-                candidates[count++] =
-                    (struct candidate){cache->index->episodes[e].file_index, entry,
-                                       first_offset(trajd_cache_entry_array(cache, entry))};
+                candidates[count++] = (struct candidate){cache->index->episodes[e].file_index,
+                                                         entry, cache->entries[entry].file_begin};
         }
     }
     qsort(candidates, count, sizeof *candidates, by_place);

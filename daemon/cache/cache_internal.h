@@ -18,6 +18,7 @@
 
 #include "daemon/index/rows/array.h"
 #include "daemon/base/arena.h"
+#include "daemon/base/heartbeat.h"
 #include "daemon/cache/cache.h"
 
 #define NO_ENTRY UINT32_MAX
@@ -31,6 +32,7 @@ struct entry {
     void *rows; /* while resident */
     /* as accounted: rounded up to what the allocation takes; 0: nothing to load */
     uint64_t bytes;
+    uint64_t file_begin, file_end;       /* where its file has the bytes of its rows; constant */
     uint64_t last_use;                   /* the cache's tick at the last unpin */
     struct trajd_error *failure;         /* while failed */
     uint32_t pins;                       /* includes pins that wait */
@@ -48,15 +50,16 @@ struct queue {
 
 struct filesystem {
     dev_t device;
+    const char *mount; /* the folder where it is mounted; NULL: no memory for its name */
     uint32_t reads_in_flight;
     struct queue queues[QUEUE_COUNT];
 };
 
 /* A prefetched use of an entry. Uses are in a ring: a new use overwrites the oldest one, so uses of
- * a closed feed disappear after some time. */
+ * a closed feed disappear after some time. Memory that no use has reached is not touched. */
 struct use {
-    uint64_t when;
-    uint32_t entry; /* NO_ENTRY: free */
+    uint64_t when : 63, is_noted : 1; /* all zero at first: not noted */
+    uint32_t entry;
     uint32_t next;
 };
 
@@ -88,7 +91,7 @@ struct trajd_cache {
     uint32_t *heap;
     uint32_t heap_count;
     struct use *uses;
-    uint32_t use_capacity, next_use;
+    uint32_t next_use;
     uint32_t filesystem_count, next_filesystem;
     struct filesystem *filesystems;
     uint32_t reads_per_filesystem;
@@ -97,7 +100,8 @@ struct trajd_cache {
     uint64_t file_tick;
     uint32_t reader_count; /* started */
     pthread_t *readers;
-    struct trajd_cache_stats stats; /* includes budget and resident bytes */
+    struct trajd_heartbeat *heartbeats; /* [reader_count] */
+    struct trajd_cache_stats stats;     /* includes budget and resident bytes */
 };
 
 /* Returns the number of an entry. Form 0: as in the file; form 1: converted to float32. */
@@ -139,6 +143,9 @@ void trajd_cache_enqueue(struct trajd_cache *cache, enum queue_kind kind, uint32
 void trajd_cache_name_arrays(struct trajd_cache *cache, const struct trajd_selection *selection);
 /* Returns the bytes of the entry's rows; 0 where its episode is in quarantine. Needs no lock. */
 uint64_t trajd_cache_entry_row_bytes(const struct trajd_cache *cache, uint32_t entry);
+/* Forgets an I/O error that no pin waits for, so that the next pin tries again: storage recovers. An
+ * error in the data stays. */
+void trajd_cache_forget_failure(struct entry *p);
 uint64_t trajd_cache_footprint(uint64_t bytes);
 void *trajd_cache_allocate(uint64_t bytes);        /* without the lock */
 void trajd_cache_free(void *rows, uint64_t bytes); /* without the lock */

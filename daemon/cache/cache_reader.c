@@ -11,11 +11,18 @@
 #define RETRY_COUNT 3
 #define FIRST_BACKOFF_MS 10 /* four times as much after each failure */
 #define GATHER_BYTES (UINT64_C(4) << 20)
+/* Entries that lie closer together than this are read in one call, until it has so many bytes: on
+ * storage with a latency the number of calls decides. */
+#define EXTENT_GAP_BYTES (UINT64_C(64) << 10)
+#define EXTENT_BYTES (UINT64_C(2) << 20)
+#define EXTENT_ENTRIES 256u
+#define EXTENT_SEARCH 1024u /* entries that are looked at */
 
-/* A reader's job, taken under the lock. */
+/* A reader's job, taken under the lock: entries of one file, and the bytes that hold their rows. */
 struct task {
-    uint32_t entry;
+    uint32_t count, entries[EXTENT_ENTRIES];
     uint32_t filesystem;
+    uint64_t begin, end;
     void *evicted; /* a chain of blocks to free */
 };
 
@@ -67,7 +74,83 @@ static void dequeue(struct trajd_cache *cache, struct queue *queue, enum queue_k
             &cache->done); /* trajd_cache_fill checks whether its entry is still queued */
 }
 
-/* Takes the first entry of the queue that is still wanted, once there is room for it. */
+static uint32_t file_of(const struct trajd_cache *cache, uint32_t entry)
+{
+    return cache->index->episodes[trajd_cache_entry_episode(cache, entry)].file_index;
+}
+
+static int by_file_begin(const void *a, const void *b, void *context)
+{
+    const struct entry *entries = context;
+    const uint64_t left = entries[*(const uint32_t *)a].file_begin,
+                   right = entries[*(const uint32_t *)b].file_begin;
+
+    return (left > right) - (left < right);
+}
+
+static void add(struct trajd_cache *cache, struct task *task, uint32_t entry)
+{
+    struct entry *p = &cache->entries[entry];
+
+    p->state = ENTRY_LOADING;
+    task->entries[task->count++] = entry;
+    task->begin = p->file_begin < task->begin ? p->file_begin : task->begin;
+    task->end = p->file_end > task->end ? p->file_end : task->end;
+}
+
+/* Lists other entries of the same file that wait in the same queue, in the order of the file. Looks
+ * at the episode of `first` and those behind it in the table, as files mostly have them. */
+static uint32_t list_followers(const struct trajd_cache *cache, enum queue_kind kind,
+                               uint32_t first, uint32_t *followers)
+{
+    const uint32_t begin = first - first % (2 * cache->index->array_count),
+                   rest = cache->entry_count - begin,
+                   end = begin + (rest < EXTENT_SEARCH ? rest : EXTENT_SEARCH);
+    uint32_t count = 0;
+
+    for (uint32_t entry = begin; entry < end && count < EXTENT_ENTRIES - 1; entry++) {
+        const struct entry *p = &cache->entries[entry];
+        if (!p->queued[kind] || entry == first || !is_wanted(cache, kind, entry) ||
+            p->file_end - p->file_begin > EXTENT_BYTES)
+            continue;
+        if (file_of(cache, entry) != file_of(cache, first))
+            break;
+        followers[count++] = entry;
+    }
+    qsort_r(followers, count, sizeof *followers, by_file_begin, cache->entries);
+    return count;
+}
+
+/* Adds the entry to the task where one read may serve both. */
+static void add_if_near(struct trajd_cache *cache, enum queue_kind kind, struct task *task,
+                        uint32_t entry)
+{
+    const struct entry *p = &cache->entries[entry];
+
+    if (p->state == ENTRY_ABSENT && task->end - task->begin < EXTENT_BYTES &&
+        p->file_begin <= task->end + EXTENT_GAP_BYTES &&
+        task->begin <= p->file_end + EXTENT_GAP_BYTES &&
+        make_room(cache, kind, entry, &task->evicted))
+        add(cache, task, entry);
+}
+
+/* Adds the entries that lie beside the first one of the task, before it and behind it. Their turn in
+ * the queue finds them taken. */
+static void add_followers(struct trajd_cache *cache, enum queue_kind kind, struct task *task)
+{
+    uint32_t followers[EXTENT_ENTRIES], count;
+
+    if (task->end - task->begin >= EXTENT_BYTES)
+        return;
+    count = list_followers(cache, kind, task->entries[0], followers);
+    for (uint32_t i = count; i-- > 0;)
+        add_if_near(cache, kind, task, followers[i]);
+    for (uint32_t i = 0; i < count; i++)
+        add_if_near(cache, kind, task, followers[i]);
+}
+
+/* Takes the first entry of the queue that is still wanted, once there is room for it, and others
+ * that are read with it. */
 static bool take_from(struct trajd_cache *cache, struct queue *queue, enum queue_kind kind,
                       struct task *task)
 {
@@ -78,10 +161,10 @@ static bool take_from(struct trajd_cache *cache, struct queue *queue, enum queue
         if (wanted && !room && kind != QUEUE_FILL)
             return false; /* its turn comes when an entry is unpinned or read */
         if (room)
-            cache->entries[entry].state = ENTRY_LOADING;
+            add(cache, task, entry);
         dequeue(cache, queue, kind);
         if (room) {
-            task->entry = entry;
+            add_followers(cache, kind, task);
             return true;
         }
     }
@@ -90,7 +173,10 @@ static bool take_from(struct trajd_cache *cache, struct queue *queue, enum queue
 
 static bool take_task(struct trajd_cache *cache, struct task *task)
 {
-    *task = (struct task){.entry = NO_ENTRY};
+    task->count = 0;
+    task->begin = UINT64_MAX;
+    task->end = 0;
+    task->evicted = NULL;
     for (int kind = 0; kind < QUEUE_COUNT; kind++)
         for (uint32_t i = 0; i < cache->filesystem_count; i++) {
             uint32_t at = (cache->next_filesystem + i) % cache->filesystem_count;
@@ -174,8 +260,7 @@ static enum trajd_status read_once(struct trajd_cache *cache, struct trajd_array
                                    uint32_t entry, void *rows, struct trajd_error *error)
 {
     const struct trajd_array *array = trajd_cache_entry_array(cache, entry);
-    uint32_t file_index =
-        cache->index->episodes[trajd_cache_entry_episode(cache, entry)].file_index;
+    const uint32_t file_index = file_of(cache, entry);
     uint64_t count;
     const uint32_t *kept = trajd_cache_entry_rows(cache, entry, &count);
     enum trajd_status status;
@@ -193,7 +278,8 @@ static enum trajd_status read_once(struct trajd_cache *cache, struct trajd_array
 /* Reads an entry. Retries I/O errors, as network mounts fail for moments. Errors in the data are
  * not retried: they would not change. */
 static enum trajd_status read_entry(struct trajd_cache *cache, struct trajd_array_reader *reader,
-                                    uint32_t entry, void *rows, struct trajd_error *error)
+                                    uint32_t entry, int retries, void *rows,
+                                    struct trajd_error *error)
 {
     const struct trajd_episode *episode =
         &cache->index->episodes[trajd_cache_entry_episode(cache, entry)];
@@ -201,7 +287,7 @@ static enum trajd_status read_entry(struct trajd_cache *cache, struct trajd_arra
     enum trajd_status status = read_once(cache, reader, entry, rows, error);
 
     /* without a foreign code the file has ended or changed, and waiting does not help */
-    for (int i = 0; i < RETRY_COUNT && status == TRAJD_ERR_IO && error->foreign_code; i++) {
+    for (int i = 0; i < retries && status == TRAJD_ERR_IO && error->foreign_code; i++) {
         nanosleep(&pause, NULL);
         pause.tv_nsec *= 4;
         status = read_once(cache, reader, entry, rows, error);
@@ -223,23 +309,23 @@ static uint64_t count_missing(const struct trajd_array *array)
 }
 
 /* Records the result of a read. rows NULL: reading failed with `failure`, which is NULL if there
- * was no memory even for that. The caller holds the lock. */
-static void finish(struct trajd_cache *cache, const struct task *task, void *rows,
+ * was no memory even for that. The failure of a read ahead of use is forgotten: its pin reads again,
+ * perhaps when the storage has recovered. The caller holds the lock. */
+static void finish(struct trajd_cache *cache, uint32_t entry, void *rows,
                    struct trajd_error *failure)
 {
-    struct entry *p = &cache->entries[task->entry];
-    const struct trajd_array *array = trajd_cache_entry_array(cache, task->entry);
+    struct entry *p = &cache->entries[entry];
+    const struct trajd_array *array = trajd_cache_entry_array(cache, entry);
     uint64_t count;
 
-    cache->filesystems[task->filesystem].reads_in_flight--;
     p->rows = rows;
     p->failure = failure;
     if (rows) {
         p->state = ENTRY_RESIDENT;
         p->last_use = ++cache->tick;
         if (p->pins == 0)
-            trajd_cache_heap_add(cache, task->entry);
-        trajd_cache_entry_rows(cache, task->entry, &count);
+            trajd_cache_heap_add(cache, entry);
+        trajd_cache_entry_rows(cache, entry, &count);
         cache->stats.bytes_read += count * trajd_array_row_bytes(array);
         cache->stats.entries_loaded++;
         cache->stats.missing_chunks += count_missing(array);
@@ -247,22 +333,22 @@ static void finish(struct trajd_cache *cache, const struct task *task, void *row
         p->state = ENTRY_FAILED;
         cache->stats.resident_bytes -= p->bytes;
         cache->stats.read_errors++;
+        trajd_cache_forget_failure(p);
     }
     pthread_cond_broadcast(&cache->done);
-    pthread_cond_broadcast(
-        &cache->work); /* the filesystem can take another read, and the entry may be evicted */
+    pthread_cond_broadcast(&cache->work); /* the entry may be evicted */
 }
 
-static void load(struct trajd_cache *cache, struct trajd_array_reader *reader,
-                 const struct task *task)
+static enum trajd_status load_entry(struct trajd_cache *cache, struct trajd_array_reader *reader,
+                                    uint32_t entry, int retries)
 {
-    uint64_t bytes = cache->entries[task->entry].bytes; /* constant */
+    uint64_t bytes = cache->entries[entry].bytes; /* constant */
     void *rows = trajd_cache_allocate(bytes);
     struct trajd_error error, *failure = NULL;
     enum trajd_status status;
 
     if (rows)
-        status = read_entry(cache, reader, task->entry, rows, &error);
+        status = read_entry(cache, reader, entry, retries, rows, &error);
     else
         status = trajd_error_set(&error, TRAJD_ERR_MEMORY, ENOMEM,
                                  "the machine has no memory for %llu bytes of rows, although the "
@@ -276,13 +362,59 @@ static void load(struct trajd_cache *cache, struct trajd_array_reader *reader,
             *failure = error;
     }
     pthread_mutex_lock(&cache->lock);
-    finish(cache, task, rows, failure);
+    finish(cache, entry, rows, failure);
     pthread_mutex_unlock(&cache->lock);
+    return status;
+}
+
+/* Reads the bytes of several entries in one call. Where it fails, each is read on its own, and has
+ * its own error. */
+static void load_extent(struct trajd_cache *cache, struct trajd_array_reader *reader,
+                        const struct task *task)
+{
+    const uint32_t file_index = file_of(cache, task->entries[0]);
+    struct trajd_error error;
+    enum trajd_status status;
+    int fd;
+
+    if (trajd_cache_file_acquire(cache, file_index, &fd, &error))
+        return;
+    status = trajd_array_reader_load(reader, fd, task->begin, task->end - task->begin, &error);
+    trajd_cache_file_release(cache, file_index, fd, status == TRAJD_ERR_IO);
+}
+
+/* A file that cannot be read costs one pause, not one for each entry. */
+static void load(struct trajd_cache *cache, struct trajd_array_reader *reader,
+                 const struct task *task)
+{
+    enum trajd_status status = TRAJD_OK;
+
+    trajd_heartbeat_reads(cache->filesystems[task->filesystem].mount);
+    if (task->count > 1)
+        load_extent(cache, reader, task);
+    for (uint32_t i = 0; i < task->count; i++)
+        status =
+            load_entry(cache, reader, task->entries[i], status == TRAJD_ERR_IO ? 0 : RETRY_COUNT);
+    trajd_array_reader_load(reader, -1, 0, 0, NULL);
+    pthread_mutex_lock(&cache->lock);
+    cache->filesystems[task->filesystem].reads_in_flight--;
+    pthread_cond_broadcast(&cache->work); /* the filesystem can take another read */
+    pthread_mutex_unlock(&cache->lock);
+}
+
+const char *trajd_cache_find_hung(const struct trajd_cache *cache, int64_t now_ns, int64_t limit_ns)
+{
+    const char *mount = NULL;
+
+    for (uint32_t i = 0; i < cache->reader_count && !mount; i++)
+        mount = trajd_heartbeat_hung_storage(&cache->heartbeats[i], now_ns, limit_ns);
+    return mount;
 }
 
 struct reader_thread {
     struct trajd_cache *cache;
     struct trajd_array_reader *reader;
+    struct trajd_heartbeat *heartbeat;
 };
 
 static void *run_reader(void *context)
@@ -292,6 +424,7 @@ static void *run_reader(void *context)
     struct task task;
 
     free(context);
+    trajd_heartbeat_begin(thread.heartbeat);
     pthread_mutex_lock(&cache->lock);
     while (!cache->stopping) {
         if (!take_task(cache, &task)) {
@@ -300,7 +433,7 @@ static void *run_reader(void *context)
         }
         pthread_mutex_unlock(&cache->lock);
         trajd_cache_free_evicted(task.evicted);
-        if (task.entry != NO_ENTRY)
+        if (task.count)
             load(cache, thread.reader, &task);
         pthread_mutex_lock(&cache->lock);
     }
@@ -318,6 +451,7 @@ static enum trajd_status start_reader(struct trajd_cache *cache, struct trajd_er
     if (!thread)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a reader thread");
     thread->cache = cache;
+    thread->heartbeat = &cache->heartbeats[cache->reader_count];
     if (trajd_array_reader_create(&thread->reader, error)) {
         free(thread);
         return TRAJD_ERR_MEMORY;

@@ -5,6 +5,10 @@
 
 #include "daemon/base/heartbeat.h"
 
+/* At least so many threads read frames, which on storage with a latency is most of their time.
+ * Decoding has its own limit, that of the pool. */
+#define FRAME_THREADS 32
+
 /* Returns how many rows of a clock need stamps: its own, or those of the longest stream on it. */
 static int64_t clock_rows(const struct trajd_index *index, const struct trajd_episode *episode,
                           uint32_t clock)
@@ -121,7 +125,10 @@ enum trajd_status trajd_dataset_open(const struct trajd_dataset_options *options
             &(struct trajd_frames_options){.index = dataset->index,
                                            .cache = dataset->cache,
                                            .decoders = options->decoders,
-                                           .worker_count = options->decoder_count},
+                                           .worker_count = options->decoder_count < FRAME_THREADS
+                                                               ? FRAME_THREADS
+                                                               : options->decoder_count,
+                                           .decoder_count = options->decoder_count},
             &dataset->frames, error);
     if (status)
         goto failed;
@@ -132,6 +139,15 @@ failed:
     trajd_error_prefix(error, "dataset %s", options->name);
     trajd_dataset_destroy(&dataset);
     return status;
+}
+
+const char *trajd_dataset_find_hung(const struct trajd_dataset *dataset, int64_t now_ns,
+                                    int64_t limit_ns)
+{
+    const char *mount = trajd_cache_find_hung(dataset->cache, now_ns, limit_ns);
+
+    return mount || !dataset->frames ? mount
+                                     : trajd_frames_find_hung(dataset->frames, now_ns, limit_ns);
 }
 
 void trajd_dataset_destroy(struct trajd_dataset **out)

@@ -22,6 +22,9 @@ struct trajd_dataset {
     int64_t **clock_row_begin;
     int64_t *clock_stamp_count;     /* [clock_count]: length of clock_stamps_ns */
     struct trajd_rate *clock_rates; /* [clock_count]; num 0 with stamps */
+    /* the mount whose reads do not return, and since when, as control found it; NULL: none */
+    const char *hung_mount;
+    int64_t hung_since_ns;
 };
 
 struct trajd_dataset_options {
@@ -38,6 +41,10 @@ struct trajd_dataset_options {
  * yet. Blocks. Caller destroys. */
 enum trajd_status trajd_dataset_open(const struct trajd_dataset_options *options,
                                      struct trajd_dataset **dataset, struct trajd_error *error);
+/* Returns the mount of which a read has not returned for limit_ns, or NULL. Borrowed from the
+ * dataset. Thread-safe. */
+const char *trajd_dataset_find_hung(const struct trajd_dataset *dataset, int64_t now_ns,
+                                    int64_t limit_ns);
 void trajd_dataset_destroy(struct trajd_dataset **dataset);
 
 #endif

@@ -31,18 +31,20 @@ enum trajd_status trajd_frames_create(const struct trajd_frames_options *options
         return no_memory(error);
     made->index = options->index;
     made->cache = options->cache;
-    made->worker_room = options->worker_count;
+    filesystems = trajd_cache_filesystem_count(options->cache);
+    made->worker_room = options->worker_count * (filesystems < 2 ? 1 : 2);
+    made->decoder_count = options->decoder_count;
+    made->readers_most = options->worker_count; /* a dead mount leaves as many threads to others */
     pthread_mutex_init(&made->lock, NULL);
     pthread_cond_init(&made->work, NULL);
     trajd_heartbeat_init_condition(&made->done);
     for (int q = 0; q < FRAME_QUEUE_COUNT; q++)
         made->queues[q].last = &made->queues[q].first;
     made->decoders = options->decoders;
-    made->workers = calloc(options->worker_count, sizeof *made->workers);
-    filesystems = trajd_cache_filesystem_count(options->cache);
+    made->workers = calloc(made->worker_room, sizeof *made->workers);
+    made->heartbeats = calloc(made->worker_room, sizeof *made->heartbeats);
     made->readers = calloc(filesystems + 1, sizeof *made->readers);
-    made->readers_most = filesystems < 2 ? options->worker_count : (options->worker_count + 1) / 2;
-    if (made->workers && made->readers)
+    if (made->workers && made->heartbeats && made->readers)
         return TRAJD_OK;
     trajd_frames_destroy(frames);
     return no_memory(error);
@@ -67,6 +69,7 @@ void trajd_frames_destroy(struct trajd_frames **frames)
     pthread_cond_destroy(&made->work);
     pthread_mutex_destroy(&made->lock);
     free(made->readers);
+    free(made->heartbeats);
     free(made->workers);
     free(made);
 }
@@ -290,6 +293,16 @@ void trajd_frames_close_view(struct trajd_frame_view **view)
     if (is_last) /* unmapping gigabytes takes long */
         frames_free_view(*view);
     *view = NULL;
+}
+
+const char *trajd_frames_find_hung(const struct trajd_frames *frames, int64_t now_ns,
+                                   int64_t limit_ns)
+{
+    const char *mount = NULL;
+
+    for (uint32_t i = 0; i < frames->worker_room && !mount; i++)
+        mount = trajd_heartbeat_hung_storage(&frames->heartbeats[i], now_ns, limit_ns);
+    return mount;
 }
 
 void trajd_frames_get_stats(struct trajd_frames *frames, struct trajd_frames_stats *stats)

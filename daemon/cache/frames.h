@@ -29,7 +29,9 @@ struct trajd_frames_options {
     const struct trajd_index *index; /* borrowed, as is the cache; both must outlive the frames */
     struct trajd_cache *cache;
     struct trajd_decoder_pool *decoders; /* borrowed, like the index */
-    uint32_t worker_count;               /* threads, >= 1 */
+    /* threads, >= 1; with several filesystems twice as many, of which half read from one */
+    uint32_t worker_count;
+    uint32_t decoder_count; /* of these, how many suffice on storage without a latency, >= 1 */
 };
 
 struct frame_slot;
@@ -88,6 +90,9 @@ enum trajd_status trajd_frames_pin(struct trajd_frame_view *view, struct trajd_f
 void trajd_frames_unpin(struct trajd_frame_view *view, const struct trajd_frame_use *uses,
                         uint32_t count);
 
+/* Returns the mount of which a read of frames has not returned for limit_ns, or NULL. */
+const char *trajd_frames_find_hung(const struct trajd_frames *frames, int64_t now_ns,
+                                   int64_t limit_ns);
 void trajd_frames_get_stats(struct trajd_frames *frames, struct trajd_frames_stats *stats);
 
 #endif

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
+#include "daemon/base/heartbeat.h"
 #include "daemon/cache/frames.h"
 #include "daemon/index/rows/packed_video.h"
 
@@ -74,10 +75,12 @@ struct trajd_frames {
     bool stopping;
     struct trajd_frame_view *views;
     struct frame_list queues[FRAME_QUEUE_COUNT];
-    uint32_t worker_room, worker_count; /* worker_count: started */
+    uint32_t decoder_count, worker_room, worker_count; /* worker_count: started */
+    int64_t read_ns;                                   /* what a frame of the last job took */
     /* [filesystems of the cache]: workers that read from it, and the most that may */
     uint32_t *readers, readers_most;
     pthread_t *workers;
+    struct trajd_heartbeat *heartbeats; /* [worker_room] */
     struct trajd_frames_stats stats;
 };
 
@@ -126,6 +129,7 @@ struct frame_bytes {
 /* A thread, and the frames that it makes together: of a video, those of one decode unit. */
 struct frames_worker {
     struct trajd_frames *frames;
+    struct trajd_heartbeat *heartbeat;
     struct trajd_array_reader *rows;
     struct trajd_encoded_reader *encoded;
     struct trajd_video_reader *video;

@@ -13,6 +13,7 @@
 #include "daemon/base/heartbeat.h"
 #include "daemon/index/rows/encoded.h"
 
+#define SLOW_READ_NS 2000000 /* of a frame; the storage then has a latency */
 #define FRAMES_RETRIES 3
 #define FRAMES_BACKOFF_NS 10000000 /* four times as much after each failure */
 
@@ -208,13 +209,15 @@ static bool may_join(const struct frame_slot *slot, const struct frame_slot *fir
     return !is_video(first) && slot->view == first->view && readers_of(slot) == readers_of(first);
 }
 
-/* Takes the first frame of a queue that may be read, and others of its view. All workers share what
- * is queued. With several filesystems, half the workers may read from one, so that a mount that
+/* Takes the first frame of a queue that may be read, and others of its view. The decoders share what
+ * is queued, or, where reading takes the time, all workers. With several filesystems, half the workers may read from one, so that a mount that
  * hangs does not stop the others. */
 static bool take(struct frames_worker *worker, struct frame_list *list)
 {
     struct trajd_frames *frames = worker->frames;
-    const uint32_t share = (list->count + frames->worker_count - 1) / frames->worker_count;
+    const uint32_t parts =
+        frames->read_ns > SLOW_READ_NS ? frames->readers_most : frames->decoder_count;
+    const uint32_t share = (list->count + parts - 1) / parts;
     const uint32_t most = share < FRAMES_JOB ? share : FRAMES_JOB;
     struct frame_slot *next = list->first;
 
@@ -409,11 +412,12 @@ static void free_bytes(struct frames_worker *worker)
 /* ---- the thread ---- */
 
 /* Lets other workers read from the filesystem. */
-static void end_reading(struct frames_worker *worker)
+static void end_reading(struct frames_worker *worker, int64_t begin_ns)
 {
     struct trajd_frames *frames = worker->frames;
 
     pthread_mutex_lock(&frames->lock);
+    frames->read_ns = (trajd_now_ns() - begin_ns) / worker->slot_count;
     if ((*readers_of(worker->slots[0]))-- == frames->readers_most)
         pthread_cond_broadcast(&frames->work);
     pthread_mutex_unlock(&frames->lock);
@@ -468,8 +472,10 @@ static void run(struct frames_worker *worker)
         }
         pthread_mutex_unlock(&frames->lock);
         begin_ns = trajd_now_ns();
+        trajd_heartbeat_reads(trajd_cache_mount(frames->cache, frames_file(worker->slots[0])));
         read_all(worker);
-        end_reading(worker);
+        trajd_heartbeat_reads(NULL);
+        end_reading(worker, begin_ns);
         if (!is_video(worker->slots[0]))
             decode(worker);
         else if (!worker->statuses[0])
@@ -501,7 +507,10 @@ static void destroy_worker(struct frames_worker *worker)
 
 static void *run_worker(void *context)
 {
-    run(context);
+    struct frames_worker *worker = context;
+
+    trajd_heartbeat_begin(worker->heartbeat);
+    run(worker);
     destroy_worker(context);
     return NULL;
 }
@@ -515,6 +524,7 @@ static enum trajd_status start_worker(struct trajd_frames *frames, struct trajd_
     if (!worker)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for decoding");
     worker->frames = frames;
+    worker->heartbeat = &frames->heartbeats[frames->worker_count];
     status = trajd_array_reader_create(&worker->rows, error);
     if (!status)
         status = trajd_encoded_reader_create(&worker->encoded, error);

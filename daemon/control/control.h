@@ -65,6 +65,9 @@ void trajd_control_drain(struct trajd_control *control, uint32_t timeout_ms);
 /* Joins all threads and frees everything. Blocks while a thread waits for storage. */
 void trajd_control_destroy(struct trajd_control **control);
 
+/* Looks for mounts that do not answer. Names each in the log, in the status, and to the workers of the
+ * feeds that wait for it. Call it about once a second. */
+void trajd_control_watch_storage(struct trajd_control *control);
 /* Returns true while the server, opener, query, statistics, resample and producer threads have made
  * progress within the last limit_ns or wait for storage (base/heartbeat.h). Otherwise writes the
  * name of a stuck thread to `stuck`. */

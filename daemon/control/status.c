@@ -5,8 +5,11 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/memory.h"
 #include "daemon/base/defaults.h"
+#include "daemon/window/mixture_plan.h"
 #include "proto/plural.h"
 
+#define HUNG_NS INT64_C(3000000000)  /* without an answer, storage is named */
+#define TELL_NS UINT64_C(1000000000) /* so long has a worker waited when it is told */
 #define END_BYTES 256 /* reserved for the end of a description, after the items of its lists */
 
 static void describe_reload(const struct trajd_reload *reload, struct trajd_json *json)
@@ -102,6 +105,13 @@ static void describe_dataset(const struct trajd_dataset *dataset, struct trajd_j
     trajd_json_u64(json, "read_errors", cache.read_errors);
     trajd_json_u64(json, "missing_chunks", cache.missing_chunks);
     trajd_json_close_object(json);
+    if (dataset->hung_mount) {
+        trajd_json_open_object(json, "hung_storage");
+        trajd_json_string(json, "mount", dataset->hung_mount);
+        trajd_json_number(json, "seconds", "%.3f",
+                          (double)(trajd_now_ns() - dataset->hung_since_ns) * 1e-9);
+        trajd_json_close_object(json);
+    }
     if (dataset->frames)
         describe_frames(dataset->frames, json);
     trajd_json_close_object(json);
@@ -191,6 +201,61 @@ bool trajd_control_is_alive(struct trajd_control *control, int64_t limit_ns, cha
     }
     pthread_mutex_unlock(&control->mutex);
     return alive;
+}
+
+static bool reads_dataset(const struct trajd_producer *producer,
+                          const struct trajd_dataset *dataset)
+{
+    for (uint32_t p = 0; p < producer->plan->member_count; p++)
+        if (producer->plan->members[p]->dataset == dataset)
+            return true;
+    return false;
+}
+
+/* Tells the workers of feeds that wait for the dataset, each feed once. */
+static void tell_waiting(struct trajd_control *control, const struct trajd_dataset *dataset)
+{
+    char text[TRAJD_WIRE_MAX_REASON];
+
+    snprintf(text, sizeof text, "waits for storage: %s has not answered for %lld s",
+             dataset->hung_mount, (long long)(HUNG_NS / 1000000000));
+    for (uint32_t f = 0; f < control->feeds.count; f++) {
+        struct trajd_producer *producer = control->feeds.producers[f];
+        if (producer->feed && reads_dataset(producer, dataset) && !producer->is_hang_told)
+            producer->is_hang_told = trajd_feed_tell_waiting(producer->feed, TELL_NS, text);
+    }
+}
+
+static void end_hang(struct trajd_control *control, const struct trajd_dataset *dataset)
+{
+    LOG(control->log, INFO, "dataset %s: %s answers again, after %.0f s", dataset->name,
+        dataset->hung_mount, (double)(trajd_now_ns() - dataset->hung_since_ns) * 1e-9);
+    for (uint32_t f = 0; f < control->feeds.count; f++)
+        if (reads_dataset(control->feeds.producers[f], dataset))
+            control->feeds.producers[f]->is_hang_told = false;
+}
+
+void trajd_control_watch_storage(struct trajd_control *control)
+{
+    const int64_t now_ns = trajd_now_ns();
+
+    pthread_mutex_lock(&control->mutex);
+    for (uint32_t d = 0; d < control->now->dataset_count; d++) {
+        struct trajd_dataset *dataset = control->now->datasets[d];
+        const char *mount = trajd_dataset_find_hung(dataset, now_ns, HUNG_NS);
+        if (dataset->hung_mount && !mount)
+            end_hang(control, dataset);
+        if (mount && !dataset->hung_mount) {
+            dataset->hung_since_ns = now_ns - HUNG_NS;
+            LOG(control->log, WARNING,
+                "dataset %s: %s has not answered for %lld s: feeds that read from it wait",
+                dataset->name, mount, (long long)(HUNG_NS / 1000000000));
+        }
+        dataset->hung_mount = mount;
+        if (mount)
+            tell_waiting(control, dataset);
+    }
+    pthread_mutex_unlock(&control->mutex);
 }
 
 int64_t trajd_control_exit_idle_ns(const struct trajd_control *control)

@@ -255,6 +255,11 @@ void trajd_core_touch(struct trajd_core *core, uint64_t session, uint64_t now_ns
 
 /* ---- end and upkeep ---- */
 
+/* Tells the sessions of a feed what its production waits for, once one of them has waited for
+ * waited_ns. Returns false until then. */
+bool trajd_core_tell_waiting(const struct trajd_core_feed *feed, uint64_t waited_ns,
+                             const char *text);
+
 /* Sends GOAWAY to every session. From then on nothing is produced or delivered, and OPEN is refused
  * with TRAJD_ERR_CLOSED. */
 void trajd_core_goaway(struct trajd_core *core, const char *reason, uint64_t now_ns);

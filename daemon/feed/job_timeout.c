@@ -35,6 +35,19 @@ static void tell(const struct job *job, const struct session *except, uint64_t w
     report(feed, text);
 }
 
+bool trajd_core_tell_waiting(const struct trajd_core_feed *feed, uint64_t waited_ns,
+                             const char *text)
+{
+    bool has_waited = false;
+
+    for (uint32_t i = 0; i < feed->member_count; i++)
+        has_waited = has_waited || feed->members[i]->waiting_ns >= waited_ns;
+    for (uint32_t j = 0; j < feed->options.job_count && has_waited; j++)
+        if (feed->jobs[j].member_count)
+            tell(&feed->jobs[j], NULL, 0, text);
+    return has_waited;
+}
+
 /* Appends for how long the ranks wait. */
 static void append_wait(const struct job *job, uint64_t away_ns, char *text, size_t size)
 {

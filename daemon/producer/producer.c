@@ -4,6 +4,7 @@
 #include "daemon/producer/producer_internal.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -174,6 +175,13 @@ enum trajd_status trajd_producer_load_rows(struct trajd_producer *producer,
 
 /* ---- ahead of production ---- */
 
+static int compare_episodes(const void *a, const void *b)
+{
+    const uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
+
+    return (left > right) - (left < right);
+}
+
 static void prefetch_batch(struct trajd_producer *producer, const struct trajd_fill *fill,
                            uint64_t position, uint32_t count)
 {
@@ -191,10 +199,40 @@ static void prefetch_batch(struct trajd_producer *producer, const struct trajd_f
     }
     for (uint32_t p = 0; p < producer->plan->member_count; p++) {
         const struct trajd_producer_member *member = &producer->members[p];
+        /* in the order of the files, so that neighbours are read together */
+        qsort(member->ahead, member->ahead_count, sizeof *member->ahead, compare_episodes);
         if (member->ahead_count && !member->resident)
             trajd_cache_prefetch(member->dataset->cache, member->selection, member->ahead,
                                  member->ahead_count, fill->epoch * length + position);
     }
+}
+
+/* Returns for how many batches rows are read ahead: as many as the ring has slots. The orders that
+ * stay in one place of the files need all rows of the next place at once, so they are read while
+ * batches come from this one, as far as the cache can note their uses. */
+static uint64_t rows_ahead(const struct trajd_producer *producer)
+{
+    const struct trajd_window_spec *spec = producer->spec;
+    const struct trajd_mixture *mixture = producer->plan->mixture;
+    const uint64_t place = (uint64_t)spec->block_windows * spec->block_neighbours;
+    uint64_t windows = 0, uses = 1, batches;
+
+    for (uint32_t p = 0; p < producer->plan->member_count; p++) {
+        const struct trajd_producer_member *member = &producer->members[p];
+        const uint64_t share =
+            mixture ? trajd_mixture_weight_sum(mixture) / trajd_mixture_weight(mixture, p) : 1;
+        const uint64_t count = trajd_sampler_number_count(member->plan->sampler),
+                       episodes = place < count ? member->plan->episode_count * place / count + 2
+                                                : member->plan->episode_count;
+        windows = place * share > windows ? place * share : windows;
+        uses += (episodes < spec->global_batch ? episodes : spec->global_batch) *
+                member->selection->array_count;
+    }
+    batches = windows / spec->global_batch;
+    batches = batches < TRAJD_CACHE_USES / 2 / uses ? batches : TRAJD_CACHE_USES / 2 / uses;
+    return spec->order == TRAJD_ORDER_GLOBAL || batches < producer->slot_count
+               ? producer->slot_count
+               : batches;
 }
 
 void trajd_producer_prefetch(struct trajd_producer *producer, const struct trajd_fill *fill)
@@ -204,7 +242,8 @@ void trajd_producer_prefetch(struct trajd_producer *producer, const struct trajd
     for (uint32_t p = 0; p < producer->plan->member_count; p++)
         is_resident = is_resident && producer->members[p].resident;
     if (!is_resident)
-        trajd_producer_look_ahead(producer, fill, &producer->prefetched, prefetch_batch);
+        trajd_producer_look_ahead(producer, fill, rows_ahead(producer), &producer->prefetched,
+                                  prefetch_batch);
 }
 
 /* ---- windows ---- */

@@ -118,6 +118,7 @@ struct trajd_producer {
      * it, and the status reads it. */
     pthread_mutex_t failure_mutex;
     struct trajd_error last_failure;
+    bool is_hang_told;   /* by control: its workers know which mount does not answer */
     bool has_bad_frames; /* atomic: the first one that is masked was logged */
     uint64_t published_work_ns[TRAJD_WORK_COUNT]; /* what the batches up to the last one took */
     struct trajd_producer_gpu *on_gpu; /* production on options.gpu (producer_gpu.c), or NULL */

@@ -218,7 +218,8 @@ static void want_batch(struct trajd_producer *producer, const struct trajd_fill 
 void trajd_producer_want_images(struct trajd_producer *producer, const struct trajd_fill *fill)
 {
     if (producer->ahead_batch)
-        trajd_producer_look_ahead(producer, fill, &producer->wanted, want_batch);
+        trajd_producer_look_ahead(producer, fill, producer->slot_count, &producer->wanted,
+                                  want_batch);
 }
 
 /* ---- writing ---- */

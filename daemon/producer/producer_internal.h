@@ -114,9 +114,9 @@ static inline bool trajd_producer_reads_row(const struct trajd_fill *fill, uint6
     return false;
 }
 
-/* Calls `look` for each batch after this one, as many as the ring has slots, each batch once. */
+/* Calls `look` for the next `depth` batches after this one, each batch once. */
 static inline void trajd_producer_look_ahead(struct trajd_producer *producer,
-                                             const struct trajd_fill *fill,
+                                             const struct trajd_fill *fill, uint64_t depth,
                                              struct trajd_producer_ahead *ahead,
                                              void (*look)(struct trajd_producer *producer,
                                                           const struct trajd_fill *fill,
@@ -124,7 +124,7 @@ static inline void trajd_producer_look_ahead(struct trajd_producer *producer,
 {
     const uint64_t length = trajd_mixture_plan_epoch_length(producer->plan),
                    batch = producer->spec->global_batch, begin = fill->position + fill->row_count;
-    uint64_t end = begin + producer->slot_count * batch;
+    uint64_t end = begin + depth * batch;
 
     if (ahead->run_id != fill->run_id || ahead->epoch != fill->epoch || ahead->until > end ||
         ahead->until < begin)

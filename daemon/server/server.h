@@ -161,6 +161,8 @@ enum trajd_status trajd_server_change(struct trajd_server *server,
                                       const struct trajd_server_change *change, uint32_t *busy);
 /* Returns true if no session is on the feed or about to be. The answer may be outdated at once. */
 bool trajd_feed_is_idle(struct trajd_feed *feed);
+/* Tells the feed's sessions what its production waits for: trajd_core_tell_waiting. */
+bool trajd_feed_tell_waiting(struct trajd_feed *feed, uint64_t waited_ns, const char *text);
 /* Sets the error that the feed's sessions get when it is removed, instead of TRAJD_ERR_CLOSED. */
 void trajd_feed_fail(struct trajd_feed *feed, const struct trajd_error *why);
 /* Answers a request of open_feed: with a feed that was added, which

@@ -234,6 +234,14 @@ void trajd_feed_close(struct trajd_feed *feed)
     pthread_mutex_unlock(&feed->server->mutex);
 }
 
+bool trajd_feed_tell_waiting(struct trajd_feed *feed, uint64_t waited_ns, const char *text)
+{
+    pthread_mutex_lock(&feed->server->mutex);
+    const bool is_told = trajd_core_tell_waiting(feed->core, waited_ns, text);
+    pthread_mutex_unlock(&feed->server->mutex);
+    return is_told;
+}
+
 void trajd_feed_fail(struct trajd_feed *feed, const struct trajd_error *why)
 {
     pthread_mutex_lock(&feed->server->mutex);

@@ -52,11 +52,17 @@ def serve(device, closes):
         os.write(device, head + (body or b""))
 
 
-def main():
-    device, folder = os.open("/dev/fuse", os.O_RDWR), sys.argv[1]
+def mount(folder):
+    """Mounts a filesystem at the folder. Returns the descriptor by which this process serves it."""
+    device = os.open("/dev/fuse", os.O_RDWR)
     options = f"fd={device},rootmode=40000,user_id=0,group_id=0,allow_other"
     if ctypes.CDLL(None, use_errno=True).mount(b"silent", folder.encode(), b"fuse", 0, options.encode()):
         sys.exit(os.strerror(ctypes.get_errno()))
+    return device
+
+
+def main():
+    device = mount(sys.argv[1])
     threading.Thread(target=serve, args=(device, "reads" in sys.argv), daemon=True).start()
     print("ready", flush=True)
     sys.stdin.read()

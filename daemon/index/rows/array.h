@@ -134,6 +134,12 @@ void trajd_array_reader_destroy(struct trajd_array_reader **reader);
  * from one file that does not change. For slices of the same arrays. */
 void trajd_array_reader_keep(struct trajd_array_reader *reader, bool keeps);
 
+/* Reads bytes of a file in one call, in which trajd_array_read then finds its own, until the next
+ * call. All reads meanwhile must be from that file, and it must not change. `bytes` 0 ends that. */
+enum trajd_status trajd_array_reader_load(struct trajd_array_reader *reader, int fd,
+                                          uint64_t offset, uint64_t bytes,
+                                          struct trajd_error *error);
+
 /* Reads stored rows [row_begin, row_begin + row_count) densely into `rows`, which has room for
  * row_count * row_bytes. Reads with pread and inflates each chunk once, however many of its rows
  * are requested. Blocks. TRAJD_ERR_IO (with errno) where a read fails or the file ends early;

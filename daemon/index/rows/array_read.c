@@ -10,9 +10,11 @@
 
 /* chunks closer than this are read together: a seek costs more than the bytes between them */
 #define GAP_BYTES (64u << 10)
-/* most bytes of one read, unless a single chunk is larger: they stay in the processor's cache until
- * inflated */
+/* a read ends with the chunk that makes it so long: storage with a latency gives its rate, and the
+ * bytes stay in the processor's cache until inflated */
 #define RUN_BYTES (UINT64_C(1) << 20)
+/* of the memory that is read into: a read past the page cache is not cut into more pieces */
+#define READ_ALIGNMENT UINT64_C(4096)
 /* unfiltered chunks of this size are read directly into the rows */
 #define DIRECT_BYTES (64u << 10)
 #define SORT_COUNT 4096u /* chunks that are sorted at a time */
@@ -166,7 +168,9 @@ struct buffer {
 
 struct trajd_array_reader {
     struct trajd_inflater *inflater;
-    struct buffer run;              /* the stored bytes of neighbouring chunks */
+    struct buffer run;    /* the stored bytes of neighbouring chunks */
+    struct buffer extent; /* bytes of the file that were loaded */
+    uint64_t extent_offset, extent_bytes;
     struct buffer fill;             /* a chunk of fill values */
     struct trajd_kept_chunks *kept; /* or NULL */
     uint64_t order[SORT_COUNT];
@@ -212,6 +216,7 @@ void trajd_array_reader_destroy(struct trajd_array_reader **reader)
     trajd_inflater_destroy(&made->inflater);
     trajd_kept_chunks_destroy(&made->kept);
     free(made->run.bytes);
+    free(made->extent.bytes);
     free(made->fill.bytes);
     free(made);
 }
@@ -227,11 +232,39 @@ static enum trajd_status make_room(struct buffer *buffer, uint64_t bytes, struct
     if (buffer->capacity >= bytes)
         return TRAJD_OK;
     free(buffer->bytes);
-    buffer->bytes = malloc(bytes);
+    buffer->bytes = aligned_alloc(READ_ALIGNMENT,
+                                  (bytes + READ_ALIGNMENT - 1) / READ_ALIGNMENT * READ_ALIGNMENT);
     buffer->capacity = buffer->bytes ? bytes : 0;
     if (!buffer->bytes)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for %llu bytes of chunks",
                                (unsigned long long)bytes);
+    return TRAJD_OK;
+}
+
+enum trajd_status trajd_array_reader_load(struct trajd_array_reader *reader, int fd,
+                                          uint64_t offset, uint64_t bytes,
+                                          struct trajd_error *error)
+{
+    enum trajd_status status = make_room(&reader->extent, bytes, error);
+
+    if (!status)
+        status = trajd_read_exactly(fd, offset, bytes, reader->extent.bytes, error);
+    reader->extent_offset = offset;
+    reader->extent_bytes = status ? 0 : bytes;
+    return status;
+}
+
+/* Reads bytes of the file, or copies them where they were loaded. */
+static enum trajd_status read_bytes(const struct trajd_array_reader *reader, int fd,
+                                    uint64_t offset, uint64_t bytes, uint8_t *to,
+                                    struct trajd_error *error)
+{
+    const uint64_t at = offset - reader->extent_offset;
+
+    if (offset < reader->extent_offset || bytes > reader->extent_bytes ||
+        at > reader->extent_bytes - bytes)
+        return trajd_read_exactly(fd, offset, bytes, to, error);
+    memcpy(to, reader->extent.bytes + at, bytes);
     return TRAJD_OK;
 }
 
@@ -365,8 +398,8 @@ static enum trajd_status read_direct(const struct reading *reading, const uint64
     const uint64_t rows = last.origin[0] + last.count[0] - first.origin[0];
     const uint64_t offset =
         reading->array->chunks[order[0]].offset + first.begin[0] * reading->row_bytes;
-    enum trajd_status status = trajd_read_exactly(
-        reading->fd, offset, rows * reading->row_bytes,
+    enum trajd_status status = read_bytes(
+        reading->reader, reading->fd, offset, rows * reading->row_bytes,
         reading->rows + (first.origin[0] - reading->row_begin) * reading->row_bytes, error);
 
     if (status)
@@ -388,9 +421,8 @@ static enum trajd_status read_run(struct reading *reading, const uint64_t *order
 
     for (; n < count; n++) {
         const struct trajd_chunk *next = &chunks[order[n]];
-        uint64_t next_end = next->offset + next->stored_size;
-        if ((next->offset > end && next->offset - end >= GAP_BYTES) ||
-            next_end > begin + RUN_BYTES ||
+        const uint64_t next_end = next->offset + next->stored_size;
+        if ((next->offset > end && next->offset - end >= GAP_BYTES) || end - begin >= RUN_BYTES ||
             (reading->chunk_bytes >= DIRECT_BYTES && is_whole(reading, order[n])))
             break;
         end = next_end > end ? next_end : end;
@@ -398,7 +430,7 @@ static enum trajd_status read_run(struct reading *reading, const uint64_t *order
     *used = n;
     status = make_room(run, end - begin > RUN_BYTES ? end - begin : RUN_BYTES, error);
     if (!status)
-        status = trajd_read_exactly(reading->fd, begin, end - begin, run->bytes, error);
+        status = read_bytes(reading->reader, reading->fd, begin, end - begin, run->bytes, error);
     if (status) {
         chunk_failed(reading, order[0], error);
         return status;
@@ -496,8 +528,8 @@ enum trajd_status trajd_array_read(struct trajd_array_reader *reader, int fd,
         memcpy(rows, array->inline_bytes + row_begin * row_bytes, row_count * row_bytes);
         return TRAJD_OK;
     case TRAJD_STORAGE_CONTIGUOUS:
-        status = trajd_read_exactly(fd, array->offset + row_begin * row_bytes,
-                                    row_count * row_bytes, rows, error);
+        status = read_bytes(reader, fd, array->offset + row_begin * row_bytes,
+                            row_count * row_bytes, rows, error);
         if (status)
             trajd_error_prefix(error, "rows %llu..%llu", (unsigned long long)row_begin,
                                (unsigned long long)(row_begin + row_count - 1));

@@ -496,9 +496,10 @@ static void a_changed_file_is_named(void **state)
     assert_non_null(strstr(error.message, world->paths[1]));
     assert_non_null(strstr(error.message, "demo_1/q"));
     trajd_cache_unpin(cache, &all_arrays, 0);
-    trajd_cache_get_stats(cache, &stats);
+    do /* the other entries of the pin are still being read: a failed entry takes no room */
+        trajd_cache_get_stats(cache, &stats);
+    while (stats.resident_bytes != 8 * EPISODE_BYTES);
     assert_true(stats.read_errors >= 3);
-    assert_int_equal(stats.resident_bytes, 8 * EPISODE_BYTES); /* a failed entry takes no room */
     trajd_cache_destroy(&cache);
 }
 

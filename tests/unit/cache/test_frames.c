@@ -258,7 +258,8 @@ static struct trajd_frame_view *open_view(struct world *world, uint32_t stream)
 static void make_frames(struct world *world, uint32_t workers)
 {
     const struct trajd_cache_options cache = {&world->index, 4 << 20, 1};
-    struct trajd_frames_options options = {.index = &world->index, .worker_count = workers};
+    struct trajd_frames_options options = {
+        .index = &world->index, .worker_count = workers, .decoder_count = workers};
 
     assert_int_equal(trajd_cache_create(&cache, &world->cache, NULL), TRAJD_OK);
     assert_int_equal(trajd_decoder_pool_create(TRAJD_BINARY_DIR "/daemon/decode/trajd-decoder",

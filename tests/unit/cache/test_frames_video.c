@@ -282,7 +282,8 @@ static int drop_world(void **state)
 static void make_frames(struct world *world, uint32_t room, uint32_t workers)
 {
     const struct trajd_cache_options cache = {&world->index, (room * FRAME_BYTES * 8 + 6) / 7, 1};
-    struct trajd_frames_options options = {.index = &world->index, .worker_count = workers};
+    struct trajd_frames_options options = {
+        .index = &world->index, .worker_count = workers, .decoder_count = workers};
 
     assert_int_equal(trajd_cache_create(&cache, &world->cache, NULL), TRAJD_OK);
     options.cache = world->cache;
