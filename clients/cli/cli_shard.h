@@ -34,15 +34,16 @@ struct shard_work {
     uint32_t input_count;
     const bool *cancel;
     /* Makes the output of an input and fills in the record: layout (a copy, which shard_do frees),
-     * rate_hz, episodes, left_out and cut. *part_count: files, if the parts of an episode are files of their own; else 0. `force`:
-     * an earlier run of this shard left something at the output's place. Prints its errors. */
+     * rate_hz, episodes, left_out and cut. *part_count: files, if the parts of an episode are files
+     * of their own; else 0. `force`: an earlier run of this shard left something at the output's
+     * place. Prints its errors. */
     int (*make)(void *context, const char *input, const char *output, bool force,
                 struct prep_record *record, uint32_t *part_count);
     void *context;
 };
 
 /* Makes the outputs of a shard. Goes on with the next file after one that fails. Prints what it does,
- * and returns enum cli_exit. */
+ * and returns enum cli_exit. Ends the program if the list, the folder or the record has a fault. */
 int shard_do(const struct shard_work *work);
 
 /* Writes the record of a shard of an inbox, whose files have manifests in the folder. */

@@ -1,26 +1,24 @@
 /* trajctl merge: checks that a folder has the outputs of all shards 0..N-1 once and of one recipe,
- * opens it as a training run does, and joins the manifests in DIR/manifest.json. */
+ * opens it as a training run does, and joins the manifests in DIR/manifest.json. The first fault that
+ * it finds ends the program. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "clients/cli/cli.h"
-#include "clients/cli/files/cli_files.h"
 #include "clients/cli/cli_shard.h"
 #include "clients/cli/cli_shard_record.h"
+#include "clients/cli/files/cli_files.h"
 #include "daemon/base/json.h"
-#include "daemon/base/json_read.h"
 #include "daemon/base/memory.h"
-#include "daemon/layout/glob.h"
 #include "proto/plural.h"
 
-#define MANIFEST "manifest.json"
 #define NAMED_MAX 8 /* shards that a message names */
 
 /* An output, and the shard that has made it. */
 struct merged {
-    const char *name;
+    const struct prep_output *output;
     const struct shard_entry *entry;
     uint32_t shard;
 };
@@ -33,7 +31,6 @@ struct merging {
     struct merged *outputs; /* in natural order of their names */
     uint32_t output_count;
     uint64_t episodes, left_out;
-    struct trajd_error *error;
 };
 
 const struct cli_option cli_merge_options[] = {{"--layout", "NAME",
@@ -41,188 +38,162 @@ const struct cli_option cli_merge_options[] = {{"--layout", "NAME",
                                                 CLI_TEXT, offsetof(struct merging, layout)},
                                                {0}};
 
-static enum trajd_status refuse(const struct merging *merging, const char *text)
-{
-    return trajd_error_set(merging->error, TRAJD_ERR_ARGUMENT, 0, "%s: %s", merging->folder, text);
-}
-
-/* ---- the shards ---- */
-
 /* Loads the record of each shard, and refuses those of other runs. */
-static enum trajd_status load(struct merging *merging, const struct trajd_file_list *list)
+static void load(struct merging *merging)
 {
+    struct trajd_file_list list = shard_record_list(merging->folder);
     const struct shard_record *first = NULL;
-    enum trajd_status status = TRAJD_OK;
 
-    for (uint32_t f = 0; f < list->count && !status; f++) {
+    for (uint32_t f = 0; f < list.count; f++) {
         struct shard_record record;
-        uint32_t index, count;
-        if (!shard_record_parse_name(list->relative_paths[f], &index, &count))
+        if (!shard_record_load(merging->folder, list.relative_paths[f], true, &record))
             continue;
-        status = shard_record_load(merging->folder, index, count, &record, merging->error);
-        if (!status && first)
-            status = shard_record_compare(merging->folder, first, &record, merging->error);
-        if (!status && (index >= count || count > SHARD_COUNT_MAX))
-            status = refuse(merging, "a record has a number that no shard has");
-        if (status) {
-            shard_record_clear(&record);
-            break;
-        }
-        if (!first) {
-            merging->count = count;
-            merging->records = trajd_memory_or_exit(calloc(count, sizeof *merging->records));
-        }
-        merging->records[index] = record;
-        first = &merging->records[index];
+        if (record.index >= record.count || record.count > SHARD_COUNT_MAX)
+            cli_die("%s: a record has a number that no shard has", merging->folder);
+        if (first)
+            shard_record_compare(merging->folder, first, &record);
+        else
+            merging->records = trajd_memory_or_exit(calloc(record.count, sizeof record));
+        merging->count = record.count;
+        merging->records[record.index] = record;
+        first = &merging->records[record.index];
     }
-    return status || first ? status
-                           : refuse(merging, "no shard has been here: run trajctl preprocess, "
-                                             "resample or pack with --shard I/N first");
+    trajd_file_list_free(&list);
+    if (!first)
+        cli_die("%s: no shard has been here: run trajctl preprocess, resample or pack with --shard "
+                "I/N first",
+                merging->folder);
 }
 
 /* Refuses shards that are missing or not finished, and names them. */
-static enum trajd_status check_shards(struct merging *merging)
+static void check_shards(const struct merging *merging)
 {
     char named[256] = "";
     uint32_t bad = 0;
 
     for (uint32_t s = 0; s < merging->count; s++) {
         const struct shard_record *record = &merging->records[s];
-        if (record->recipe && record->is_finished)
+        if (record->recipe && record->published_count >= record->own_count)
             continue;
         if (bad++ < NAMED_MAX)
             snprintf(named + strlen(named), sizeof named - strlen(named), "%s%u/%u%s",
                      bad > 1 ? ", " : "", s, merging->count,
                      record->recipe ? " (begun)" : " (missing)");
     }
-    if (!bad)
-        return TRAJD_OK;
-    return trajd_error_set(merging->error, TRAJD_ERR_ARGUMENT, 0,
-                           "%s: %u of %u shards are not finished: %s%s: run them, then merge",
-                           merging->folder, bad, merging->count, named,
-                           bad > NAMED_MAX ? ", ..." : "");
+    if (bad)
+        cli_die("%s: %u of %u shards are not finished: %s%s: run them, then merge", merging->folder,
+                bad, merging->count, named, bad > NAMED_MAX ? ", ..." : "");
 }
-
-/* ---- the outputs ---- */
 
 static int compare_outputs(const void *a, const void *b)
 {
-    return trajd_natural_compare(((const struct merged *)a)->name,
-                                 ((const struct merged *)b)->name);
+    return trajd_natural_compare(((const struct merged *)a)->output->name,
+                                 ((const struct merged *)b)->output->name);
 }
 
-static enum trajd_status check_output(const struct merging *merging, const struct merged *output,
-                                      const struct prep_identity *identity)
+static void add_output(struct merging *merging, struct merged merged)
 {
+    const struct prep_output *output = merged.output;
     char path[PREP_PATH_SIZE];
+    struct trajd_error error;
     struct stat found;
 
-    if (prep_path(path, merging->folder, output->name, "", merging->error))
-        return merging->error->status;
+    if (prep_path(path, merging->folder, output->name, "", &error))
+        cli_die("%s", error.message);
     if (lstat(path, &found) || !S_ISREG(found.st_mode))
-        return trajd_error_set(merging->error, TRAJD_ERR_NOT_FOUND, 0,
-                               "%s of shard %u/%u is missing: run that shard again", path,
-                               output->shard, merging->count);
-    if ((uint64_t)found.st_size != identity->size_bytes)
-        return trajd_error_set(
-            merging->error, TRAJD_ERR_DATA, 0,
-            "%s of shard %u/%u has %lld bytes instead of %" PRIu64 ": run that shard again", path,
-            output->shard, merging->count, (long long)found.st_size, identity->size_bytes);
-    return TRAJD_OK;
+        cli_die("%s of shard %u/%u is missing: run that shard again", path, merged.shard,
+                merging->count);
+    if ((uint64_t)found.st_size != output->identity.size_bytes)
+        cli_die("%s of shard %u/%u has %jd bytes instead of %" PRIu64 ": run that shard again",
+                path, merged.shard, merging->count, (intmax_t)found.st_size,
+                output->identity.size_bytes);
+    if ((merging->output_count & (merging->output_count - 1)) == 0)
+        merging->outputs = trajd_memory_or_exit(
+            realloc(merging->outputs, ((size_t)2 * merging->output_count + 1) * sizeof merged));
+    merging->outputs[merging->output_count++] = merged;
 }
 
-/* Lists the outputs of all shards, and checks that they are there. Adds up their episodes. */
-static enum trajd_status list_outputs(struct merging *merging)
+/* Lists the outputs of all shards, adds up their episodes, and refuses an output of two shards. */
+static void list_outputs(struct merging *merging)
 {
-    uint32_t capacity = 0;
-
     for (uint32_t s = 0; s < merging->count; s++)
-        for (uint32_t e = 0; e < merging->records[s].entry_count; e++)
-            capacity += merging->records[s].entries[e].record.output_count;
-    merging->outputs = trajd_memory_or_exit(calloc((size_t)capacity + 1, sizeof *merging->outputs));
-    for (uint32_t s = 0; s < merging->count; s++)
-        for (uint32_t e = 0; e < merging->records[s].entry_count; e++) {
-            const struct shard_entry *entry = &merging->records[s].entries[e];
-            char number[32] = "";
-            for (uint32_t i = 0; i < entry->record.output_count; i++) {
-                const struct prep_output *made = &entry->record.outputs[i];
-                const struct merged output = {made->name, entry, s};
-                merging->outputs[merging->output_count++] = output;
-                if (check_output(merging, &output, &made->identity))
-                    return merging->error->status;
-            }
-            trajd_json_field_read(entry->text, strlen(entry->text), "episodes", number,
-                                  sizeof number);
-            merging->episodes += strtoull(number, NULL, 10);
-            trajd_json_field_read(entry->text, strlen(entry->text), "left_out", number,
-                                  sizeof number);
-            merging->left_out += strtoull(number, NULL, 10);
+        for (const struct shard_entry *entry = merging->records[s].entries; entry;
+             entry = entry->next) {
+            const struct prep_record *record = &entry->record;
+            for (uint32_t i = 0; i < record->output_count; i++)
+                add_output(merging, (struct merged){&record->outputs[i], entry, s});
+            merging->episodes += record->episodes;
+            merging->left_out += record->left_out;
         }
     if (!merging->output_count)
-        return refuse(merging, "the shards have made no file");
+        cli_die("%s: the shards have made no file", merging->folder);
     qsort(merging->outputs, merging->output_count, sizeof *merging->outputs, compare_outputs);
-    return TRAJD_OK;
+    for (uint32_t i = 0; i + 1 < merging->output_count; i++) {
+        const struct merged *a = &merging->outputs[i], *b = a + 1;
+        if (!compare_outputs(a, b))
+            cli_die("%s/%s is of shard %u/%u and of shard %u/%u: the shards were given different "
+                    "files",
+                    merging->folder, a->output->name, a->shard, merging->count, b->shard,
+                    merging->count);
+    }
 }
 
-/* Refuses an output of two shards, and a file of none. */
-static enum trajd_status check_doubles(struct merging *merging)
+/* Refuses a file of no shard. */
+static void check_files(const struct merging *merging)
 {
     struct trajd_file_list list = {0};
-    enum trajd_status status =
-        trajd_file_list_find_recordings(merging->folder, "**/*.hdf5", &list, merging->error);
+    struct trajd_error error;
 
-    for (uint32_t i = 0; i + 1 < merging->output_count && !status; i++)
-        if (!compare_outputs(&merging->outputs[i], &merging->outputs[i + 1]))
-            status = trajd_error_set(merging->error, TRAJD_ERR_ARGUMENT, 0,
-                                     "%s/%s is of shard %u/%u and of shard %u/%u: the shards were "
-                                     "given different files",
-                                     merging->folder, merging->outputs[i].name,
-                                     merging->outputs[i].shard, merging->count,
-                                     merging->outputs[i + 1].shard, merging->count);
-    for (uint32_t f = 0; f < list.count && !status; f++) {
-        const struct merged wanted = {.name = list.relative_paths[f]};
+    if (trajd_file_list_find_recordings(merging->folder, "**/*.hdf5", &list, &error))
+        cli_die("%s", error.message);
+    for (uint32_t f = 0; f < list.count; f++) {
+        const struct prep_output output = {.name = list.relative_paths[f]};
+        const struct merged wanted = {.output = &output};
         if (!bsearch(&wanted, merging->outputs, merging->output_count, sizeof wanted,
                      compare_outputs))
-            status = trajd_error_set(merging->error, TRAJD_ERR_ARGUMENT, 0,
-                                     "%s/%s is of no shard: move it away, or run the shards again "
-                                     "with its source",
-                                     merging->folder, wanted.name);
+            cli_die("%s/%s is of no shard: move it away, or run the shards again with its source",
+                    merging->folder, output.name);
     }
     trajd_file_list_free(&list);
-    return status;
 }
 
-/* Finds the layout of all manifests. */
-static enum trajd_status find_layout(struct merging *merging, char layout[256])
+/* Opens the folder as a dataset with the layout of all manifests, and compares it with them. */
+static struct trajd_index *open_dataset(const struct merging *merging)
 {
-    snprintf(layout, 256, "%s", merging->layout ? merging->layout : "");
-    for (uint32_t i = 0; i < merging->output_count; i++) {
-        char other[256] = "";
-        const char *text = merging->outputs[i].entry->text;
-        trajd_json_field_read(text, strlen(text), "layout", other, sizeof other);
-        if (!*layout)
-            snprintf(layout, 256, "%s", other);
-        if (!merging->layout && strcmp(layout, other))
-            return trajd_error_set(merging->error, TRAJD_ERR_ARGUMENT, 0,
-                                   "%s: %s has the layout %.80s and %s %.80s: run all shards with "
-                                   "--layout NAME, in a new folder",
-                                   merging->folder, merging->outputs[0].name, layout,
-                                   merging->outputs[i].name, other);
+    const struct merged *first = &merging->outputs[0];
+    const char *layout = first->entry->record.layout;
+    struct trajd_index *index = NULL;
+    struct cli_files files = {0};
+    struct trajd_error error;
+
+    for (uint32_t i = 0; i < merging->output_count && !merging->layout; i++) {
+        const struct merged *other = &merging->outputs[i];
+        if (strcmp(layout, other->entry->record.layout))
+            cli_die(
+                "%s: %s has the layout %.80s and %s %.80s: run all shards with --layout NAME, in "
+                "a new folder",
+                merging->folder, first->output->name, layout, other->output->name,
+                other->entry->record.layout);
     }
-    return TRAJD_OK;
+    if (cli_files_find(&files, &error) ||
+        cli_files_open(&files, merging->layout ? merging->layout : layout, merging->folder, &index,
+                       &error))
+        cli_die("%s", error.message);
+    if (index->kept_count != merging->episodes)
+        cli_die("%s: %u episodes can be read, and the manifests have %" PRIu64
+                ": trajctl inspect %s says what is wrong",
+                merging->folder, index->kept_count, merging->episodes, merging->folder);
+    return index;
 }
 
-/* ---- the result ---- */
-
-static enum trajd_status write_manifest(const struct merging *merging,
-                                        const struct trajd_index *index)
+static void write_manifest(const struct merging *merging, const struct trajd_index *index)
 {
     char path[PREP_PATH_SIZE], *text = NULL;
     const struct shard_entry *before = NULL;
     size_t size = 0;
     FILE *out = trajd_memory_or_exit(open_memstream(&text, &size));
     struct trajd_json json = {.out = out};
-    enum trajd_status status;
+    struct trajd_error error;
 
     trajd_json_open_object(&json, NULL);
     trajd_json_u64(&json, "version", 1);
@@ -242,71 +213,34 @@ static enum trajd_status write_manifest(const struct merging *merging,
     trajd_json_close_object(&json);
     putc('\n', out);
     trajd_memory_close_or_exit(out, &text);
-    status = prep_path(path, merging->folder, MANIFEST, "", merging->error);
-    if (!status)
-        status = prep_write(path, text, size, merging->error);
+    if (prep_path(path, merging->folder, "manifest.json", "", &error) ||
+        prep_write(path, text, size, &error))
+        cli_die("%s", error.message);
     free(text);
-    return status;
-}
-
-/* Opens the folder as a dataset, and compares it with the manifests. */
-static enum trajd_status open_dataset(const struct merging *merging, const char *layout,
-                                      struct trajd_index **index)
-{
-    struct cli_files files = {0};
-    enum trajd_status status = cli_files_find(&files, merging->error);
-
-    if (!status)
-        status = cli_files_open(&files, layout, merging->folder, index, merging->error);
-    if (!status && (*index)->kept_count != merging->episodes)
-        status = trajd_error_set(merging->error, TRAJD_ERR_DATA, 0,
-                                 "%s: %u episodes can be read, and the manifests have %" PRIu64
-                                 ": trajctl inspect %s says what is wrong",
-                                 merging->folder, (*index)->kept_count, merging->episodes,
-                                 merging->folder);
-    return status;
-}
-
-static enum trajd_status merge(struct merging *merging)
-{
-    struct trajd_file_list list = {0};
-    struct trajd_index *index = NULL;
-    char layout[256];
-    enum trajd_status status =
-        trajd_file_list_find(merging->folder, "shard-*-of-*.jsonl", &list, merging->error);
-
-    if (!status)
-        status = load(merging, &list);
-    trajd_file_list_free(&list);
-    if (status || (status = check_shards(merging)) || (status = list_outputs(merging)) ||
-        (status = check_doubles(merging)) || (status = find_layout(merging, layout)))
-        return status;
-    status = open_dataset(merging, layout, &index);
-    if (!status)
-        status = write_manifest(merging, index);
-    if (!status)
-        printf("%s: %u file%s of %u shard%s, %" PRIu64 " episode%s, %" PRIu64
-               " left out, fingerprint %016" PRIx64 "\n",
-               merging->folder, merging->output_count, trajd_plural(merging->output_count),
-               merging->count, trajd_plural(merging->count), merging->episodes,
-               trajd_plural(merging->episodes), merging->left_out, index->fingerprint);
-    if (index)
-        trajd_index_destroy(&index);
-    return status;
 }
 
 int cli_merge(int argc, char **argv)
 {
-    struct trajd_error error;
-    struct merging merging = {.error = &error};
-    enum trajd_status status;
+    struct merging merging = {0};
+    struct trajd_index *index;
 
     cli_parse(argc, argv, &merging);
     merging.folder = argv[1];
-    status = merge(&merging);
+    load(&merging);
+    check_shards(&merging);
+    list_outputs(&merging);
+    check_files(&merging);
+    index = open_dataset(&merging);
+    write_manifest(&merging, index);
+    printf("%s: %u file%s of %u shard%s, %" PRIu64 " episode%s, %" PRIu64
+           " left out, fingerprint %016" PRIx64 "\n",
+           merging.folder, merging.output_count, trajd_plural(merging.output_count), merging.count,
+           trajd_plural(merging.count), merging.episodes, trajd_plural(merging.episodes),
+           merging.left_out, index->fingerprint);
+    trajd_index_destroy(&index);
     for (uint32_t s = 0; s < merging.count; s++)
         shard_record_clear(&merging.records[s]);
     free(merging.records);
     free(merging.outputs);
-    return status ? cli_fail("%s", error.message) : CLI_OK;
+    return CLI_OK;
 }

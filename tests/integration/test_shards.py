@@ -121,6 +121,13 @@ def test_a_shard_skips_what_it_has_finished(recordings, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*.hdf5")} == before
     (out / "run_4.hdf5").write_bytes(b"cut")  # an output that is damaged is made again, and so is one whose source has changed
     assert resample(recordings, out, "1/3").count("is finished, skipped") == 3
+    copy = tmp_path / "copy"
+    shutil.copytree(out, copy, copy_function=shutil.copy)  # other times, the same content
+    assert resample(recordings, copy, "1/3").count("is finished, skipped") == 4
+    content = (copy / "run_7.hdf5").read_bytes()
+    (copy / "run_7.hdf5").write_bytes(bytes(len(content)))  # the same size, another content
+    assert resample(recordings, copy, "1/3").count("is finished, skipped") == 3
+    assert (copy / "run_7.hdf5").read_bytes() == content
     with open(out / "shard-1-of-3.jsonl", "a") as record:
         record.write('{"begin":"ru')  # a line at which a run was killed
     assert resample(recordings, out, "1/3").count("is finished, skipped") == 4

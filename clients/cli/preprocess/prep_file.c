@@ -16,23 +16,6 @@
 
 /* ---- earlier results ---- */
 
-/* Returns whether all outputs of the record are as they were published. */
-static bool are_outputs_there(const struct prep_run *run, const struct prep_record *record)
-{
-    char path[PREP_PATH_SIZE];
-    struct stat stat;
-
-    for (uint32_t i = 0; i < record->output_count; i++) {
-        const struct prep_identity *output = &record->outputs[i].identity;
-        if (prep_path(path, run->config->outbox, record->outputs[i].name, "", NULL) ||
-            lstat(path, &stat) || !S_ISREG(stat.st_mode) ||
-            (uint64_t)stat.st_size != output->size_bytes ||
-            prep_mtime_ns(&stat) != output->mtime_ns)
-            return false;
-    }
-    return record->output_count > 0;
-}
-
 /* Loads a record, which the caller clears in any case. Returns whether it has the same size and
  * recipe. */
 static bool load_record(const struct prep_run *run, const char *path, uint64_t size_bytes,
@@ -64,7 +47,8 @@ bool prep_file_is_known(const struct prep_run *run, const char *name,
     if (prep_path(path, run->config->outbox, name, PREP_MANIFEST_SUFFIX, NULL))
         return false;
     is_known = load_record(run, path, source->size_bytes, &record) && !record.is_refused &&
-               has_same_times(&record.source, source) && are_outputs_there(run, &record);
+               has_same_times(&record.source, source) &&
+               prep_record_has_outputs(&record, run->config->outbox);
     prep_record_clear(&record);
     return is_known;
 }
@@ -80,7 +64,7 @@ static enum trajd_status recognise(struct prep_job *p, bool *known)
 
     *known = false;
     is_same = load_record(p->run, p->manifest, (uint64_t)p->stat.st_size, &record) &&
-              !record.is_refused && are_outputs_there(p->run, &record);
+              !record.is_refused && prep_record_has_outputs(&record, p->run->config->outbox);
     prep_record_clear(&record); /* the source's members stay */
     if (!is_same)
         return TRAJD_OK;
@@ -205,7 +189,8 @@ static enum trajd_status examine(struct prep_job *p, struct trajd_index **index)
 
     if (status)
         return validation(p, status);
-    p->record.layout = (*index)->layout->name;
+    free((void *)p->record.layout);
+    p->record.layout = trajd_memory_or_exit(strdup((*index)->layout->name));
     find_rates(*index, &p->record.rates);
     for (uint32_t n = 0; n < (*index)->note_count; n++)
         prep_note(p, (*index)->notes[n]);
@@ -344,12 +329,13 @@ static enum trajd_status open_source(struct prep_job *p)
     if (p->fd < 0 || fstat(p->fd, &p->stat) || !S_ISREG(p->stat.st_mode))
         return trajd_error_set(p->error, TRAJD_ERR_IO, errno, "%s: %s", p->source,
                                p->fd < 0 ? strerror(errno) : "not a regular file");
-    p->record.name = p->name;
+    p->record.name = trajd_memory_or_exit(strdup(p->name));
+    if (p->run->config->layout)
+        p->record.layout = trajd_memory_or_exit(strdup(p->run->config->layout));
     p->record.source.size_bytes = (uint64_t)p->stat.st_size;
     p->record.source.mtime_ns = prep_mtime_ns(&p->stat);
     p->record.source.ctime_ns = prep_ctime_ns(&p->stat);
     strcpy(p->record.recipe, p->run->config->recipe);
-    p->record.layout = p->run->config->layout;
     p->record.rate_hz = (double)p->run->config->rate.num / (double)p->run->config->rate.den;
     return TRAJD_OK;
 }
@@ -389,6 +375,7 @@ enum trajd_status prep_file_do(const struct prep_run *run, const char *name,
     status = run_job(p, outcome);
     trajd_memory_close_or_exit(p->findings.out, &p->findings_text);
     trajd_memory_close_or_exit(p->notes.out, &p->notes_text);
+    prep_record_clear(&p->record);
     free(p->findings_text);
     free(p->notes_text);
     if (p->lock_fd >= 0)

@@ -6,10 +6,10 @@
  *                                   (an earlier one becomes NAME.1, NAME.2, ...)
  *
  * The manifest is written last, so a manifest proves that its output is complete. A file is done if
- * its manifest has the same source (size and time of modification; if only the time differs, the
- * content decides) and the same recipe, and the output is unchanged. A killed run leaves a free
- * lock and a staged file, which the next run replaces. The sources of published files stay in the
- * inbox. */
+ * its manifest has the same recipe and the same source, and its output is as it was made. A file is
+ * the same if its size and its time are; if only the time differs, the content decides. A killed run
+ * leaves a free lock and a staged file, which the next run replaces. The sources of published files
+ * stay in the inbox. */
 #ifndef TRAJD_CLI_PREPROCESS_PREP_FILE_H
 #define TRAJD_CLI_PREPROCESS_PREP_FILE_H
 

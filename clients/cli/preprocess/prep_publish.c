@@ -245,7 +245,6 @@ enum trajd_status prep_publish_job(struct prep_job *p)
             p->record.finding_count, trajd_plural(p->record.finding_count),
             p->record.rates.highest_hz ? ", from " : "",
             trajd_index_rates_text(&p->record.rates, rates));
-    prep_record_clear(&p->record);
     return status;
 }
 

@@ -44,13 +44,16 @@ void prep_record_write(const struct prep_record *record, FILE *out)
 
     trajd_json_open_object(&json, NULL);
     trajd_json_u64(&json, "version", 1);
-    trajd_json_string(&json, "state", record->is_refused ? "refused" : "published");
+    trajd_json_string(&json, "state",
+                      record->is_refused     ? "refused"
+                      : record->output_count ? "published"
+                                             : "begun");
     if (record->is_refused)
         trajd_json_string(&json, "reason", record->reason);
     write_identity(&json, "source", record->name, &record->source);
-    if (!record->is_refused)
+    if (record->output_count)
         write_identity(&json, "output", record->outputs[0].name, &record->outputs[0].identity);
-    if (!record->is_refused && record->output_count > 1) {
+    if (record->output_count > 1) {
         trajd_json_open_array(&json, "parts");
         for (uint32_t i = 0; i < record->output_count; i++)
             write_identity(&json, NULL, record->outputs[i].name, &record->outputs[i].identity);
@@ -112,22 +115,35 @@ static enum trajd_status read_identity(const struct trajd_yaml *yaml,
     return status ? status : read_digest(yaml, digest, identity->sha256, error);
 }
 
-static enum trajd_status read_output(const struct trajd_yaml *yaml,
-                                     const struct trajd_yaml_node *node, struct prep_output *output,
-                                     struct trajd_error *error)
+/* Copies a text that must be there. The caller frees it. */
+static enum trajd_status copy_text(const struct trajd_yaml *yaml,
+                                   const struct trajd_yaml_node *mapping, const char *key,
+                                   const char **copy, struct trajd_error *error)
 {
-    const struct trajd_yaml_node *name;
+    const struct trajd_yaml_node *node = trajd_yaml_get(mapping, key);
     const char *text;
-    enum trajd_status status = read_identity(yaml, node, "output", &output->identity, error);
+    enum trajd_status status = node ? trajd_yaml_string(yaml, node, &text, error)
+                                    : trajd_yaml_error(yaml, mapping, error, "no %s", key);
 
-    if (status)
-        return status;
-    name = trajd_yaml_get(node, "name");
-    if (!name)
-        return trajd_yaml_error(yaml, node, error, "no name");
-    status = trajd_yaml_string(yaml, name, &text, error);
     if (!status)
-        output->name = trajd_memory_or_exit(strdup(text));
+        *copy = trajd_memory_or_exit(strdup(text));
+    return status;
+}
+
+/* Reads a file's identity and its name, which becomes a path below a folder. */
+static enum trajd_status read_file(const struct trajd_yaml *yaml,
+                                   const struct trajd_yaml_node *node, const char *title,
+                                   struct prep_identity *identity, const char **name,
+                                   struct trajd_error *error)
+{
+    enum trajd_status status = read_identity(yaml, node, title, identity, error);
+
+    if (!status)
+        status = copy_text(yaml, node, "name", name, error);
+    if (!status && (!**name || **name == '/' || !strcmp(*name, "..") || !strncmp(*name, "../", 3) ||
+                    strstr(*name, "/../")))
+        status = trajd_yaml_error(yaml, node, error, "%s is not a name of a file below its folder",
+                                  *name);
     return status;
 }
 
@@ -143,15 +159,29 @@ static enum trajd_status read_outputs(const struct trajd_yaml *yaml, struct prep
     record->outputs =
         trajd_memory_or_exit(calloc(has_parts ? parts->child_count : 1, sizeof *record->outputs));
     for (node = has_parts ? parts->children : trajd_yaml_get(root, "output");
-         !status && (node || !record->output_count); node = has_parts ? node->next : NULL)
-        status = read_output(yaml, node, &record->outputs[record->output_count++], error);
+         !status && (node || !record->output_count); node = has_parts ? node->next : NULL) {
+        struct prep_output *output = &record->outputs[record->output_count++];
+        status = read_file(yaml, node, "output", &output->identity, &output->name, error);
+    }
+    return status;
+}
+
+static enum trajd_status read_count(const struct trajd_yaml *yaml, const char *key, uint64_t *count,
+                                    struct trajd_error *error)
+{
+    const struct trajd_yaml_node *node = trajd_yaml_get(trajd_yaml_root(yaml), key);
+    int64_t number = 0;
+    enum trajd_status status =
+        node ? trajd_yaml_int(yaml, node, 0, INT64_MAX, &number, error) : TRAJD_OK;
+
+    *count = (uint64_t)number;
     return status;
 }
 
 static enum trajd_status read_document(const struct trajd_yaml *yaml, struct prep_record *record,
                                        struct trajd_error *error)
 {
-    static const char *const states[] = {"published", "refused", NULL};
+    static const char *const states[] = {"published", "refused", "begun", NULL};
     const struct trajd_yaml_node *root = trajd_yaml_root(yaml), *state, *recipe;
     enum trajd_status status;
     int choice;
@@ -161,11 +191,17 @@ static enum trajd_status read_document(const struct trajd_yaml *yaml, struct pre
         return trajd_yaml_error(yaml, root, error, "this is not the record of a file");
     if ((status = trajd_yaml_choice(yaml, state, states, &choice, error)) ||
         (status = read_digest(yaml, recipe, record->recipe, error)) ||
-        (status =
-             read_identity(yaml, trajd_yaml_get(root, "source"), "source", &record->source, error)))
+        (status = read_file(yaml, trajd_yaml_get(root, "source"), "source", &record->source,
+                            &record->name, error)))
         return status;
     record->is_refused = choice == 1;
-    return record->is_refused ? TRAJD_OK : read_outputs(yaml, record, error);
+    if (choice)
+        return TRAJD_OK;
+    if ((status = read_outputs(yaml, record, error)) ||
+        (status = copy_text(yaml, root, "layout", &record->layout, error)) ||
+        (status = read_count(yaml, "episodes", &record->episodes, error)))
+        return status;
+    return read_count(yaml, "left_out", &record->left_out, error);
 }
 
 enum trajd_status prep_record_parse(const char *path, const char *text, size_t length,
@@ -186,7 +222,10 @@ void prep_record_clear(struct prep_record *record)
     for (uint32_t i = 0; i < record->output_count; i++)
         free((void *)record->outputs[i].name);
     free(record->outputs);
+    free((void *)record->name);
+    free((void *)record->layout);
     record->outputs = NULL;
+    record->name = record->layout = NULL;
     record->output_count = 0;
 }
 
@@ -255,4 +294,46 @@ enum trajd_status prep_record_retime(const char *path, const struct prep_identit
     free(text);
     free(changed);
     return status;
+}
+
+/* ---- the files of a record ---- */
+
+enum trajd_status prep_identify(const char *path, bool with_digest, struct prep_identity *identity,
+                                struct trajd_error *error)
+{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat found;
+    enum trajd_status status = TRAJD_OK;
+
+    if (fd < 0 || fstat(fd, &found))
+        status = trajd_error_set(error, TRAJD_ERR_IO, errno, "%s: %s", path, strerror(errno));
+    else if (!S_ISREG(found.st_mode))
+        status = trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s: is not a regular file", path);
+    else if (with_digest)
+        status = prep_digest_file(fd, path, identity->sha256, error);
+    if (!status) {
+        identity->size_bytes = (uint64_t)found.st_size;
+        identity->mtime_ns = prep_mtime_ns(&found);
+    }
+    if (fd >= 0)
+        close(fd);
+    return status;
+}
+
+bool prep_record_has_outputs(const struct prep_record *record, const char *folder)
+{
+    char path[PREP_PATH_SIZE];
+    struct stat stat;
+
+    for (uint32_t i = 0; i < record->output_count; i++) {
+        const struct prep_identity *made = &record->outputs[i].identity;
+        struct prep_identity now;
+        if (prep_path(path, folder, record->outputs[i].name, "", NULL) || lstat(path, &stat) ||
+            !S_ISREG(stat.st_mode) || (uint64_t)stat.st_size != made->size_bytes)
+            return false;
+        if (prep_mtime_ns(&stat) != made->mtime_ns &&
+            (prep_identify(path, true, &now, NULL) || strcmp(now.sha256, made->sha256)))
+            return false;
+    }
+    return record->output_count > 0;
 }

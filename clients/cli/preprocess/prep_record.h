@@ -39,18 +39,19 @@ struct prep_output {
 struct prep_record {
     bool is_refused;
     struct prep_identity source;
-    /* of a published file: one, or the files of its episode's parts */
+    /* of a published file: one, or the files of its episode's parts. A record that is not refused and
+     * has none is of a file that was begun, in the record of a shard (cli_shard_record.h) */
     uint32_t output_count;
     struct prep_output *outputs;
     char recipe[PREP_DIGEST_SIZE];
+    /* relative to the inbox; NULL if no file was published. prep_record_clear frees both */
+    const char *name, *layout;
+    uint64_t episodes, left_out; /* of the output; source episodes without output */
     /* The members below are only written: */
-    const char *name;   /* relative to the inbox */
     const char *reason; /* why it was refused */
-    const char *layout;
     double rate_hz;
     struct trajd_index_rates rates; /* of the source */
-    /* of the output; source episodes without output; source episodes that were split */
-    uint64_t episodes, left_out, cut;
+    uint64_t cut;                   /* source episodes that were split */
     uint64_t finding_count;
     const char *findings, *notes; /* elements of JSON arrays; may be NULL */
 };
@@ -64,10 +65,17 @@ enum trajd_status prep_record_parse(const char *path, const char *text, size_t l
  * TRAJD_ERR_ARGUMENT: it is not a record, or not a file of this user. */
 enum trajd_status prep_record_load(const char *path, struct prep_record *record,
                                    struct trajd_error *error);
-/* Frees a record that was parsed or read. */
+/* Frees the names, the layout and the outputs. */
 void prep_record_clear(struct prep_record *record);
 /* Changes the source's times in the record. */
 enum trajd_status prep_record_retime(const char *path, const struct prep_identity *before,
                                      const struct prep_identity *after, struct trajd_error *error);
+/* Finds size and time of a file, and its digest too if `with_digest`. TRAJD_ERR_IO;
+ * TRAJD_ERR_ARGUMENT: it is not a regular file. `error` may be NULL. */
+enum trajd_status prep_identify(const char *path, bool with_digest, struct prep_identity *identity,
+                                struct trajd_error *error);
+/* Returns whether all outputs of the record are in the folder as they were made: with the same size
+ * and time. Where only the time differs, as in a folder that was copied, the content decides. */
+bool prep_record_has_outputs(const struct prep_record *record, const char *folder);
 
 #endif

@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import difflib
 import sys
-from typing import Iterable, Optional
+import warnings
+from typing import Callable, Iterable, Optional
 
 from . import _core
 
@@ -133,6 +134,30 @@ class DataWarning(UserWarning):
 
 class LaunchError(Error, RuntimeError):
     """A private daemon could not be started. The message ends with the daemon's own errors."""
+
+
+def shown(text: str) -> str:
+    """Returns a text for a terminal, in which a stranger's names may do nothing."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def run_command(program: str, extra: str, command: Callable[[], None], show: Callable[[str], str] = str,
+                interrupted: str = "") -> int:
+    """Runs what a command line asks for, and shows an error, which is one sentence. Returns the exit status: 2 after an
+    error. `extra` is that of the package without which an import fails; `interrupted` is said after Ctrl-C."""
+    warnings.simplefilter("ignore", DataWarning)  # the package has printed what they say
+    try:
+        command()
+        return 0
+    except ImportError as error:
+        print(f"{program}: {error.name} is not installed: pip install 'trajd[{extra}]'", file=sys.stderr)
+    except (Error, OSError) as error:
+        print(f"{program}: {show(str(error))}", file=sys.stderr)
+    except KeyboardInterrupt:
+        if interrupted:
+            print(f"{program}: {interrupted}", file=sys.stderr)
+        return 130
+    return 2
 
 
 # In the order of `enum trajd_status`, and ForkError at the end.

@@ -18,8 +18,8 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 import numpy as np
 
 from . import launch
-from .errors import ArgumentError
-from .recordings import Recording, Stream, run_command
+from .errors import ArgumentError, run_command
+from .recordings import Recording, Stream
 
 FOLDERS = ("observations/", "observation/", "obs/")  # of streams that are observations
 NAMES = {"actions": "action", "state": "observation.state"}  # as LeRobot's policies look for them

@@ -12,9 +12,7 @@ import json
 import os
 import pathlib
 import subprocess
-import sys
 import uuid
-import warnings
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 import numpy as np
@@ -23,7 +21,7 @@ from . import launch
 from .arrays import NUMPY
 from .connect import connect
 from .connection import Explanation
-from .errors import ArgumentError, DataWarning, Error, MissingFile, NotFound, names_there_are
+from .errors import ArgumentError, MissingFile, NotFound, names_there_are, run_command
 from .feed import Feed
 from .state import VERSION
 
@@ -311,21 +309,6 @@ class Recording:
 def _source(output: str, keys: Mapping[str, Any]) -> str:
     source = keys.get("from", output)
     return source if isinstance(source, str) else source[0]
-
-
-def run_command(program: str, extra: str, command: Callable[[], None]) -> int:
-    """Runs what a command line asks for. Returns the exit status: 2 after an error, which is one sentence."""
-    warnings.simplefilter("ignore", DataWarning)  # the package has printed what they say
-    try:
-        command()
-        return 0
-    except ImportError as error:
-        print(f"{program}: {error.name} is not installed: pip install 'trajd[{extra}]'", file=sys.stderr)
-    except (Error, OSError) as error:
-        print(f"{program}: {error}", file=sys.stderr)
-    except KeyboardInterrupt:
-        return 130
-    return 2
 
 
 def run(program: str, options: argparse.Namespace, show: Callable[[Recording], None]) -> int:

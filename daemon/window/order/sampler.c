@@ -22,6 +22,11 @@ enum purpose {
 struct trajd_sampler {
     struct trajd_segment *segments;
     uint64_t *first_window; /* [segment_count]: number of each segment's first window */
+    /* [bucket_count + 1]: the segment of window number b << bucket_shift, or the last one. At most
+     * two buckets per segment */
+    uint32_t *segment_of_bucket;
+    uint64_t bucket_count;
+    uint32_t bucket_shift;
     uint32_t segment_count;
     uint64_t number_count;
     /* [episode_count + 1]: number of each episode's first window; NULL: a pass has all windows */
@@ -109,6 +114,26 @@ static void number_windows(struct trajd_sampler *made)
         made->first_of_episode[made->episode_count] = made->number_count;
 }
 
+/* Makes the buckets: runs of window numbers of equal length, so that few segments begin in one. */
+static bool make_buckets(struct trajd_sampler *made)
+{
+    const uint64_t last = made->number_count - 1;
+    uint32_t s = 0;
+
+    while (last >> made->bucket_shift >= 2 * (uint64_t)made->segment_count)
+        made->bucket_shift++;
+    made->bucket_count = (last >> made->bucket_shift) + 1;
+    made->segment_of_bucket = calloc(made->bucket_count + 1, sizeof *made->segment_of_bucket);
+    for (uint64_t b = 0; b < made->bucket_count && made->segment_of_bucket; b++) {
+        while (s + 1 < made->segment_count && made->first_window[s + 1] <= b << made->bucket_shift)
+            s++;
+        made->segment_of_bucket[b] = s;
+    }
+    if (made->segment_of_bucket)
+        made->segment_of_bucket[made->bucket_count] = made->segment_count - 1;
+    return made->segment_of_bucket != NULL;
+}
+
 enum trajd_status trajd_sampler_create(const struct trajd_sampler_options *options,
                                        struct trajd_sampler **sampler, struct trajd_error *error)
 {
@@ -126,15 +151,17 @@ enum trajd_status trajd_sampler_create(const struct trajd_sampler_options *optio
             made->first_of_episode =
                 calloc((size_t)options->segment_count + 1, sizeof *made->first_of_episode);
     }
-    if (!made || !made->segments || !made->first_window ||
-        (options->one_per_episode && !made->first_of_episode)) {
+    if (made && made->segments && made->first_window &&
+        (!options->one_per_episode || made->first_of_episode)) {
+        memcpy(made->segments, options->segments, options->segment_count * sizeof *made->segments);
+        made->segment_count = options->segment_count;
+        number_windows(made);
+    }
+    if (!made || !made->segment_count || !make_buckets(made)) {
         trajd_sampler_destroy(&made);
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for %u segments",
                                options->segment_count);
     }
-    memcpy(made->segments, options->segments, options->segment_count * sizeof *made->segments);
-    made->segment_count = options->segment_count;
-    number_windows(made);
     made->epoch_windows = options->epoch_windows;
     made->fingerprint = options->fingerprint;
     made->seed = options->seed;
@@ -159,6 +186,7 @@ void trajd_sampler_destroy(struct trajd_sampler **sampler)
         return;
     free(made->segments);
     free(made->first_window);
+    free(made->segment_of_bucket);
     free(made->first_of_episode);
     free(made);
 }
@@ -267,18 +295,21 @@ void trajd_sampler_order_make(const struct trajd_sampler *sampler, uint64_t epoc
                                trajd_sampler_pass_count(sampler));
 }
 
-/* Finds the segments of several windows, with one binary search each. The searches have no branches
- * that depend on data and are interleaved, so that the processor neither mispredicts nor waits. */
-static void find_segments(const struct trajd_sampler *sampler, const uint64_t *window_ids,
-                          uint32_t count, uint32_t *low)
+/* Returns the segment of a window: a binary search among those that begin in its bucket, mostly one
+ * or two. */
+static uint32_t find_segment(const struct trajd_sampler *sampler, uint64_t window_id)
 {
-    memset(low, 0, count * sizeof *low);
-    for (uint32_t remaining = sampler->segment_count; remaining > 1;) {
-        const uint32_t half = remaining / 2;
-        for (uint32_t i = 0; i < count; i++)
-            low[i] += sampler->first_window[low[i] + half] <= window_ids[i] ? half : 0;
-        remaining -= half;
+    const uint32_t *bucket = &sampler->segment_of_bucket[window_id >> sampler->bucket_shift];
+    uint32_t low = bucket[0], high = bucket[1];
+
+    while (low < high) {
+        const uint32_t middle = high - (high - low) / 2;
+        if (sampler->first_window[middle] <= window_id)
+            low = middle;
+        else
+            high = middle - 1;
     }
+    return low;
 }
 
 static struct trajd_window window_of(const struct trajd_sampler *sampler, uint64_t window_id,
@@ -297,10 +328,7 @@ static struct trajd_window window_of(const struct trajd_sampler *sampler, uint64
 void trajd_sampler_window(const struct trajd_sampler *sampler, uint64_t window_id,
                           struct trajd_window *window)
 {
-    uint32_t segment;
-
-    find_segments(sampler, &window_id, 1, &segment);
-    *window = window_of(sampler, window_id, segment);
+    *window = window_of(sampler, window_id, find_segment(sampler, window_id));
 }
 
 /* Returns the number of the window that is drawn from an episode in a pass. */
@@ -319,7 +347,6 @@ static void map_group(const struct trajd_sampler *sampler, const struct trajd_sa
                       const uint64_t *positions, uint32_t count, struct trajd_window *windows)
 {
     uint64_t ids[GROUP_WINDOWS];
-    uint32_t segments[GROUP_WINDOWS];
 
     memcpy(ids, positions, count * sizeof *ids);
     if (sampler->order == TRAJD_ORDER_GLOBAL)
@@ -329,9 +356,8 @@ static void map_group(const struct trajd_sampler *sampler, const struct trajd_sa
             ids[i] = blocked_window(sampler, order->epoch, ids[i]);
     for (uint32_t i = 0; i < count && sampler->first_of_episode; i++)
         ids[i] = draw(sampler, order->epoch, ids[i]);
-    find_segments(sampler, ids, count, segments);
     for (uint32_t i = 0; i < count; i++)
-        windows[i] = window_of(sampler, ids[i], segments[i]);
+        windows[i] = window_of(sampler, ids[i], find_segment(sampler, ids[i]));
     for (uint32_t i = 0; i < count; i++)
         windows[i].pass = order->epoch;
 }

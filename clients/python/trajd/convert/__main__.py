@@ -8,7 +8,7 @@ import sys
 from fractions import Fraction
 from typing import Any, List, Optional
 
-from ..errors import ArgumentError, Error
+from ..errors import ArgumentError, run_command, shown
 from . import shard as shards
 from .rate import exact_rate
 
@@ -110,7 +110,7 @@ def _source(options: argparse.Namespace) -> Any:
 
 
 def _convert(options: argparse.Namespace) -> None:
-    from .output import convert, shown
+    from .output import convert
     source, path, shard = _source(options), options.output, options.shard
     episodes = source.episodes()
     if not episodes:
@@ -133,18 +133,7 @@ def _convert(options: argparse.Namespace) -> None:
 
 def main(arguments: Optional[List[str]] = None) -> int:
     options = _parser().parse_args(arguments)
-    try:
-        _convert(options)
-        return 0
-    except ImportError as error:
-        print(f"trajd-convert: {error.name} is not installed: pip install 'trajd[convert]'", file=sys.stderr)
-    except (Error, OSError) as error:
-        from .output import shown
-        print(f"trajd-convert: {shown(str(error))}", file=sys.stderr)
-    except KeyboardInterrupt:
-        print("trajd-convert: interrupted; nothing was written", file=sys.stderr)
-        return 130
-    return 2
+    return run_command("trajd-convert", "convert", lambda: _convert(options), shown, "interrupted; nothing was written")
 
 
 if __name__ == "__main__":

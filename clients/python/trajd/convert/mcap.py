@@ -11,11 +11,11 @@ import json
 import pathlib
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, shown
 from .bags import Channel, files_of, read_messages
 from .messages import FAULTS, Odd, decoder
 from .objects import Object, text_of
-from .output import Episode, Episodes, LeftOut, Source, first_line, shown
+from .output import Episode, Episodes, LeftOut, Source, first_line
 from .spool import SPOOLS, Rows, Spool, Stream, choose_clock
 from .topics import Row, is_event, reader, stream_name
 

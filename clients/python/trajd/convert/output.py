@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tu
 
 import h5py
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, shown
 from ..progress import Share
 from .objects import Object, write_attributes, write_group
 
@@ -85,11 +85,6 @@ def _describe(numbers: List[int]) -> str:
         else:
             runs.append([number])
     return f"episode{'s' if len(numbers) > 1 else ''} " + ", ".join(" to ".join(map(str, run)) for run in runs)
-
-
-def shown(text: str) -> str:
-    """Returns a text for a terminal, in which names from an unknown file cannot act on it."""
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 def first_line(error: Exception) -> str:
