@@ -319,8 +319,8 @@ static enum trajd_status build_files(struct build *b)
     return status;
 }
 
-/* Finds the columns of an array that are quaternions in all kept episodes. Returns false where
- * memory ran out. */
+/* Finds the columns of an array that are quaternions in all kept episodes. Returns false if
+ * out of memory. */
 static bool find_quaternions(struct build *b, uint32_t array_index, struct trajd_index_array *out)
 {
     const struct trajd_array *first = NULL;

@@ -116,7 +116,7 @@ def test_several_files_and_resume(tmp_path, layout):
     refused = pack(*inputs, "-o", tmp_path / "none/packed", "--layout", layout, check=False)
     assert refused.returncode and "none/packed" in refused.stderr
     refused = pack(*inputs, "-o", inputs[0], "--layout", layout, check=False)
-    assert refused.returncode and "no folder" in refused.stderr
+    assert refused.returncode and "not a folder" in refused.stderr
     (tmp_path / "packed").mkdir()
     pack(inputs[0], "-o", tmp_path / "packed", "--layout", layout)
     stamp = (tmp_path / "packed/in_0.h5").stat().st_mtime_ns

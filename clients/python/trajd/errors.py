@@ -137,7 +137,7 @@ class LaunchError(Error, RuntimeError):
 
 
 def shown(text: str) -> str:
-    """Returns a text for a terminal, in which a stranger's names may do nothing."""
+    """Returns a text for a terminal, in which names from an unknown file cannot act on it."""
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 

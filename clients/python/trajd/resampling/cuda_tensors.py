@@ -139,7 +139,7 @@ class _Views:
 
     def _refusal(self, tensor, what, name, is_time):
         if not isinstance(tensor, self.torch.Tensor) or tensor.device != self.device:
-            where = f"on {tensor.device}" if isinstance(tensor, self.torch.Tensor) else "no torch tensor"
+            where = f"on {tensor.device}" if isinstance(tensor, self.torch.Tensor) else "not a torch tensor"
             return ArgumentError(f"{what} is {where}, but values is on {self.device}: all arguments must be tensors there")
         if tensor.requires_grad:
             return ArgumentError(f"{what} requires gradients, which trajd.resample does not have: pass {name}.detach()")
