@@ -36,7 +36,7 @@ def check(text, version, before):
     if not any(title.lstrip("[").startswith(before) for title in titles[1:]):
         raise ValueError(f"no section of version {before}")
     if not any(found[0][1].values()):
-        raise ValueError(f"nothing is told of {titles[0]}")
+        raise ValueError(f"nothing is reported of {titles[0]}")
     return found[0]
 
 

@@ -1,3 +1,4 @@
+/* Writes, opens and checks blocks. */
 #include "kernels/block.h"
 
 #include <inttypes.h>

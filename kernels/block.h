@@ -22,7 +22,7 @@ extern "C" {
 /* limit of the elements that kind mean averages: one to two seconds of one thread */
 #define TRAJD_BLOCK_MAX_WORK (UINT64_C(1) << 30)
 
-/* The memory of a request: every base lies in `rows`, every output in `output`, every mask in
+/* The memory of a request: every base is in `rows`, every output in `output`, every mask in
  * `mask`. */
 struct trajd_block_memory {
     const void *rows;

@@ -1,3 +1,4 @@
+/* Finds the oldest driver of a CUDA release, and refuses older ones with a message. */
 #include "kernels/device_driver.h"
 
 /* The first driver for Linux of each major release of CUDA. It runs all its minor releases. */

@@ -1,3 +1,4 @@
+/* Starts and stops the threads, and hands out slices by a counter. */
 #include "kernels/pool.h"
 
 #include <pthread.h>

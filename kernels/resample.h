@@ -81,7 +81,7 @@ enum trajd_total {
      * step's target, and x + total_width for the last step. The masks are stricter, because a sum
      * over a part of a step is wrong: BEFORE_START if x is before the first row; AFTER_END if x is
      * after the last row, or if at least half a row is missing between the last row and `end` (the
-     * last interval counts as a row); GAP if a hole of more than max_gap_ns lies in or reaches into
+     * last interval counts as a row); GAP if a hole of more than max_gap_ns is in or reaches into
      * the step. If x is outside the rows, the value is 0, and NaN with edge
      * NaN. max_age_ns is unused. */
     TRAJD_TOTAL_STEP = 2,
@@ -165,8 +165,8 @@ struct trajd_bracket {
     const int64_t *row_count;
     /* [B]: ns from the clock's zero on an NS grid, a local row on a ROWS grid */
     const int64_t *anchor;
-    /* > 0: all windows have so many rows, one window after the other, and the anchor 0. Window w
-     * begins at row w * dense_row_count. row_begin, row_count and anchor are NULL then. */
+    /* > 0: all windows have this number of rows, one window after the other, and the anchor 0.
+     * Window w begins at row w * dense_row_count. row_begin, row_count and anchor are NULL then. */
     uint64_t dense_row_count;
     /* NULL, or both [B]: the steps [too_old_begin[w], too_old_end[w]) are masked TOO_OLD, because
      * the rows ended before their recording. Values do not change, and MISSING stays MISSING. */

@@ -1,3 +1,4 @@
+/* Checks a request: sizes, strides, times, kinds and the members that must be zero. */
 #include <math.h>
 #include <stdbool.h>
 

@@ -67,7 +67,7 @@ enum trajd_codec_flag {
      * or where the member `has` is false. A bool without `has` is always written. */
     TRAJD_CODEC_OPTIONAL = 1,
     TRAJD_CODEC_SPARSE = 2, /* a TEXT in a list may be NULL */
-    /* Numbers of an array as one bin, as they lie in memory, without limits on each; also structs
+    /* Numbers of an array as one bin, as they are in memory, without limits on each; also structs
      * of numbers without padding (KIND UINT). Little-endian, as all machines of trajd are. */
     TRAJD_CODEC_PACKED = 4,
     TRAJD_CODEC_LINES = 8, /* a TEXT may have newlines and tabs */
@@ -97,7 +97,7 @@ struct trajd_codec_field {
      * 0 refuses it. */
     int64_t low;
     uint64_t high;
-    const char *const *words;              /* of WORD: by number, NULL at the end; "" is no word */
+    const char *const *words; /* of WORD: by number, NULL at the end; "" is not a word */
     const struct trajd_codec_table *table; /* of STRUCT */
     uint32_t has; /* TRAJD_CODEC_HAS: the place of a bool that the decoder sets where it has read
                      the value; 0: none */

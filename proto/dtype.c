@@ -1,3 +1,4 @@
+/* The table of element types: their names and sizes. */
 #include "proto/dtype.h"
 
 #include <string.h>

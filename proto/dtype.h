@@ -27,12 +27,12 @@ enum trajd_dtype {
     TRAJD_DTYPE_COUNT = 14,
 };
 
-/* Returns the bytes of one element, or 0 for a number that is no type. All rows and tensors are
+/* Returns the bytes of one element, or 0 for a number that is not a type. All rows and tensors are
  * little endian. */
 uint32_t trajd_dtype_size(enum trajd_dtype dtype);
 
 /* Returns the name that configuration, wire and trajctl use ("f16", "bf16", "f32", ...), or "none"
- * for a number that is no type. */
+ * for a number that is not a type. */
 const char *trajd_dtype_name(enum trajd_dtype dtype);
 /* The same names by number, with "" for none and NULL at the end, for tables of the codec. */
 extern const char *const trajd_dtype_words[TRAJD_DTYPE_COUNT + 1];

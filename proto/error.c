@@ -1,3 +1,4 @@
+/* Sets error messages, and puts context in front of them. */
 #include "proto/error.h"
 
 #include <stdarg.h>

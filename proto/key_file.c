@@ -1,3 +1,4 @@
+/* Parses and writes ZPL key files. */
 #include "proto/key_file.h"
 
 #include <errno.h>

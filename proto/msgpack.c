@@ -1,5 +1,6 @@
 /* The writer and the reader of msgpack's values, and the check of UTF-8. The library writes. Reading
- * is ours, because the library makes trees of objects, and memory of what a stranger claims. */
+ * is ours, because the library makes trees of objects, and takes as much memory as an unknown peer
+ * claims. */
 #include "proto/msgpack.h"
 
 #include <endian.h>

@@ -1,3 +1,4 @@
+/* Replaces invisible characters by escapes. */
 #include "proto/visible.h"
 
 #include <stdio.h>

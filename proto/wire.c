@@ -301,7 +301,7 @@ static const struct {
     {TRAJD_WIRE_NOTICE, TABLE(NOTICE, notice, NULL)},
 };
 
-/* Returns the table of an op's struct, or NULL for a number that is no op. */
+/* Returns the table of an op's struct, or NULL for a number that is not an op. */
 static const struct trajd_codec_table *table_of(unsigned op)
 {
     for (size_t i = 0; i < ARRAY_LEN(tables); i++)

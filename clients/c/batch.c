@@ -1,3 +1,5 @@
+/* Makes the batch that next() returns from a slot or a buffer, describes its tensors, and gives
+ * its lease back. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* A batch inside libtrajd, and what becomes of it after its release.
+/* A batch inside libtrajd, and how it is handled after its release.
  *
  *     batch.c             makes it from a delivery; reads it; returns its lease
  *     batch_streams.c     the GPU streams that read it, and the events recorded on them

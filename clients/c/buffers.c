@@ -1,3 +1,5 @@
+/* Allocates buffers for the payloads of a remote daemon, counts their references and keeps them
+ * for later batches. */
 #include "clients/c/buffers.h"
 
 #include <pthread.h>

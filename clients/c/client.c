@@ -1,3 +1,4 @@
+/* Connects a client of libtrajd, and closes it when the GPU has finished with its batches. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>

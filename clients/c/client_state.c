@@ -1,3 +1,5 @@
+/* What the files of libtrajd share: checks of the process, bursts of releases, the wake-up
+ * descriptor, and freeing a client. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,3 +1,5 @@
+/* next(): waits for a batch, reports the one before as DONE, and delivers the batch or the end
+ * of the epoch. */
 #include <stdlib.h>
 #include <string.h>
 

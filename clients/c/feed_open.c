@@ -1,3 +1,4 @@
+/* Opens a feed: checks the options, sends OPEN and waits for OPENED. */
 #include <stdlib.h>
 #include <string.h>
 

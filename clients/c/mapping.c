@@ -1,3 +1,4 @@
+/* Maps the ring behind a descriptor, checks its header, and unmaps it with the last reference. */
 #include "clients/c/mapping.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* Checks the tensors of OPENED against the size of a slot, and copies them. */
 #include "clients/c/tensors.h"
 
 #include <stdlib.h>
@@ -5,7 +6,7 @@
 
 #include "proto/ring_layout.h"
 
-/* Checks one tensor, and subtracts it from the slot's remaining bytes. All tensors together are no
+/* Checks one tensor, and subtracts it from the slot's remaining bytes. All tensors together are not
  * larger than the slot, so sums of their sizes cannot overflow. */
 static enum trajd_status check_tensor(const struct trajd_wire_opened *opened,
                                       const struct trajd_wire_tensor *tensor,
@@ -24,7 +25,7 @@ static enum trajd_status check_tensor(const struct trajd_wire_opened *opened,
            tensor->offset_bytes % item_bytes == 0 && size_bytes <= *remaining_bytes;
     if (!good)
         return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0,
-                               "tensor %.*s does not lie in a slot of %llu bytes",
+                               "tensor %.*s is not within a slot of %llu bytes",
                                (int)tensor->name.size, tensor->name.data ? tensor->name.data : "",
                                (unsigned long long)opened->slot_size_bytes);
     *remaining_bytes -= size_bytes;

@@ -20,7 +20,7 @@ struct trajd_schema {
 };
 
 /* Checks and copies the tensors of OPENED. The caller drops the schema. TRAJD_ERR_PROTOCOL: a
- * tensor does not lie in the slot, or its numbers overflow; TRAJD_ERR_MEMORY. */
+ * tensor is not in the slot, or its numbers overflow; TRAJD_ERR_MEMORY. */
 enum trajd_status trajd_schema_create(const struct trajd_wire_opened *opened,
                                       struct trajd_schema **schema, struct trajd_error *error);
 struct trajd_schema *trajd_schema_hold(struct trajd_schema *schema);

@@ -191,7 +191,7 @@ struct trajd_feed_info {
     uint32_t warning_count;
     const char *const *warnings;
     /* A digest of how images are made: colour, flip, decoder, crop, size, augmentation. 1: there are
-     * none. 0: a daemon of 0.1.0, which does not say. It is no part of the fingerprint: a job that
+     * none. 0: a daemon of 0.1.0, which does not say. It is not part of the fingerprint: a job that
      * resumes with another one gets the same windows in the same order with other images. So does
      * a job whose daemon was started again with another configuration: shapes may then change from one
      * batch to the next. */

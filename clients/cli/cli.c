@@ -1,3 +1,5 @@
+/* What the subcommands share: the table of commands, failures and usage, output files, and the
+ * end of the program. */
 #include "clients/cli/cli.h"
 
 #include <errno.h>

@@ -41,7 +41,7 @@ struct cli_option {
 
 struct cli_command {
     const char *name;
-    const char *operands; /* for people: the words that are no options, and options that must be */
+    const char *operands; /* for people: the words that are not options, and options that must be */
     const char *help;     /* one line */
     int (*run)(int argc, char **argv); /* argv[0] is the subcommand; returns enum cli_exit */
     const struct cli_option *options;

@@ -1,3 +1,4 @@
+/* trajctl bench: reads a feed with several worker processes, and prints rates and latencies. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -91,7 +91,7 @@ const struct cli_option cli_names_options[] = {
     {"--endpoint", "DIR", "the daemon of --feeds", CLI_TEXT, offsetof(struct naming, endpoint)},
     {0}};
 
-/* The word after a command may be one of its options, which is no option here. */
+/* The word after a command may be one of its options, which is not an option here. */
 int cli_names(int argc, char **argv)
 {
     const struct cli_command *command = argc > 1 ? cli_find_command(argv[1]) : NULL;

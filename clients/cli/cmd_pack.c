@@ -69,7 +69,7 @@ static void print_result(const char *output, const struct pack_result *result)
                result->prepared_count, trajd_plural(result->prepared_count), result->bad_count);
     if (result->left_count)
         printf("  %u dataset%s of raw pixels kept as stored: without compression, each frame "
-               "lies in one piece\n",
+               "is in one piece\n",
                result->left_count, trajd_plural(result->left_count));
     fflush(stdout);
 }
@@ -166,7 +166,7 @@ static bool make_folder(struct packer *packer)
 {
     if (mkdir(packer->output, 0777)) {
         if (errno == EEXIST)
-            cli_fail("%s: is no folder: several files need one", packer->output);
+            cli_fail("%s: is not a folder: several files need one", packer->output);
         else
             cli_fail("%s: the folder cannot be made: %s", packer->output, strerror(errno));
         return false;

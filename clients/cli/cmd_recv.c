@@ -1,3 +1,4 @@
+/* trajctl recv: receives batches of a feed and prints their tensors, masks and values. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>

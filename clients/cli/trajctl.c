@@ -1,3 +1,4 @@
+/* trajctl: the table of subcommands, and main. */
 #include <string.h>
 
 #include "clients/cli/cli.h"

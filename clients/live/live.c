@@ -99,7 +99,8 @@ static enum trajd_status set_inputs(struct trajd_live *live, struct trajd_error 
     return TRAJD_OK;
 }
 
-/* Refuses outputs that are no observation: their rows are not known when it is built. */
+/* Refuses outputs that are not part of an observation: their rows are not known when it is
+ * built. */
 static enum trajd_status check_outputs(const struct trajd_live *live, struct trajd_error *error)
 {
     for (uint32_t t = 0; t < live->rules.target_count; t++) {

@@ -112,7 +112,7 @@ static enum trajd_status no_more_rows(const struct trajd_live *live,
 }
 
 /* Goes back from *anchor_ns to the last stamp that all streams on the anchor's clock have. Threads
- * push the streams of a row one after another, and a row that is not complete is no anchor. */
+ * push the streams of a row one after another, and a row that is not complete is not an anchor. */
 static enum trajd_status find_common_stamp(struct trajd_live *live, int64_t *anchor_ns,
                                            struct trajd_error *error)
 {
@@ -355,8 +355,8 @@ static int64_t origin_ns(const struct trajd_live *live)
     return origin;
 }
 
-/* Returns the number of the anchor at its rate. 0, of which rounding cuts nothing off: it is no
- * multiple of the rate from the origin. */
+/* Returns the number of the anchor at its rate. 0, of which rounding cuts nothing off: it is
+ * not a multiple of the rate from the origin. */
 static int64_t anchor_number(const struct trajd_live *live)
 {
     const struct trajd_rate rate = live->rules.anchor_rate;

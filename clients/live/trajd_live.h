@@ -47,8 +47,9 @@ struct trajd_live_options {
 
 /* Reads the description of a feed from a file, or from a text in memory, and allocates all memory.
  * options may be NULL. The caller closes. After a success the message of `error` is empty, or says that
- * the description is of an earlier version and has no digest. TRAJD_ERR_ARGUMENT: the text is no
- * description, with the key, or was changed after it was written; TRAJD_ERR_NOT_FOUND, TRAJD_ERR_IO: the file; TRAJD_ERR_MEMORY. */
+ * the description is of an earlier version and has no digest. TRAJD_ERR_ARGUMENT: the text is
+ * not a description, with the key, or was changed after it was written; TRAJD_ERR_NOT_FOUND,
+ * TRAJD_ERR_IO: the file; TRAJD_ERR_MEMORY. */
 enum trajd_status trajd_live_open(const char *path, const struct trajd_live_options *options,
                                   struct trajd_live **live, struct trajd_error *error);
 enum trajd_status trajd_live_open_text(const char *text, size_t size,

@@ -1,3 +1,4 @@
+/* Allocates from blocks that grow with the arena, and frees all of them at once. */
 #include "daemon/base/arena.h"
 
 #include <stdint.h>

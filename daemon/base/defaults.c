@@ -1,3 +1,5 @@
+/* Computes slots, credit and threads from the size of a batch, the memory for rings and the
+ * cores. */
 #include "daemon/base/defaults.h"
 
 #include <sched.h>

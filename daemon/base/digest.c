@@ -1,3 +1,4 @@
+/* Computes the 64-bit digest, word by word. */
 #include "daemon/base/digest.h"
 
 #include <endian.h>

@@ -1,3 +1,4 @@
+/* Reads whole files, and replaces them by a temporary file that is renamed. */
 #include "daemon/base/files.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* Records the turns and waits of the daemon's threads, and finds threads that are stuck. */
 #include "daemon/base/heartbeat.h"
 
 #include <signal.h>

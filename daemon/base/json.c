@@ -1,3 +1,4 @@
+/* Writes JSON values with their commas, and escapes texts. */
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>

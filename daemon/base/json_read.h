@@ -57,8 +57,8 @@ bool trajd_json_field_span(const char *text, size_t length, const char *path, co
 
 /* Calls `visit` for each member of the object, or element of the array, that the text is. The name
  * of a member is as it stands between the quotes; that of an element is NULL. Stops where `visit`
- * returns false. Returns false where the text is no object and no array, is not JSON, or where the
- * visit was stopped. */
+ * returns false. Returns false where the text is neither an object nor an array, is not JSON, or
+ * where the visit was stopped. */
 bool trajd_json_field_visit(const char *text, size_t length,
                             bool (*visit)(void *context, const char *name, size_t name_length,
                                           const char *value, size_t value_length),

@@ -1,3 +1,5 @@
+/* Writes log lines as text, for the journal or as JSON, and begins a new log file when the old
+ * one is full. */
 #include "daemon/base/log.h"
 
 #include <errno.h>

@@ -1,3 +1,5 @@
+/* Reads the free memory of the machine and of the control groups above the process, and ends
+ * programs that are out of memory. */
 #include "daemon/base/memory.h"
 
 #include <errno.h>

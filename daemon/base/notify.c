@@ -1,3 +1,4 @@
+/* Sends READY, STATUS and WATCHDOG datagrams to the service manager. */
 #include "daemon/base/notify.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* Looks for the installation's files from /proc/self/exe. */
 #include "daemon/base/paths.h"
 
 #include <stdio.h>

@@ -10,7 +10,7 @@
  * daemon/hdf5/ of the program's build. */
 bool trajd_paths_helper(char *path, size_t size);
 
-/* The helper program trajd-decoder, in the same places; in the build it lies in daemon/decode/. */
+/* The helper program trajd-decoder, in the same places; in the build it is in daemon/decode/. */
 bool trajd_paths_decoder(char *path, size_t size);
 
 /* trajd-decoder's module for H.264 and HEVC: beside the program, or in daemon/decode/ of the

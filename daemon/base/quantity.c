@@ -1,3 +1,4 @@
+/* Parses decimal numbers with a unit into bytes, nanoseconds and rates, exactly. */
 #include "daemon/base/quantity.h"
 
 #include <math.h>

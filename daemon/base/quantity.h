@@ -9,11 +9,11 @@
 #include "proto/timebase.h"
 
 /* "4096", "64 MiB", "1.5GiB", "2 GB" (B, KiB to TiB; kB to TB are powers of ten). False where the
- * text is no size or not a whole number of bytes. */
+ * text is not a size or not a whole number of bytes. */
 bool trajd_parse_size(const char *text, uint64_t *out_bytes);
 
-/* "38ms", "-1.5s", "20us", "100ns", "10min", "1h", "30d". False where the text is no
- * duration, not a whole number of nanoseconds, or a number without unit other than 0. */
+/* "38ms", "-1.5s", "20us", "100ns", "10min", "1h", "30d". False where the text is
+ * not a duration, not a whole number of nanoseconds, or a number without unit other than 0. */
 bool trajd_parse_duration(const char *text, int64_t *out_ns);
 
 /* "20", "12.5", "30000/1001": writes a reduced fraction. False outside 1e-6 to 1e9 Hz or the limits

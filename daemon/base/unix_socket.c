@@ -1,3 +1,4 @@
+/* Listens on Unix sockets, and sends and receives bytes with one descriptor. */
 #include "daemon/base/unix_socket.h"
 
 #include <errno.h>

@@ -1,3 +1,5 @@
+/* Makes and destroys the row cache: its entries, its budget and its reader threads by
+ * filesystem. */
 #include "daemon/cache/cache.h"
 
 #include <stdlib.h>

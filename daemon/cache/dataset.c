@@ -1,3 +1,4 @@
+/* Opens a dataset: index, row cache, frames and the stamps of all clocks. */
 #include "daemon/cache/dataset.h"
 
 #include <stdlib.h>
@@ -5,8 +6,8 @@
 
 #include "daemon/base/heartbeat.h"
 
-/* At least so many threads read frames, which on storage with a latency is most of their time.
- * Decoding has its own limit, that of the pool. */
+/* The minimum number of threads that read frames, which on storage with a latency is most of their
+ * time. Decoding has its own limit, that of the pool. */
 #define FRAME_THREADS 32
 
 /* Returns how many rows of a clock need stamps: its own, or those of the longest stream on it. */

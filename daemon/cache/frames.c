@@ -1,3 +1,4 @@
+/* Makes and destroys the store of prepared frames, and its views. */
 #include "daemon/cache/frames.h"
 
 #include <stdlib.h>
@@ -9,8 +10,8 @@
 /* As large as several huge pages: with pages of 4 KiB a new frame of 640x480 takes 270 us
  * longer. */
 #define BLOCK_BYTES (UINT64_C(32) << 20)
-/* So many blocks has a budget at least, unless frames are larger: the first blocks of 44 views fit
- * into half of it. */
+/* The minimum number of blocks of a budget, unless frames are larger: the first blocks of 44 views
+ * fit into half of it. */
 #define BLOCKS_MIN 64
 #define FRAME_ALIGNMENT 64u
 #define TIMEOUT_MS 20000 /* of a helper program, for one job */

@@ -54,7 +54,7 @@ struct trajd_frames_stats {
     uint64_t resident_bytes; /* memory of frames, taken from the row cache's budget */
     /* made by a helper program, good or bad; of videos also those that others need before them */
     uint64_t decoded_frames;
-    uint64_t direct_frames; /* taken as they lie in the file, good or bad */
+    uint64_t direct_frames; /* taken as they are in the file, good or bad */
     uint64_t read_bytes;    /* of frames in the files, from the page cache or the disk */
     uint64_t bad_frames;
     uint64_t used_frames; /* pinned; what is more than the first two was reused */

@@ -134,7 +134,7 @@ static bool is_same_file(const struct frames_worker *worker, uint32_t i, uint32_
     return frames_file(worker->slots[i]) == frames_file(worker->slots[j]);
 }
 
-/* Returns whether frame i and the next one may lie in one compressed chunk. */
+/* Returns whether frame i and the next one may be in one compressed chunk. */
 static bool may_share_chunk(const struct frames_worker *worker, uint32_t i)
 {
     const struct trajd_array *array = frames_array(worker->slots[i]);
@@ -310,7 +310,7 @@ static bool is_name_of(const char *file, const char *episode)
     return !strcmp(slash ? slash + 1 : file, episode);
 }
 
-/* Records what became of frame i. `failure`: of the helper program, or NULL. */
+/* Records how frame i was handled. `failure`: of the helper program, or NULL. */
 static void conclude(struct frames_worker *worker, uint32_t i, const char *reason,
                      const struct trajd_error *failure)
 {

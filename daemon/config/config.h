@@ -50,7 +50,7 @@ struct trajd_config {
     uint64_t rings_bytes;    /* memory.rings: slots of all feeds */
     const char *gpu_devices; /* "all", or numbers as CUDA counts: "0,2"; NULL: none is used */
     uint64_t gpu_rows_bytes, gpu_rings_bytes; /* budgets of each GPU's memory */
-    /* where a GPU is missing or fails: true: batches lie in host memory; false: the daemon ends */
+    /* where a GPU is missing or fails: true: batches are in host memory; false: the daemon ends */
     bool gpu_fall_back;
     /* must stay free on the machine and in the control group, beside cache and rings */
     uint64_t reserve_bytes;
@@ -74,11 +74,11 @@ struct trajd_config {
     uint32_t resolved_count;
     /* the value of each key of config_keys.h as it was written; NULL: it was not */
     const char *texts[TRAJD_CONFIG_MAX_KEYS];
-    bool is_set[TRAJD_CONFIG_MAX_KEYS]; /* by a value of the command line that is no preset */
+    bool is_set[TRAJD_CONFIG_MAX_KEYS]; /* by a value of the command line that is not a preset */
 };
 
 /* A value of the command line, "memory.store=50%". It overrides the file, or (is_preset) applies
- * only where neither the file nor another value that is no preset has the key, in any order. The
+ * only where neither the file nor another value that is not a preset has the key, in any order. The
  * text must live as long as the configuration. */
 struct trajd_config_value {
     const char *text;

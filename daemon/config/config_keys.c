@@ -1,3 +1,4 @@
+/* The table of keys with a single value, with their defaults and limits. */
 #include "daemon/config/config_keys.h"
 
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* Starts the parts of the daemon in order, and stops them in reverse. */
 #include "daemon/control/control_internal.h"
 
 #include <errno.h>

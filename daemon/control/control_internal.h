@@ -206,7 +206,7 @@ struct trajd_feed_source {
     struct trajd_window_spec *spec; /* the configuration's, or parsed from `text` */
     const char *text;               /* sent by a job; NULL: the feed is configured */
     bool is_hidden;                 /* trajd_server_change shows the feed later */
-    struct trajd_gpu *gpu;          /* NULL: batches lie in host memory */
+    struct trajd_gpu *gpu;          /* NULL: batches are in host memory */
     bool is_unfinished;             /* workers finish the images */
     bool *is_refused; /* set to true where quarantine.at_most refuses the feed; or NULL */
 };

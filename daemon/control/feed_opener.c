@@ -1,3 +1,4 @@
+/* The opener thread: makes feeds for OPEN requests, closes idle feeds, and runs reloads. */
 #include "daemon/control/control_internal.h"
 
 #include <stdlib.h>

@@ -232,8 +232,8 @@ enum trajd_status trajd_control_open_gpus(struct trajd_control *control, struct 
     if (!status || status == TRAJD_ERR_ARGUMENT || !control->first_config->gpu_fall_back)
         return status;
     LOG(control->log, WARNING, "%s: %s (gpu.fall_back)", error->message,
-        control->gpu_count ? "batches for this GPU and those after it lie in host memory"
-                           : "batches lie in host memory");
+        control->gpu_count ? "batches for this GPU and those after it are in host memory"
+                           : "batches are in host memory");
     return TRAJD_OK;
 }
 

@@ -9,7 +9,7 @@
  * A feed stays if its own lines are unchanged (apart from comments and YAML spelling), and those of
  * its datasets, and those of the feed that its statistics come from. A feed that stays is not
  * touched: its production and fingerprint are the same, and its workers notice nothing. A feed that
- * goes must have no worker. A dataset with the same lines but other files is opened anew if no
+ * goes must have no worker. A dataset with the same lines but other files is opened again if no
  * worker reads it; otherwise it stays as it is, and the message says so (reload_keys.c). */
 #include "daemon/control/reload_internal.h"
 

@@ -11,7 +11,7 @@
 #include "daemon/config/config_keys.h"
 #include "daemon/control/control_internal.h"
 
-/* Why a feed is closed or made anew. */
+/* Why a feed is closed or made again. */
 enum trajd_reload_reason {
     TRAJD_FEED_STAYS,
     TRAJD_FEED_IS_GONE,

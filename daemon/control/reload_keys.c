@@ -84,7 +84,7 @@ enum trajd_status trajd_reload_check_keys(const struct trajd_reload_change *chan
 }
 
 /* Finds new, changed and removed files of datasets whose lines are unchanged. Where workers read a
- * feed of such a dataset, it keeps its old files and stays as it is. Otherwise it is opened anew,
+ * feed of such a dataset, it keeps its old files and stays as it is. Otherwise it is opened again,
  * as after a restart. */
 
 static bool lists_dataset(const struct trajd_window_spec *spec, const char *dataset)

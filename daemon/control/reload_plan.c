@@ -1,3 +1,4 @@
+/* Compares two configurations, and decides which datasets and feeds stay open during a reload. */
 #include "daemon/control/reload_internal.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Answers status queries, and makes the status line and the reports about storage that hangs. */
 #include "daemon/control/control_internal.h"
 
 #include <string.h>
@@ -9,7 +10,7 @@
 #include "proto/plural.h"
 
 #define HUNG_NS INT64_C(3000000000)  /* without an answer, storage is named */
-#define TELL_NS UINT64_C(1000000000) /* so long has a worker waited when it is told */
+#define TELL_NS UINT64_C(1000000000) /* how long a worker has waited when its wait is reported */
 #define END_BYTES 256 /* reserved for the end of a description, after the items of its lists */
 
 static void describe_reload(const struct trajd_reload *reload, struct trajd_json *json)

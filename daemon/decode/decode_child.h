@@ -11,7 +11,7 @@
 #include "daemon/index/rows/image_header.h"
 
 /* Receives the setup and then jobs, until the end of the socket. False where the parent breaks the
- * protocol, or memory ran out. */
+ * protocol, or out of memory. */
 bool trajd_decode_serve(int socket);
 
 /* ---- decode_frame.c: header check, decoding, colour, flip, preparation ---- */
@@ -24,7 +24,7 @@ struct trajd_decode_video {
     bool is_given[TRAJD_UNIT_PACKETS_MAX];                      /* the codec gave its frame */
     uint32_t packet_count, sent_count, wanted_count;
     const uint8_t *next;                   /* the packet to send, in the input memory */
-    bool is_drained;                       /* the codec was told that there are no more packets */
+    bool is_drained;                       /* the codec knows that there are no more packets */
     uint32_t damaged_from;                 /* frames of this packet and later ones are bad */
     char reason[TRAJD_DECODE_REASON_SIZE]; /* of them */
 };
@@ -71,7 +71,7 @@ bool trajd_decode_unit_begin(struct trajd_decode_state *state, const uint8_t *in
                              uint64_t input_bytes, const struct trajd_decode_unit *unit);
 
 /* Makes up to `room` of the frames that are wanted and tells of them in the reply, after at most
- * TRAJD_DECODE_PACKETS_MAX packets. False where memory ran out. */
+ * TRAJD_DECODE_PACKETS_MAX packets. False if out of memory. */
 bool trajd_decode_unit_run(struct trajd_decode_state *state, uint8_t *output, uint32_t room,
                            struct trajd_decode_reply *reply);
 

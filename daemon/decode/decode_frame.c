@@ -1,3 +1,4 @@
+/* Decodes and prepares one encoded frame, in the helper program. */
 #include "daemon/decode/decode_child.h"
 
 #include <stdio.h>

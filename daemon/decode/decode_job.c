@@ -1,3 +1,4 @@
+/* Sends a job to a decoder child, and checks its reply. */
 #include "daemon/decode/decode_job.h"
 
 #include <poll.h>

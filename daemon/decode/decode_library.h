@@ -12,7 +12,7 @@
 
 enum { TRAJD_VIDEO_REASON_SIZE = 120 };
 
-/* The reason where memory ran out. It says nothing of the unit, which is decoded again. */
+/* The reason if out of memory. It says nothing of the unit, which is decoded again. */
 #define TRAJD_DECODE_NO_MEMORY "no memory"
 
 struct trajd_video_stream {

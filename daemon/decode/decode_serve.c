@@ -1,3 +1,4 @@
+/* The loop of a decoder child: receives setups and jobs, and replies. */
 #include "daemon/decode/decode_child.h"
 
 #include <stdio.h>

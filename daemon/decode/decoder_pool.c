@@ -1,3 +1,4 @@
+/* Lends decoder children to the threads that need one, and starts them up to the limit. */
 #include "daemon/decode/decoder_pool.h"
 
 #include <pthread.h>

@@ -295,8 +295,8 @@ static uint32_t steps_until(const struct trajd_binding *batch, uint32_t b, uint3
     return low;
 }
 
-/* Finds the steps of windows that lie in the episode, but later than the rows of the bracket's clock
- * count. The episode ends with the last row of the anchors' clock. */
+/* Finds the steps of windows that are in the episode, but later than the rows of the bracket's
+ * clock count. The episode ends with the last row of the anchors' clock. */
 static void find_too_old(const struct trajd_binding *batch, uint32_t b, uint32_t first,
                          uint32_t count)
 {

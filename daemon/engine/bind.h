@@ -35,7 +35,7 @@ struct trajd_binding_goal {
     int64_t *anchor_ns; /* its time, from the episode's origin */
 };
 
-/* Where an output lies in the slot. The owner of the slot sets it before the first bind. */
+/* Where an output is in the slot. The owner of the slot sets it before the first bind. */
 struct trajd_binding_output {
     uint64_t offset_bytes, mask_offset_bytes;
     uint64_t augment_offset_bytes; /* of the parameters of images that are augmented */

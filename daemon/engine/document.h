@@ -5,8 +5,8 @@
  *
  *   plan (daemon/window) -> trajd_document -> JSON -> trajd_document -> rules (clients/live)
  *
- * README.md lists the keys. Lists are borrowed by the one who made the document, or lie in the arena
- * of the one who reads it. */
+ * README.md lists the keys. Lists are borrowed by the one who made the document, or are in the
+ * arena of the one who reads it. */
 #ifndef TRAJD_ENGINE_DOCUMENT_H
 #define TRAJD_ENGINE_DOCUMENT_H
 
@@ -144,8 +144,8 @@ bool trajd_document_write_output(const struct trajd_document_output *output,
                                  struct trajd_json *json);
 
 /* Reads JSON into the arena, and checks everything that is true of each document, the digest
- * included. `name` begins the messages. TRAJD_ERR_ARGUMENT: the text is no document, with the key;
- * TRAJD_ERR_MEMORY. */
+ * included. `name` begins the messages. TRAJD_ERR_ARGUMENT: the text is not a document, with the
+ * key; TRAJD_ERR_MEMORY. */
 enum trajd_status trajd_document_read(const char *name, const char *text, size_t size,
                                       struct trajd_arena *arena, struct trajd_document *document,
                                       struct trajd_error *error);

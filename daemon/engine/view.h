@@ -1,4 +1,4 @@
-/* Rows as plain data: where the rows of an episode lie in time and in memory. The cache, the rings
+/* Rows as plain data: where the rows of an episode are in time and in memory. The cache, the rings
  * of a robot and the arrays of a caller fill views, and the engine reads them. Times are in ns from
  * the episode's origin. */
 #ifndef TRAJD_ENGINE_VIEW_H

@@ -1,3 +1,4 @@
+/* Writes and reads the token of a checkpoint. */
 #include "daemon/feed/checkpoint_token.h"
 
 #include <string.h>

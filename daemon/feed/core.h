@@ -213,7 +213,7 @@ uint64_t trajd_core_find_token(const struct trajd_core *core,
 /* BYE: ends the session like trajd_core_end_session. Other jobs do not wait for its return. */
 void trajd_core_bye(struct trajd_core *core, uint64_t session, uint64_t now_ns);
 /* Ends a session whose fd.sock is closed, or that never connected to it after HELLO. Its leases
- * end, so the memory can be written again. An unknown id is no error. */
+ * end, so the memory can be written again. An unknown id is not an error. */
 void trajd_core_end_session(struct trajd_core *core, uint64_t session, uint64_t now_ns);
 
 /* Returns true if other sessions of the OPEN's job read an instance of `feed`. */
@@ -241,7 +241,7 @@ enum trajd_status trajd_core_open(struct trajd_core *core, uint64_t session,
                                   const struct trajd_wire_open *open, struct trajd_core_feed *feed,
                                   uint64_t now_ns);
 /* Refuses an OPEN whose feed could not be found or made: takes the session off the feed that it has
- * open, and sends ERROR. An unknown id is no error: the session may have ended meanwhile. */
+ * open, and sends ERROR. An unknown id is not an error: the session may have ended meanwhile. */
 void trajd_core_refuse_open(struct trajd_core *core, uint64_t session, uint64_t request,
                             const struct trajd_error *error, uint64_t now_ns);
 /* Handles ACK. Leases that the session does not hold are ignored and counted. */

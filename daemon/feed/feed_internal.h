@@ -229,7 +229,7 @@ struct trajd_core {
     /* Scratch memory for one OPEN, too large for a stack. */
     struct trajd_journal_state from_journal, from_checkpoint, progress;
     struct start start;
-    char report[512]; /* why the OPEN under way begins an epoch anew; empty: no reason to tell */
+    char report[512]; /* why the OPEN under way begins an epoch again; empty: nothing to report */
 };
 
 /* ---- feed_state.c: look-ups, and messages of every file ---- */
@@ -271,7 +271,7 @@ struct job_parts *trajd_slot_job_parts(const struct slot *slot, const struct job
 /* Computes the rows of a part in a batch of row_count rows. */
 void trajd_part_rows(const struct job *job, uint32_t row_count, uint32_t part_index,
                      uint32_t *begin, uint32_t *count);
-/* Sends ERROR. An unknown session is no error. */
+/* Sends ERROR. An unknown session is not an error. */
 void trajd_core_send_error(struct trajd_core *core, uint64_t session_id, uint64_t request,
                            const struct trajd_error *error);
 void trajd_session_refuse(struct trajd_core *core, struct session *session, uint64_t request,
@@ -454,7 +454,7 @@ enum verdict trajd_job_validate(const struct job *job, struct session *session,
 bool trajd_job_hold_back(struct trajd_core_feed *feed, struct session *session,
                          const struct trajd_wire_open *open);
 /* Ends the session's wait after its OPEN has been granted. Reports it if the OPEN has begun an
- * epoch anew. */
+ * epoch again. */
 void trajd_job_end_wait(const struct trajd_core_feed *feed, struct session *session);
 
 /* ---- job_open.c ---- */

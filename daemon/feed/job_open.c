@@ -104,7 +104,7 @@ static bool check_norm(struct trajd_core_feed *feed, struct session *session,
                              "norm: the job was opened with values scaled as %016llx, but feed %s "
                              "now has %016llx: its `norm:` or the statistics changed. Change them "
                              "back, or start the "
-                             "job anew",
+                             "job again",
                              (unsigned long long)open->norm, options->name,
                              (unsigned long long)options->norm_digest);
     else if (!open->norm && !open->fresh && options->changed_norm)
@@ -112,7 +112,7 @@ static bool check_norm(struct trajd_core_feed *feed, struct session *session,
                              "norm: the job was opened with trajd 0.1.0 (daemon or libtrajd), "
                              "whose statistics weigh windows, but output %s of feed %s weighs rows "
                              "or has min_std: write `norm: {by: RULE, over: windows}` there, or "
-                             "start the job anew",
+                             "start the job again",
                              options->changed_norm, options->name);
     else
         return true;

@@ -285,7 +285,7 @@ void trajd_job_flush_journal(struct job *job)
 }
 
 /* ---- how long sessions that may return are waited for. Deaths of the daemon do not begin the wait
- * anew: the journal has how long it was. ---- */
+ * again: the journal has how long it was. ---- */
 
 #define TOTAL_WAITS 3   /* a wait that deaths of daemons and sessions prolong ends after so many */
 #define SHORTEST_PART 5 /* but each daemon waits this part of rejoin_wait at least */

@@ -7,7 +7,7 @@
 
 #define TELL_AFTER_NS UINT64_C(10000000000) /* of a rank that has not opened the epoch */
 
-/* ---- what ranks are told ---- */
+/* ---- what is reported to ranks ---- */
 
 static void report(const struct trajd_core_feed *feed, const char *text)
 {

@@ -167,7 +167,7 @@ static uint64_t find_begin(const struct trajd_core *core, uint64_t number, uint6
     return begin_ns;
 }
 
-/* Has the journal keep the wait so far, so that the daemon's death does not begin it anew. */
+/* Has the journal keep the wait so far, so that the daemon's death does not begin it again. */
 static void note_wait(struct trajd_core_feed *feed, struct session *session,
                       const struct trajd_wire_open *open, const struct trajd_journal_state *state)
 {
@@ -233,7 +233,7 @@ bool trajd_job_hold_back(struct trajd_core_feed *feed, struct session *session,
     }
     snprintf(
         feed->core->report, sizeof feed->core->report,
-        "job \"%s\" of feed %s begins epoch %llu anew: %llu of %llu batches of epoch %llu were "
+        "job \"%s\" of feed %s begins epoch %llu again: %llu of %llu batches of epoch %llu were "
         "DONE under an earlier daemon, and no worker of that run returned within %g s "
         "(rejoin_wait)",
         name, base, (unsigned long long)open->epoch,

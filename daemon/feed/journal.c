@@ -1,3 +1,5 @@
+/* Keeps the state of a queue job in memory and in its journal file, and reads it back after a
+ * crash. */
 #include "daemon/feed/journal.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* Creates, opens and locks journal files, and removes the old ones. */
 #include "daemon/feed/journal.h"
 
 #include <dirent.h>
@@ -136,7 +137,7 @@ void trajd_journal_head_note_use(struct trajd_journal_head *head, uint64_t owner
     head->last_day = today();
 }
 
-/* Reads the head. Returns false if the file is no journal, of any version. */
+/* Reads the head. Returns false if the file is not a journal, of any version. */
 static bool read_head(int fd, struct trajd_journal_head *head)
 {
     struct stat status;

@@ -1,3 +1,4 @@
+/* A file driver of libhdf5 that reads and writes an open descriptor. */
 #include "daemon/hdf5/descriptor_file.h"
 
 #include <errno.h>

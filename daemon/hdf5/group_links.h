@@ -28,7 +28,7 @@ struct trajd_links_met {
  * more names than any walk ends with. */
 enum { TRAJD_LINKS_REPEATS_MAX = 1000 };
 
-/* Returns whether the object was met before, and adds it. Ends the process where memory runs out.
+/* Returns whether the object was met before, and adds it. Ends the process if out of memory.
  */
 bool trajd_links_meet(struct trajd_links_met *met, haddr_t address);
 void trajd_links_met_free(struct trajd_links_met *met);

@@ -1,3 +1,4 @@
+/* Sends and receives the helper program's frames. */
 #include "daemon/hdf5/helper_socket.h"
 
 #include <stdio.h>

@@ -52,7 +52,7 @@ void trajd_scan_file(const struct trajd_layout *layout, int fd, struct trajd_sca
                      struct trajd_arena *arena, struct trajd_record *record);
 
 /* Appends the encoded tree (daemon/index/tree/tree.h) of the file behind the descriptor. Failures
- * stand in the tree. Ends the process where memory runs out. */
+ * stand in the tree. Ends the process if out of memory. */
 void trajd_scan_tree(int fd, struct trajd_bytes *bytes);
 
 /* What a link leads to. */

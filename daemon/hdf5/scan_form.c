@@ -31,7 +31,7 @@ static bool is_stacked(const struct trajd_record_episode *episode)
 {
     const struct trajd_array *first = NULL;
     bool has_columns = false;
-    uint32_t count = 0; /* of arrays that are no images */
+    uint32_t count = 0; /* of arrays that are not images */
 
     for (uint32_t i = 0; i < episode->array_count; i++) {
         const struct trajd_array *array = &episode->arrays[i].extent;

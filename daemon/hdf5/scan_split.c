@@ -169,7 +169,7 @@ static const char *compare_next(struct trajd_scan *scan, const struct next *next
                ? NULL
                : trajd_arena_format(scan->arena,
                                     "%s: %" PRIu64 " of %" PRIu64
-                                    " rows are not the following row of %s, so these are no "
+                                    " rows are not the following row of %s, so these are not "
                                     "next rows",
                                     split->next_path, differing, rows, split->rows_path);
 }

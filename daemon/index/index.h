@@ -61,7 +61,7 @@ struct trajd_index_stream {
     const char *unit; /* or NULL */
     int64_t max_gap_ns;
     bool optional;
-    struct trajd_layout_image image; /* of frames, as they lie in the files */
+    struct trajd_layout_image image; /* of frames, as they are in the files */
     bool color_is_given;             /* image.color is that of the options, not of the layout */
     /* The rows are encoded (rows/encoded.h): type and shape are those of decoded frames. */
     enum trajd_row_form form;

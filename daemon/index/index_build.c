@@ -10,7 +10,7 @@ enum { ARRAY_COUNT_MAX = 65536, NOTE_COUNT_MAX = 1024 };
 static const size_t index_bytes_max = (size_t)16 << 30;
 static const size_t decode_bytes_max = (size_t)2 << 30;
 
-/* The index and the arena that it lies in, so that one pointer frees both. */
+/* The index and the arena that it is in, so that one pointer frees both. */
 struct index_memory {
     struct trajd_index index; /* first: a pointer to it points to the struct, too */
     struct trajd_arena arena;

@@ -1,3 +1,4 @@
+/* Starts trajd-indexer, exchanges frames with it, and waits for its end. */
 #include "daemon/index/index_child.h"
 
 #include <errno.h>

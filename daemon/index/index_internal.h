@@ -209,7 +209,7 @@ enum trajd_status trajd_index_validate(struct trajd_validation *validation,
                                        const struct trajd_record_episode *record,
                                        struct trajd_episode *episode, struct trajd_error *error);
 
-/* One episode while it is validated. Its memory lies in the arena of the index. */
+/* One episode while it is validated. Its memory is in the arena of the index. */
 struct trajd_candidate {
     struct trajd_validation *validation;
     const struct trajd_record_episode *record;
@@ -242,7 +242,8 @@ void trajd_candidate_set_origin(struct trajd_candidate *c, struct trajd_episode 
 void trajd_index_establish(struct trajd_validation *validation, struct trajd_stream_plan *plan,
                            const struct trajd_array *extents);
 
-/* Quarantines episode e, which was kept. Returns false where there is no reason, as memory ran out. */
+/* Quarantines episode e, which was kept. Returns false if there is no reason, because it is out of
+ * memory. */
 bool trajd_index_quarantine(struct trajd_validation *validation, struct trajd_index *index,
                             struct trajd_episode *episodes, uint32_t e, const char *reason);
 

@@ -254,7 +254,7 @@ bool trajd_index_quarantine(struct trajd_validation *v, struct trajd_index *inde
     return true;
 }
 
-/* Leaves the array, or the whole episode, out. Returns false where memory ran out. */
+/* Leaves the array, or the whole episode, out. Returns false if out of memory. */
 static bool leave_out(struct settling *s, const struct vote *vote, const char *reason)
 {
     struct trajd_episode *episode = &s->episodes[vote->episode];
@@ -312,7 +312,7 @@ static void establish(struct settling *s, uint32_t episode)
             trajd_index_establish(v, &v->plans[p], s->episodes[episode].extents);
 }
 
-/* Settles one array. Returns false where memory ran out. */
+/* Settles one array. Returns false if out of memory. */
 static bool settle(struct settling *s)
 {
     const uint32_t first = s->firsts[s->array];

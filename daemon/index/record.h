@@ -85,14 +85,14 @@ struct trajd_record {
     struct trajd_record_episode *episodes;
 };
 
-/* Raw little-endian numbers and texts, for formats that are no struct of the codec. */
+/* Raw little-endian numbers and texts, for formats that are not structs of the codec. */
 void trajd_bytes_add_u32(struct trajd_bytes *bytes, uint32_t value);
 void trajd_bytes_add_u64(struct trajd_bytes *bytes, uint64_t value);
 /* Adds NULL as "". */
 void trajd_bytes_add_text(struct trajd_bytes *bytes, const char *text);
 
 /* Appends the record to the bytes. One that breaks a limit of the tables becomes one that refuses
- * the file by that rule. False if memory ran out. */
+ * the file by that rule. False if out of memory. */
 bool trajd_record_encode(const struct trajd_record *record, struct trajd_bytes *bytes);
 
 /* Decodes the record of a file of file_size bytes under a layout with clock_count clocks. All of it
@@ -102,14 +102,14 @@ enum trajd_status trajd_record_decode(const uint8_t *data, size_t length, uint64
                                       uint32_t clock_count, struct trajd_arena *arena,
                                       struct trajd_record *record, struct trajd_error *error);
 
-/* Copies an array with its chunks or inline bytes into the arena. False where memory ran out. */
+/* Copies an array with its chunks or inline bytes into the arena. False if out of memory. */
 bool trajd_record_copy_array(struct trajd_arena *arena, const struct trajd_array *from,
                              struct trajd_array *to);
 
 struct trajd_video *trajd_record_copy_video(struct trajd_arena *arena,
                                             const struct trajd_video *from);
 
-/* Prints a text of at most 1023 bytes into the arena. NULL where memory ran out. */
+/* Prints a text of at most 1023 bytes into the arena. NULL if out of memory. */
 char *trajd_arena_format(struct trajd_arena *arena, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -1,3 +1,5 @@
+/* Converts stamps of any number type to int64 nanoseconds, and handles those that repeat or go
+ * back. */
 #include "daemon/index/stamps.h"
 
 #include <inttypes.h>
@@ -79,7 +81,7 @@ static enum trajd_status convert_one(enum trajd_dtype dtype, const uint8_t *elem
             return bad_stamp(row, (double)large, error);
     }
     if (!trajd_array_to_i64(dtype, element, 1, &whole))
-        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "stamps of type %s are no numbers",
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "stamps of type %s are not numbers",
                                trajd_dtype_name(dtype));
     return trajd_stamp_from_i64(whole, unit, stamp_ns) ? TRAJD_OK
                                                        : bad_stamp(row, (double)whole, error);

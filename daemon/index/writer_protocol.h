@@ -32,7 +32,7 @@
  *              array   := u32 number of the dataset, u8 has_attributes (of the source), and for
  *                         rank 0: u32 number of the pick that has its rows
  *              start   := text path, i64 ns, u8 unit
- *     ROWS     struct trajd_writer_rows[]: rows and compressed chunks, which lie in the memory.
+ *     ROWS     struct trajd_writer_rows[]: rows and compressed chunks, which are in the memory.
  *              Each row and chunk of an array is sent once, in any order. The memory is free again
  *              when DONE comes
  *     MASKS    text folder; u32 n, key[n]

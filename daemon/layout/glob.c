@@ -1,3 +1,4 @@
+/* Compares names in natural order, and lists the files that match a glob. */
 #include "daemon/layout/glob.h"
 
 #include <ctype.h>

@@ -106,7 +106,7 @@ struct trajd_layout_stream {
     bool drops_last_row;
     /* Rows come when something happens: the last one counts until the end of the episode. */
     bool is_event;
-    uint32_t rows_per_row; /* rows: every N: so many for each row of the clock; 0: one */
+    uint32_t rows_per_row; /* rows: every N: this number for each row of the clock; 0: one */
     /* semantics: delta: a row is a difference, and the rows of a step are added */
     bool is_delta;
     struct trajd_layout_image image; /* where the rows are frames of a camera */
@@ -201,8 +201,8 @@ static inline bool trajd_layout_is_robomimic(const struct trajd_layout *layout)
 {
     return strcmp(layout->groups, "/data/demo_*") == 0;
 }
-/* Returns whether the path has a '*' and is that of a clock's stamps or of a stream that is no
- * family: it stands for one array of each episode. */
+/* Returns whether the path has a '*' and is that of a clock's stamps or of a stream that is
+ * not a family: it stands for one array of each episode. */
 bool trajd_layout_is_pattern(const struct trajd_layout *layout, const char *path);
 
 /* Returns whether a clock or a stream that is not optional needs the array. An episode without it is

@@ -9,7 +9,7 @@
 #define TRAJD_LAYOUT_STREAMS_MAX 1024
 #define TRAJD_LAYOUT_PATH_MAX 1024
 
-/* A layout and the arena that it lies in, so that one pointer frees both. */
+/* A layout and the arena that it is in, so that one pointer frees both. */
 struct trajd_layout_memory {
     struct trajd_layout layout; /* first: a pointer to it points to the struct, too */
     struct trajd_arena arena;

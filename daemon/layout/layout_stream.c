@@ -323,7 +323,7 @@ static enum trajd_status read_name(struct trajd_layout_parser *p,
     if (status)
         return status;
     if (!path && !trajd_layout_path_is_clean(stream->name))
-        return trajd_yaml_error(p->yaml, node, p->error, "path: missing (the name is no path)");
+        return trajd_yaml_error(p->yaml, node, p->error, "path: missing (the name is not a path)");
     stream->path = stream->name;
     if (path)
         status = trajd_layout_read_path(p, path, true, &stream->path);

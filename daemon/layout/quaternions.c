@@ -1,3 +1,4 @@
+/* Searches rows for quaternions, and writes the advice about them. */
 #include "daemon/layout/quaternions.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Reads a JSON file of texts into a sorted table, and finds the text of an episode. */
 #include "daemon/layout/text_table.h"
 
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 enum { ENTRY_COUNT_MAX = 1 << 20, KEY_SIZE = 1024 };
 static const size_t table_bytes_max = (size_t)256 << 20;
 
-/* The value of an entry, which lies in the table's copy of the document. */
+/* The value of an entry, which is in the table's copy of the document. */
 struct entry {
     const char *key; /* "" where there is one entry */
     const char *value;
@@ -238,7 +239,7 @@ enum trajd_status trajd_text_table_find(const struct trajd_text_table *table,
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "no text");
     if (!copy_text(value, length, out, size))
         return trajd_error_set(
-            error, TRAJD_ERR_DATA, 0, "%s%s%s%s: is no text of at most %zu bytes",
+            error, TRAJD_ERR_DATA, 0, "%s%s%s%s: is not a text of at most %zu bytes",
             has_key ? wanted.key : "", has_key && meta->json ? ": " : "",
             meta->json ? meta->json : "", has_key || meta->json ? "" : "the document", size - 1);
     for (unsigned char *c = (unsigned char *)out; *c; c++)

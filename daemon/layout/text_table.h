@@ -19,7 +19,7 @@ void trajd_text_table_destroy(struct trajd_text_table **table);
 
 /* Writes the text of the entry with this key, or of the only entry where meta->by is
  * TRAJD_TEXT_KEY_NONE, in which control characters become spaces. `hash` chooses one of several.
- * TRAJD_ERR_NOT_FOUND: there is none. TRAJD_ERR_DATA: it is no text, or too long. */
+ * TRAJD_ERR_NOT_FOUND: there is none. TRAJD_ERR_DATA: it is not a text, or too long. */
 enum trajd_status trajd_text_table_find(const struct trajd_text_table *table,
                                         const struct trajd_layout_meta *meta, const char *key,
                                         uint64_t hash, char *out, size_t size,

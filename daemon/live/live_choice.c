@@ -34,7 +34,7 @@ const char *trajd_live_left_out(const struct trajd_window_plan *plan, uint32_t o
     if (output->role == TRAJD_ROLE_NEXT)
         return "role next: it is recorded after the action";
     if (output->role == TRAJD_ROLE_GOAL)
-        return "role goal: it lies in the future of the episode";
+        return "role goal: it is in the future of the episode";
     if (output->returns.is_given)
         return "a return adds rows of the future";
     grid = trajd_rules_grid(&plan->rules, trajd_rules_first_target(&plan->rules, output_index));

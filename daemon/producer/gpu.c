@@ -1,3 +1,4 @@
+/* Opens a GPU, and accounts its memory for rings and rows. */
 #include "daemon/producer/gpu_internal.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* The table of the frames that are in a GPU's memory, and their slots. */
 #include "daemon/producer/gpu_frames.h"
 
 #include <stdlib.h>

@@ -134,7 +134,7 @@ static enum trajd_status open_member(struct trajd_gpu_images *images, uint32_t m
     return status;
 }
 
-/* Sets where masks and records lie in the staging memory. Each dataset of a mixture has the same
+/* Sets where masks and records are in the staging memory. Each dataset of a mixture has the same
  * outputs, and writes some of their rows. */
 static void lay_out(struct trajd_gpu_images *images)
 {
@@ -223,7 +223,7 @@ static enum trajd_status check_members(const struct trajd_producer *producer,
         if (!is_same)
             return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
                                    "feed %s: datasets %s and %s have encoded images in different "
-                                   "outputs, so batches lie in host memory: add image: {} to them",
+                                   "outputs, so batches are in host memory: add image: {} to them",
                                    producer->name, first->dataset->name, plan->dataset->name);
     }
     return TRAJD_OK;

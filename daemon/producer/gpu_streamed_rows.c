@@ -1,3 +1,4 @@
+/* Finds which rows of streamed arrays a window touches, and gathers them for the copy. */
 #include "daemon/producer/gpu_streamed_rows.h"
 
 #include <string.h>

@@ -193,11 +193,11 @@ static enum trajd_status refuse_shape(const struct trajd_producer *producer,
             return trajd_error_set(
                 error, TRAJD_ERR_UNSUPPORTED, 0,
                 "feed %s: outputs.%s: some episodes lack some of its streams, so "
-                "batches lie in host memory",
+                "batches are in host memory",
                 producer->name, plan->rules.outputs[plan->rules.targets[t].output_index].name);
     if (!shape->stream_count)
         return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                               "feed %s: all outputs are images, so batches lie in host memory: "
+                               "feed %s: all outputs are images, so batches are in host memory: "
                                "with an output of numbers they can lie on a GPU",
                                producer->name);
     return TRAJD_OK;

@@ -1,3 +1,4 @@
+/* Makes and destroys the production on a GPU: its ring, buffers and batches. */
 #include "daemon/producer/producer_gpu.h"
 
 #include <stdlib.h>
@@ -57,7 +58,7 @@ static enum trajd_status make_member(struct trajd_producer *producer,
 
     if (!trajd_plan_is_cuda(producer->members[p].kernel_plan))
         return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                               "feed %s: kernel %s runs on the CPU, so batches lie in host memory",
+                               "feed %s: kernel %s runs on the CPU, so batches are in host memory",
                                producer->name,
                                trajd_plan_describe(producer->members[p].kernel_plan));
     member->rows = trajd_arena_array(

@@ -1,3 +1,4 @@
+/* Prepares one batch on a GPU: pins and gathers its rows, and starts the copies. */
 #include "daemon/producer/producer_gpu.h"
 
 #include <stdlib.h>
@@ -317,7 +318,7 @@ static enum trajd_status send_ids(struct trajd_producer *producer,
     uint8_t *staged = gpu_batch->staging + own->block_bytes;
     struct trajd_fill ids = gpu_batch->fill;
 
-    /* an address for which the ids at ids_offset lie in `staged`; no other byte of this slot exists
+    /* an address for which the ids at ids_offset are in `staged`; no other byte of this slot exists
      */
     ids.memory = (void *)((uintptr_t)staged - own->ids_offset);
     trajd_producer_write_ids(producer, &ids);

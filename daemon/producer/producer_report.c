@@ -1,4 +1,4 @@
-/* A feed in words, as JSON, and as its workers are told; and how it normalises, in words. */
+/* A feed in words, as JSON, and as reported to its workers; and how it normalises, in words. */
 #include "daemon/producer/producer_internal.h"
 
 #include <string.h>
@@ -114,7 +114,7 @@ const char *trajd_producer_norm_differs(const struct trajd_producer *a,
 
 /* ---- in words and as JSON ---- */
 
-/* Writes the slots and the credit, and why they are so many. */
+/* Writes the slots and the credit, and the reason for their number. */
 static void ring_text(const struct trajd_producer *producer, char *text, size_t size)
 {
     const uint64_t slot_bytes = producer->schema.slot_size_bytes;

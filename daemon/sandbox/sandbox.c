@@ -1,3 +1,4 @@
+/* Sets resource limits, and installs a seccomp filter of system calls. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -60,7 +61,7 @@ static void close_others(void)
         close(fd);
 }
 
-/* Makes the kernel kill the child before its parent where memory runs out. The parent holds the
+/* Makes the kernel kill the child before its parent if out of memory. The parent holds the
  * rows and rings of all workers, and it starts a child again. */
 static void go_first(void)
 {

@@ -1,3 +1,4 @@
+/* Accepts connections on fd.sock, and sends the descriptors of rings. */
 #include "daemon/server/fdsock.h"
 
 #include <errno.h>

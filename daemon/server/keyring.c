@@ -1,3 +1,4 @@
+/* Reads the public keys of workers from their directory, and again when it has changed. */
 #include "daemon/server/keyring.h"
 
 #include <dirent.h>

@@ -1,3 +1,4 @@
+/* Takes and releases the lock file of a runtime directory. */
 #include "daemon/server/lock.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* The table of peers, by session and by connection. */
 #include "daemon/server/peers.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* Makes the memfd of a ring, maps and seals it. */
 #include "daemon/server/ring.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* Counts the sends of each slot, and frees the ring with the last one. */
 #include "daemon/server/slot_sends.h"
 
 #include <stdlib.h>

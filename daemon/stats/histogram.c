@@ -1,3 +1,4 @@
+/* Counts values in histograms sweep by sweep, and computes the quantiles. */
 #include "daemon/stats/histogram.h"
 
 #include <math.h>

@@ -1,3 +1,5 @@
+/* Computes statistics of outputs that are differences between rows of the anchor's clock,
+ * without resampling. */
 #include <math.h>
 #include <string.h>
 

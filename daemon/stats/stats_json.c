@@ -1,3 +1,4 @@
+/* Writes statistics as JSON. */
 #include <inttypes.h>
 #include <stddef.h>
 

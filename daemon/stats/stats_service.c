@@ -1,3 +1,5 @@
+/* Keeps computed statistics, answers queries about them, and computes missing ones in its
+ * thread. */
 #include "daemon/stats/stats_service.h"
 
 #include <pthread.h>

@@ -1,3 +1,5 @@
+/* Sweeps the episodes with several threads, and feeds the values of each column to its
+ * histogram. */
 #include "daemon/stats/stats_walk.h"
 
 #include <errno.h>

@@ -74,8 +74,9 @@ static void derive_spec(const struct trajd_window_plan *feed, enum trajd_norm_ov
         const bool per_step = output->norm_per_step; /* says what is counted */
         trajd_spec_norm_clear(output);
         output->image.has_norm = false; /* images are counted as bytes, or not at all */
-        if (output->goal.from) { /* the steps are drawn anew in every pass: its statistics are those
-                                  * of an observation of the same streams */
+        if (output->goal.from) {
+            /* the steps are drawn again in every pass: its statistics are those of an observation
+             * of the same streams */
             output->goal = (struct trajd_goal_rule){0};
             output->role = TRAJD_ROLE_OBS;
         }

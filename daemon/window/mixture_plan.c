@@ -1,3 +1,4 @@
+/* Plans each dataset of a feed, and the order of their windows. */
 #include "daemon/window/mixture_plan.h"
 
 #include <stdio.h>

@@ -255,7 +255,7 @@ static enum trajd_status check_chain(struct trajd_window_plan *plan, uint32_t ou
     return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                            "line %u: outputs.%s: norm.stats: the file has statistics of another "
                            "chain (%016llx) than this output's rotation and relative_to (%016llx): "
-                           "write it anew with `trajctl stats`",
+                           "write it again with `trajctl stats`",
                            output->line, output->name, (unsigned long long)statistics->chain_id,
                            (unsigned long long)own);
 }

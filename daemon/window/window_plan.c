@@ -1,3 +1,4 @@
+/* Makes a window plan in its steps, and computes the fingerprint of the specification. */
 #include "daemon/window/window_plan_internal.h"
 
 #include <stdlib.h>

@@ -34,7 +34,7 @@
 /* Lines for people. */
 struct trajd_plan_texts {
     uint32_t count;                   /* of all texts; the list has the first of them */
-    char *list[TRAJD_PLAN_TEXTS_MAX]; /* owned; NULL where memory ran out */
+    char *list[TRAJD_PLAN_TEXTS_MAX]; /* owned; NULL if out of memory */
 };
 
 struct trajd_window_plan {

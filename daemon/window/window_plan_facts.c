@@ -194,7 +194,7 @@ bool trajd_plan_reaches_out(const struct trajd_window_plan *plan,
     const struct trajd_plan_bracket *bracket = &plan->rules.brackets[target->bracket_index];
     const struct trajd_plan_grid *grid = &plan->rules.grids[bracket->grid_index];
     const bool in_rows = grid->rule != TRAJD_TARGET_OFFSETS && plan->rules.anchor_clock >= 0;
-    /* in double: a difference of two times of int64 may be no int64 */
+    /* in double: a difference of two times of int64 may not be an int64 */
     const double from = (double)(in_rows ? grid->from : grid->step_ns[0]),
                  to = (double)(in_rows ? grid->from + grid->step_count - 1
                                        : grid->step_ns[grid->step_count - 1]),

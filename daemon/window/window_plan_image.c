@@ -1,5 +1,5 @@
 /* The images of a plan: how the frames of each stream are prepared, how they become the tensor,
- * and the digest of that, which is no part of the fingerprint. */
+ * and the digest of that, which is not part of the fingerprint. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Prints a window plan as a table, and what its selection leaves out. */
 #include "daemon/window/window_report.h"
 
 #include <string.h>

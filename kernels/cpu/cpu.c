@@ -7,7 +7,7 @@
  * Moves     stamps once per bracket, source rows once per step that uses them, outputs once.
  * Threads   a caller runs a range of windows. For each bracket it finds up to
  *           TRAJD_CPU_CHUNK_STEPS targets: of several windows, or of a piece of one long window.
- *           Then every stream of the bracket makes its moves while the targets lie in L1.
+ *           Then every stream of the bracket makes its moves while the targets are in L1.
  * Numerics  as the reference. The result does not depend on how windows are divided among
  *           threads.
  * Chosen    for everything that runs on the CPU; measurements in kernels/README.md. */

@@ -25,7 +25,7 @@ template <> struct raw_of<16> {
     typedef uint4 type;
 };
 
-/* V elements as they lie in memory. */
+/* V elements as they are in memory. */
 template <typename E, int V> union vector_of {
     typename raw_of<sizeof(E) * V>::type raw;
     E elements[V];
@@ -43,7 +43,7 @@ __device__ __forceinline__ vector_of<E, V> load_vector(const char *address)
     return loaded;
 }
 
-/* Loads V elements. Rows may lie in shared or global memory. */
+/* Loads V elements. Rows may be in shared or global memory. */
 template <typename E, int V>
 __device__ __forceinline__ vector_of<E, V> load_any(const char *address)
 {

@@ -113,7 +113,7 @@ struct lean_window {
     int64_t first_ns, last_ns; /* these two and rows_per_ns: only for searchable windows */
     float rows_per_ns;
     uint32_t place;       /* the window's row of the outputs */
-    uint32_t stage_shift; /* where the first stamp lies in the stage */
+    uint32_t stage_shift; /* where the first stamp is in the stage */
     bool staged;
     /* its targets can be searched by a guess and four stamps around it: in the stage, if the kernel
      * has one */

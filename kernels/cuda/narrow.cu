@@ -48,7 +48,7 @@ __device__ __forceinline__ bool form_step(const lean_problem &problem, const ent
     return suspect || (!made.row && problem.edge == TRAJD_EDGE_NAN);
 }
 
-/* Writes `size_bytes` bytes of elements of at least two bytes. They lie in `stage` with the same
+/* Writes `size_bytes` bytes of elements of at least two bytes. They are in `stage` with the same
  * offset within a 16-byte granule as in memory. */
 __device__ __forceinline__ void write_bytes(const char *stage, char *to, uint32_t size_bytes)
 {

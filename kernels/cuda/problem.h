@@ -83,7 +83,7 @@ struct trajd_cuda_stream {
     uint8_t path;         /* enum trajd_cuda_path */
     uint8_t vector_width; /* V: elements per vector; COPY: bytes */
     uint8_t mask_slot;    /* streams that share a mask have the same slot; or TRAJD_CUDA_NO_MASK */
-    /* bytes of a source vector; rows at addresses that are no multiple are loaded by element */
+    /* bytes of a source vector; rows at addresses that are not a multiple are loaded by element */
     uint8_t load_bytes;
     /* full.cu: the block's warps that serve the stream, modulo the number of warps */
     uint8_t first_warp;
@@ -123,7 +123,7 @@ enum trajd_cuda_style {
 struct trajd_cuda_shape {
     uint32_t tile_steps;   /* targets of one window that a block serves */
     uint32_t thread_count; /* multiple of 32 */
-    /* windows of at most so many rows have all their stamps staged in shared memory */
+    /* windows with up to this number of rows have all their stamps staged in shared memory */
     uint32_t stage_rows;
     uint8_t prefetch;
     uint8_t style;    /* enum trajd_cuda_style */

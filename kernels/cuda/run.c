@@ -1,3 +1,4 @@
+/* Checks and launches a request on a GPU. */
 #include "kernels/cuda/run.h"
 
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* Reads, searches and prints the table of launch shapes. */
 #include "kernels/cuda/tuning.h"
 
 #include <errno.h>

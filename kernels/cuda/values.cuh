@@ -272,7 +272,7 @@ __device__ __forceinline__ bool walk_run(const STREAM &stream, const entry *entr
                                          const step_run &run, uint32_t vector, char *to,
                                          uint64_t stride_bytes)
 {
-    /* an entry as it lies in memory: row, a, next_bytes; no row at first */
+    /* an entry as it is in memory: row, a, next_bytes; no row at first */
     const uint4 *raw = (const uint4 *)entries + run.first;
     uint4 row = {0, 0, 0, UINT32_MAX}, next = raw[0];
     walk_rows<V> rows = {};

@@ -1,3 +1,4 @@
+/* Counts the work of a problem, and chooses the variant, the threads and the slices for it. */
 #include "kernels/dispatch/choose.h"
 
 #include <stdbool.h>

@@ -1,3 +1,4 @@
+/* Makes plans, checks that requests fit them, and runs them. */
 #include "kernels/dispatch/plan.h"
 
 #include <stdbool.h>

@@ -1,3 +1,4 @@
+/* Runs a block in parts, by the threads of a pool or on a GPU. */
 #include "kernels/dispatch/runner.h"
 
 #include <stdlib.h>

@@ -138,7 +138,7 @@ enum trajd_status trajd_image_check(const struct trajd_image_preparation *prepar
             p->crop.height, p->crop.width, p->inner_height, p->inner_width);
     if (p->top <= -(int32_t)p->inner_height || p->left <= -(int32_t)p->inner_width ||
         p->top >= (int32_t)p->height || p->left >= (int32_t)p->width)
-        return refuse(error, "the resized frame must lie in the output");
+        return refuse(error, "the resized frame must be in the output");
     if (p->type == TRAJD_U8 && !(p->pad_value >= 0 && p->pad_value <= 255))
         return refuse(error, "pad_value of u8 must be 0 to 255");
     if (p->type == TRAJD_U16 && !(p->pad_value >= 0 && p->pad_value <= 65535))

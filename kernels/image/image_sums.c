@@ -54,7 +54,7 @@ AVX2 static void sum_16(int16_t *restrict out, const int16_t *const *rows, const
     store_16(out + at, sum);
 }
 
-/* The last 16 elements are summed once more where `count` is no multiple of 16. */
+/* The last 16 elements are summed once more where `count` is not a multiple of 16. */
 AVX2 static uint32_t sum_rows_avx2(int16_t *restrict out, const int16_t *const *rows,
                                    const int16_t *weights, uint32_t taps, uint32_t count)
 {

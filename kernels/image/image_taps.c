@@ -1,3 +1,4 @@
+/* Computes the weights of every filter along one axis. */
 #include "kernels/image/image_taps.h"
 
 #include <math.h>

@@ -21,7 +21,7 @@ struct trajd_image_taps {
 };
 
 /* Makes the weights for output pixels [begin, begin + count) of a resize from `size` to `inner`
- * pixels. False where memory ran out. The caller frees. */
+ * pixels. False if out of memory. The caller frees. */
 bool trajd_image_taps_make(enum trajd_image_filter filter, uint32_t size, uint32_t inner,
                            uint32_t begin, uint32_t count, struct trajd_image_taps *taps);
 void trajd_image_taps_free(struct trajd_image_taps *taps);

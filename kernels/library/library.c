@@ -1,3 +1,4 @@
+/* The functions of libtrajd_kernels, the public header's side of plans and runs. */
 #include "kernels/library/trajd_kernels.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* Converts rotations between their forms, one at a time. */
 #include "kernels/transform/rotation_forms.h"
 
 #include <string.h>

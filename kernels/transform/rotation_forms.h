@@ -30,7 +30,7 @@ enum trajd_rotation_form trajd_rotation_parse(const char *name);
 uint32_t trajd_rotation_width(enum trajd_rotation_form form);
 bool trajd_rotation_is_quaternion(enum trajd_rotation_form form);
 
-/* Converts a rotation to a unit quaternion. False: the numbers are no rotation (a quaternion of
+/* Converts a rotation to a unit quaternion. False: the numbers are not a rotation (a quaternion of
  * length 0, a pair of rot6d on one line, a matrix that is not orthogonal within 0.1 or mirrors, an
  * angle beyond 10^6, NaN); q is then NaN. */
 bool trajd_rotation_load(enum trajd_rotation_form form, const double *numbers, double q[4]);

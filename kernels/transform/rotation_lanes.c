@@ -1,3 +1,4 @@
+/* Converts rotations of many steps at once, in loops that the compiler vectorises. */
 #include "kernels/transform/rotation_lanes.h"
 
 #include "kernels/transform/rotation_numbers.h"

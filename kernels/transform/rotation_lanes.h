@@ -11,7 +11,7 @@ struct trajd_rotation_lanes {
     _Alignas(64) double x[TRAJD_LANES], y[TRAJD_LANES], z[TRAJD_LANES], w[TRAJD_LANES];
 };
 
-/* numbers[width of the form][lane]. A lane whose numbers are no rotation becomes NaN. */
+/* numbers[width of the form][lane]. A lane whose numbers are not a rotation becomes NaN. */
 void trajd_lanes_load(enum trajd_rotation_form form, const double (*numbers)[TRAJD_LANES],
                       uint32_t count, struct trajd_rotation_lanes *q);
 void trajd_lanes_store(enum trajd_rotation_form form, const struct trajd_rotation_lanes *q,

@@ -8,7 +8,7 @@
  *   atan                a polynomial on |x| <= tan(pi / 8), within 5e-17
  *
  * With rounding, a result is within 1e-15 of the exact one. Angles are reduced by multiples of pi
- * in three parts, so that this holds up to ANGLE_MAX; larger ones are no rotation. */
+ * in three parts, so that this holds up to ANGLE_MAX; larger ones are not rotations. */
 #ifndef TRAJD_KERNELS_TRANSFORM_ROTATION_MATH_H
 #define TRAJD_KERNELS_TRANSFORM_ROTATION_MATH_H
 

@@ -93,7 +93,7 @@ TRAJD_INLINE struct trajd_rotation trajd_rotation_of_axis_angle(struct trajd_vec
                                                          : trajd_rotation_of_axis_angle_far(v);
 }
 
-/* Returns a unit quaternion; NaN: the numbers are no rotation. */
+/* Returns a unit quaternion; NaN: the numbers are not a rotation. */
 TRAJD_INLINE struct trajd_rotation trajd_rotation_of_numbers(enum trajd_rotation_form form,
                                                              const double *n)
 {

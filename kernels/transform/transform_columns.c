@@ -149,8 +149,8 @@ TRAJD_INLINE void transpose_doubles(four_doubles rows[4])
 
 /* ---- rows to columns ---- */
 
-/* Gathers four columns, which all lie in the rows. Widening them in a loop of its own is faster than
- * __builtin_convertvector of gcc 12. */
+/* Gathers four columns, which are all in the rows. Widening them in a loop of its own is faster
+ * than __builtin_convertvector of gcc 12. */
 TRAJD_CLONES static void gather_floats(const float *restrict from, const uint64_t *restrict at,
                                        uint32_t begin, uint32_t count, trajd_column *restrict to)
 {

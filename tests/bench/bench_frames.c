@@ -78,7 +78,7 @@ static void cover(struct place *place, uint64_t begin, uint64_t size)
     place->end = begin + size > place->end ? begin + size : place->end;
 }
 
-/* Adds where the row lies in the file. */
+/* Adds where the row is in the file. */
 static void cover_row(const struct bench *bench, const uint8_t *references, uint64_t row,
                       struct place *place)
 {

@@ -144,7 +144,7 @@ static double h5py_seconds(const char *folder, const char *suffix)
     snprintf(command, sizeof command,
              "%s -c 'import h5py, time\n"
              "times = []\n"
-             "for _ in range(3):\n" /* opened anew, or the library answers from its chunk cache */
+             "for _ in range(3):\n" /* opened again, or the library answers from its chunk cache */
              "    with h5py.File(\"%s/arrays.h5\") as file:\n"
              "        begin = time.perf_counter()\n"
              "        for group in file.values(): group[\"%s\"][()]\n"

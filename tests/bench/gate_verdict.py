@@ -66,7 +66,7 @@ def width(rounds):
 def verdict(row):
     """Returns the verdict on a row's figures.
 
-    A clear change is told from a wide interval too, if all of the interval is beyond what the gate lets through."""
+    A clear change is reported from a wide interval too, if all of the interval is beyond what the gate lets through."""
     margin = 0 if row["high"] - row["low"] <= WIDTH_MAX else SLOWER_MAX
     if row["rounds"] < ROUNDS_MIN:
         return "not judged"

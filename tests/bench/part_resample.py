@@ -2,7 +2,7 @@
 bytes only.
 
 There are four files: many small episodes, quaternions, wide rows, images. The three programs take turns on each.
-Files lie in memory (/dev/shm) where there is room, to leave out the disk's speed. Each program syncs the file that
+Files are in memory (/dev/shm) where there is room, to leave out the disk's speed. Each program syncs the file that
 it wrote."""
 import json
 import os

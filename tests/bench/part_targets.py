@@ -103,7 +103,7 @@ def measure(options, path):
     import trajd
     config = CONFIG.format(path=path) + FEED.format(name="plain", keys="") + FEED.format(name="relative", keys=POSE) + CHUNK
     turns = {"plain": [], "relative": []}
-    with Daemon(options.build, options.work / "targets", config) as daemon:  # statistics are computed anew
+    with Daemon(options.build, options.work / "targets", config) as daemon:  # statistics are computed again
         with trajd.connect(str(daemon.endpoint), feed="chunk") as feed:
             before, begin = peak_memory(daemon), time.perf_counter()
             found = feed.stats()["joints"]

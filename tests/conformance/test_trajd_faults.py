@@ -29,7 +29,7 @@ def package(monkeypatch):
 
 @pytest.fixture
 def folder():
-    """A folder with a short path: the sockets of a private daemon lie in it."""
+    """A folder with a short path: the sockets of a private daemon are in it."""
     with tempfile.TemporaryDirectory(prefix="lp-", ignore_cleanup_errors=True) as made:
         yield pathlib.Path(made)
 

@@ -14,7 +14,7 @@
  *   unshared   memory has no handles
  *   gpus=N     there are N GPUs
  *   bad=N      GPU N cannot be opened
- *   slow=US    a launch takes so many microseconds
+ *   slow=US    a launch takes this number of microseconds
  *   hang=N     the Nth launch and those after it never end
  *   halt=N     the Nth event and those after it never end
  *   deaf       destroying a failed stream takes forever
@@ -268,7 +268,7 @@ enum trajd_status trajd_device_share(struct trajd_device *device, void *memory,
     pthread_mutex_unlock(&table_mutex);
     memcpy(handle, &named, sizeof named);
     return found ? TRAJD_OK
-                 : trajd_error_set(error, TRAJD_ERR_DEVICE, 1, "sharing what is no device memory");
+                 : trajd_error_set(error, TRAJD_ERR_DEVICE, 1, "sharing what is not device memory");
 }
 
 enum trajd_status trajd_device_free_bytes(struct trajd_device *device, uint64_t *size_bytes,
@@ -549,7 +549,7 @@ static void need_device(uint32_t gpu, const void *memory, const char *what)
     pthread_mutex_unlock(&table_mutex);
     if (good)
         return;
-    fprintf(stderr, "fake GPU %u: %s: %p is no memory of it\n", gpu, what, memory);
+    fprintf(stderr, "fake GPU %u: %s: %p is not memory of it\n", gpu, what, memory);
     abort();
 }
 

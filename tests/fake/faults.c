@@ -3,11 +3,11 @@
  * tests/support/faults.py).
  *
  * Memory: an allocation counts where trajd's own code asks for it, directly or through libc,
- * libyaml, libdeflate, libjpeg, libpng and zlib. So the call stack is followed to the first address that lies in trajd's
- * program or libtrajd, or in another library. What libzmq, libstdc++ or libhdf5 ask for never
- * fails: libzmq aborts by design where it gets no memory. The program TRAJD_TEST_PROGRAM counts, no
- * other one. In a program that contains libhdf5, TRAJD_TEST_OWN is the part BEGIN-END that is
- * trajd's. */
+ * libyaml, libdeflate, libjpeg, libpng and zlib. So the call stack is followed to the first address
+ * that is in trajd's program or libtrajd, or in another library. What libzmq, libstdc++ or libhdf5
+ * ask for never fails: libzmq aborts by design where it gets no memory. The program
+ * TRAJD_TEST_PROGRAM counts, no other one. In a program that contains libhdf5, TRAJD_TEST_OWN is
+ * the part BEGIN-END that is trajd's. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

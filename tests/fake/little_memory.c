@@ -1,4 +1,4 @@
-/* For LD_PRELOAD: /proc/meminfo is replaced by the file in TRAJD_TEST_MEMINFO, read anew at each
+/* For LD_PRELOAD: /proc/meminfo is replaced by the file in TRAJD_TEST_MEMINFO, read again at each
  * open, and the limit of the control group's processors by the one in TRAJD_TEST_CPU_MAX. */
 #define _GNU_SOURCE
 #include <dlfcn.h>

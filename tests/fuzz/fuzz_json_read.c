@@ -1,5 +1,5 @@
 // libs: trajd_base
-/* Any bytes as JSON: a value that is found by its path lies in the text, and its text without
+/* Any bytes as JSON: a value that is found by its path is in the text, and its text without
  * escapes is not longer; a document that is packed is written and packed again to the same bytes.
  * Input: the path of the value, a line feed, the text. */
 #include <stdint.h>

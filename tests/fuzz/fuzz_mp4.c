@@ -1,5 +1,5 @@
 // libs: trajd_mp4 m
-/* An MP4 file of a stranger, as `trajd-decoder describe` reads it. Input: the file. What is accepted has
+/* A foreign MP4 file, as `trajd-decoder describe` reads it. Input: the file. What is accepted has
  * rows and units in order, and packets inside the file. */
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -1,6 +1,6 @@
 /* A decode unit of a hostile file, through a video library, as the helper program decodes it. Input:
  * a file as of tests/tools/video_units.py, whose numbers may be wrong. A good frame has all its
- * pixels, a bad one a reason, and each frame that is wanted is told of once. */
+ * pixels, a bad one a reason, and each frame that is wanted is reported once. */
 #ifndef TRAJD_TESTS_FUZZ_VIDEO_UNIT_H
 #define TRAJD_TESTS_FUZZ_VIDEO_UNIT_H
 

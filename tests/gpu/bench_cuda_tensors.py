@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """trajd.resample on CUDA tensors: host time of a call, graph replay against the kernel alone, and other ways to do the same.
 
-    BUNDLE/gpu_run.sh bench_cuda_tensors.py [--rounds 9] [--out FILE.json] [--origins origins.so]
+    BUNDLE/gpu_run.sh bench_cuda_tensors.py [--rounds 9] [--out FILE.json] [--robocache robocache.so]
 
     host      time of a call with out= until it returns, in us, while the GPU is busy with something else: the median of
               the rounds, each the median of 200 calls. Budget 20 us for dense arrays
@@ -9,8 +9,8 @@
               `bench_resample budget` (beside this file, or its JSON by --kernels). Budget 1.05 times
     others    torch's searchsorted, gather and lerp, eager and by torch.compile, and resample_trajectories and
               fuse_multimodal of the library from which this project grew, in graphs too. Budget: 3 times at the median
-              of the shapes. --origins is its two kernels, with the flags of its setup.py:
-              nvcc -O3 --use_fast_math -arch=sm_90 -shared -Xcompiler -fPIC -cudart static -o origins.so
+              of the shapes. --robocache is its two kernels, with the flags of its setup.py:
+              nvcc -O3 --use_fast_math -arch=sm_90 -shared -Xcompiler -fPIC -cudart static -o robocache.so
                   robocache/csrc/cuda/resample_kernel.cu robocache/csrc/cuda/multimodal_kernel.cu
 
 Things that are compared take turns in one run. Ratios are medians of the turns. The shapes are the dense bf16 ones of
@@ -111,7 +111,7 @@ def kernels_alone(options):
             if (row["layout"], row["source"], row["output"], row["kind"]) == ("dense", "bf16", "bf16", 0)}
 
 
-class Origins:
+class RoboCache:
     """The kernels of the library from which this project grew, as its torch extension calls them: times are float32."""
 
     def __init__(self, path):
@@ -142,7 +142,7 @@ def seconds(times, zero):
     return ((times - zero).double() * 1e-9).float().contiguous()
 
 
-def measure_shape(shape, options, compiled, origins, alone):
+def measure_shape(shape, options, compiled, robocache, alone):
     name = "B {}, S {}, T {}, D {}".format(*shape)
     one = make(*shape)
     out = outputs(one[0], one[2])
@@ -151,10 +151,10 @@ def measure_shape(shape, options, compiled, origins, alone):
     calls = {"trajd": lambda: trajd.resample(*one, out=out), "torch, eager": lambda: by_torch(*one)}
     if compiled:
         calls["torch, compiled"] = lambda: compiled(*one)
-    if origins:
+    if robocache:
         when = [seconds(times, one[1].min()) for times in one[1:]]
-        calls["its origins"] = lambda: origins.resample_trajectories(one[0], *when)
-        assert torch.allclose(origins.resample_trajectories(one[0], *when).float(), trajd.resample(*one)[0].float(), atol=.1)
+        calls["RoboCache"] = lambda: robocache.resample_trajectories(one[0], *when)
+        assert torch.allclose(robocache.resample_trajectories(one[0], *when).float(), trajd.resample(*one)[0].float(), atol=.1)
     assert torch.allclose(by_torch(*one).float(), trajd.resample(*one)[0].float(), atol=.1)
     graphs = {peer: graph_of([call] * CALLS) for peer, call in calls.items()}
     turns = {peer: [] for peer in graphs}
@@ -172,7 +172,7 @@ def measure_shape(shape, options, compiled, origins, alone):
     return figures
 
 
-def measure_fusion(options, origins):
+def measure_fusion(options, robocache):
     """The three streams of its example: vision of 30 Hz, proprioception of 100 Hz, force of 500 Hz, onto 50 steps."""
     named = {name: make(32, rows, 50, features, period_ns=10**9 // rows) for name, (rows, features) in FUSED.items()}
     targets = named["vision"][2]
@@ -182,17 +182,17 @@ def measure_fusion(options, origins):
     theirs = [(values, seconds(times, zero)) for values, times, _ in named.values()]
     when = seconds(targets, zero)
     expected = torch.cat(list(trajd.resample_many(streams, targets)[0].values()), -1)
-    assert torch.allclose(origins.fuse_multimodal(theirs, when).float(), expected.float(), atol=.1)
+    assert torch.allclose(robocache.fuse_multimodal(theirs, when).float(), expected.float(), atol=.1)
     ours = graph_of([lambda: trajd.resample_many(streams, targets)] * CALLS)
-    peer = graph_of([lambda: origins.fuse_multimodal(theirs, when)] * CALLS)
+    peer = graph_of([lambda: robocache.fuse_multimodal(theirs, when)] * CALLS)
     turns = [(replay_us(ours, CALLS), replay_us(peer, CALLS)) for _ in range(options.rounds)]
     ratio = round(statistics.median(b / a for a, b in turns), 1)
     return [figure("resample_many of vision, proprioception, force: replay", middle([a for a, _ in turns], 2), "us"),
-            figure("  fuse_multimodal of its origins", middle([b for _, b in turns], 2), "us", ratio=ratio,
+            figure("  fuse_multimodal of RoboCache", middle([b for _, b in turns], 2), "us", ratio=ratio,
                    ratio_to="trajd.resample_many", budget=">= 3x", met=ratio >= 3)]
 
 
-def measure_many(options, origins):
+def measure_many(options, robocache):
     """The policy's streams in one call, and other layouts: what their torch kernels cost."""
     streams, outs = {}, {}
     for name, (rows, features) in MANY.items():
@@ -202,8 +202,8 @@ def measure_many(options, origins):
     figures = [figure(f"resample_many of {len(MANY)} streams: host time", middle(host, 2), "us")]
     graph = graph_of([lambda: trajd.resample_many(streams, targets)] * CALLS)
     figures.append(figure("  replay", middle([replay_us(graph, CALLS) for _ in range(options.rounds)], 2), "us"))
-    if origins:
-        figures += measure_fusion(options, origins)
+    if robocache:
+        figures += measure_fusion(options, robocache)
     values, times, targets = make(256, 64, 17, 7)
     splits = torch.arange(257, device="cuda") * 64
     out = outputs(values, targets)
@@ -221,7 +221,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--out")
-    parser.add_argument("--origins")
+    parser.add_argument("--robocache")
     parser.add_argument("--kernels")
     parser.add_argument("--without-compiler", action="store_true", help="leaves torch.compile out, which needs triton and a C compiler")
     options = parser.parse_args()
@@ -235,10 +235,10 @@ def main():
     except Exception as why:  # no triton, or no compiler
         print(f"torch.compile is left out: {type(why).__name__}: {str(why).splitlines()[0] if str(why) else ''}")
         compiled = None
-    origins = Origins(options.origins) if options.origins else None
+    robocache = RoboCache(options.robocache) if options.robocache else None
     alone, figures = kernels_alone(options), []
     for shape in (*SHAPES, None):
-        found = measure_shape(shape, options, compiled, origins, alone) if shape else measure_many(options, origins)
+        found = measure_shape(shape, options, compiled, robocache, alone) if shape else measure_many(options, robocache)
         for one in found:
             print_figure(one)
         sys.stdout.flush()

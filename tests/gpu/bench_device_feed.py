@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures batches in GPU memory against the budgets and against other ways to load data.
 
-    BUNDLE/gpu_run.sh feed | tensors | workers | targets | rivals | train | fill [--rounds 3] [--seconds 2] [--out FILE.json]
+    BUNDLE/gpu_run.sh feed | tensors | workers | targets | loaders | train | fill [--rounds 3] [--seconds 2] [--out FILE.json]
     bench_device_feed.py PART... --without-gpu      # the same through host memory, to test the script
 
     feed    batches/s of 256 low-dimensional windows to one Python worker that does nothing with them, reads them, or
@@ -11,7 +11,7 @@
             the defaults
     workers 2 and 4 workers, each a job or ranks of one, on one GPU, and on two where there are two
     targets a policy's batches with relative_to, rot6d and norm, against the same without
-    rivals  torch: a DataLoader over the arrays, a copy, searchsorted and lerp on the GPU; the same with all rows on
+    loaders torch: a DataLoader over the arrays, a copy, searchsorted and lerp on the GPU; the same with all rows on
             the GPU; robomimic
     train   a step of a policy of some 50 M parameters on one constant batch and on the feed's, in time slices and
             beside an MPS server
@@ -270,8 +270,8 @@ def feed(options):
 
 # ---- the other parts ----
 
-def rivals(options):
-    import rivals as them
+def loaders(options):
+    import loaders as them
     return them.run(options, feeds, turn, nothing)
 
 
@@ -391,7 +391,7 @@ def fill(options):
                      ratio_to="a pinned copy")
 
 
-PARTS = {"feed": feed, "tensors": tensors, "workers": workers, "targets": targets, "rivals": rivals, "train": train, "fill": fill}
+PARTS = {"feed": feed, "tensors": tensors, "workers": workers, "targets": targets, "loaders": loaders, "train": train, "fill": fill}
 
 
 def parse_arguments():

@@ -1,3 +1,5 @@
+/* Draws random requests, places them in one block, and compares the block of the GPU with that
+ * of the reference. */
 #include "gpu/device_arena.h"
 
 #include <math.h>
@@ -179,7 +181,7 @@ static void draw_quaternion(struct arena *arena, double q[4])
     trajd_quaternion_make_unit(q);
 }
 
-/* Draws a number that is no quaternion's. Quarter turns make half turns between rows. */
+/* Draws a number that is not a quaternion's. Quarter turns make half turns between rows. */
 static double draw_number(struct arena *arena, enum trajd_kind kind)
 {
     if (kind == TRAJD_KIND_ANGLE && draw(arena, 6) == 0)

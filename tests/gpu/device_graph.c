@@ -1,3 +1,4 @@
+/* Records and replays graphs, and measures times on a GPU's stream. */
 #include "gpu/device_graph.h"
 
 #include <stdlib.h>

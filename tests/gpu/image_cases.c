@@ -1,3 +1,4 @@
+/* Draws random requests of images, and computes their results on the CPU. */
 #include "gpu/image_cases.h"
 
 #include <math.h>
@@ -204,13 +205,13 @@ void image_case_make(uint64_t seed, struct image_case *made)
     }
 }
 
-/* A side that is no multiple of anything, or one of some pixels. */
+/* A side that is not a multiple of anything, or one of some pixels. */
 static uint32_t odd_side(struct dice *dice, uint32_t most)
 {
     return within(dice, roll(dice, 3) ? 9 : most);
 }
 
-/* Where the resized frame lies in the output, if not as a fit says. */
+/* Where the resized frame is in the output, if not as a fit says. */
 static void move(struct dice *dice, struct trajd_image_preparation *p)
 {
     p->inner_height = within(dice, p->height + 20);

@@ -281,7 +281,7 @@ def test_wrong_calls_are_refused():
     refused("times has type torch.float64. On a GPU times are int64 ns", times=seconds)
     refused("(seconds * 1e9).round().long()", times=seconds, targets=to_gpu(torch.zeros(4, 3, dtype=torch.float64)))
     refused("times is on cpu, but values is on cuda:0", times=torch.arange(6).repeat(4, 1))
-    refused("times is no torch tensor, but values is on cuda:0", times=np.arange(6))
+    refused("times is not a torch tensor, but values is on cuda:0", times=np.arange(6))
     refused("values requires gradients", values=to_gpu(torch.zeros(4, 6, 2)).requires_grad_())
     refused("times of shape (4, 5) does not fit values of shape (4, 6, 2)", times=to_gpu(torch.arange(5).repeat(4, 1)))
     refused("is for B = 5", targets=to_gpu(torch.zeros(5, 3, dtype=torch.int64)))
@@ -299,9 +299,9 @@ def test_wrong_calls_are_refused():
     values = to_gpu(torch.zeros(4, 6, 2))
     refused("out shares memory with another argument", values=values, out=values[:, :3])
     refused("has type torch.complex64", values=to_gpu(torch.zeros(4, 6, 2, dtype=torch.complex64)))
-    refused("out is no torch tensor", out=np.zeros((4, 3, 2)))
-    refused("out is no torch tensor", out=((1, 2), 3))
-    for other, words in (torch.zeros(4, 6, 2), "values is on cpu, but values is on cuda:0"), (np.zeros((6, 2)), "values is no torch tensor"):
+    refused("out is not a torch tensor", out=np.zeros((4, 3, 2)))
+    refused("out is not a torch tensor", out=((1, 2), 3))
+    for other, words in (torch.zeros(4, 6, 2), "values is on cpu, but values is on cuda:0"), (np.zeros((6, 2)), "values is not a torch tensor"):
         try:
             trajd.resample_many({"a": {"values": values[0]}, "b": {"values": other}}, to_gpu(torch.zeros(4, 3, dtype=torch.int64)),
                                 times=to_gpu(torch.arange(6)))

@@ -265,12 +265,12 @@ def test_a_killed_mps_server():
 
 
 def test_a_killed_mps_server_beside_a_worker_of_none():
-    """A worker that is no client of the server keeps its own context and goes on. Skipped where it cannot open the
+    """A worker that is not a client of the server keeps its own context and goes on. Skipped where it cannot open the
     memory of a client of the server."""
     with server() as own, gpu_feed.daemon(slots=4, environment=own.environment) as one, worker(one) as reader:
         batch = reader.wait_for(lambda batch: "on_gpu" in batch, what="a batch")
         if not on_gpu(batch):
-            raise gpu_checks.Skipped(f"a worker that is no MPS client cannot open a client's memory: {batch['why']}")
+            raise gpu_checks.Skipped(f"a worker that is not an MPS client cannot open a client's memory: {batch['why']}")
         client_of(one, own)
         os.kill(own.pid(), signal.SIGKILL)
         status = await_end(one, own)
@@ -354,7 +354,7 @@ def test_no_memory_at_the_start():
                 one.kill()
                 raise AssertionError("it has started")
         with gpu_feed.daemon(fall_back="true") as one:
-            assert "batches lie in host memory (gpu.fall_back)" in one.text()
+            assert "batches are in host memory (gpu.fall_back)" in one.text()
             with one.connect() as feed:
                 assert feed.info.batches > 20 and "the daemon uses no GPU" in feed._client.gpu_refusal
 

@@ -3,7 +3,7 @@
 
     BUNDLE/gpu_run.sh test_image_feed.py         # on the GPU machine; tests/tools/gpu_bundle.sh has made the bundle
 
-The files lie in the bundle. A line a check, then times as JSON."""
+The files are in the bundle. A line a check, then times as JSON."""
 import itertools
 import json
 import sys

@@ -36,7 +36,7 @@ static uint64_t round_up(uint64_t bytes)
     return (bytes + 15) / 16 * 16;
 }
 
-/* Where the parts of a request lie in the memory. */
+/* Where the parts of a request are in the memory. */
 struct room {
     uint64_t sources[IMAGE_FRAMES_MAX], outputs[IMAGE_FRAMES_MAX], end;
 };
@@ -357,7 +357,7 @@ static int check_augment_file(struct fixture *f, const char *folder, const char 
     return count;
 }
 
-/* The recorded results lie in the source tree, or beside the program in a bundle. */
+/* The recorded results are in the source tree, or beside the program in a bundle. */
 static const char *golden_folder(char *path, size_t size)
 {
     const char *bundle = getenv("GPU_GOLDEN");

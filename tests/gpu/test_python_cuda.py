@@ -4,7 +4,7 @@
     BUNDLE/gpu_run.sh test_python_cuda.py         # on the GPU machine; tests/tools/gpu_bundle.sh has made the bundle
     BUNDLE/gpu_run.sh test_python_cuda.py cpu     # the same with torch on the host, to see that a bundle is whole
 
-Needs a Python from 3.9 whose torch has CUDA, and nothing else: package, daemon, dataset and the integration tests' producer lie in
+Needs a Python from 3.9 whose torch has CUDA, and nothing else: package, daemon, dataset and the integration tests' producer are in
 the bundle. A line a check and then times as JSON, one minute in all. A check that hangs ends it after 60 s, with the stack."""
 import contextlib
 import faulthandler

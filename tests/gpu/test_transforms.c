@@ -144,7 +144,7 @@ static void test_a_graph(void **state)
 
 enum { WINDOWS = 5, ROWS = 12, STEPS = 9, COLUMNS = 12, COLUMN = 2 };
 
-/* A stream of rotations beside other columns, at times between its rows. All arrays lie in one
+/* A stream of rotations beside other columns, at times between its rows. All arrays are in one
  * block. */
 struct blended {
     int64_t stamps[WINDOWS * ROWS], offsets[STEPS], begin[WINDOWS], count[WINDOWS], anchor[WINDOWS];

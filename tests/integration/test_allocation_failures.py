@@ -1,7 +1,7 @@
 """Allocations of trajd's own code fail, one at a time: the run goes on with right data, or is refused with a message.
 
 The library of tests/fake/faults.c counts and fails them. Those of libzmq and libhdf5 never fail: libzmq aborts by design where
-it gets no memory, and the service manager starts the daemon anew (test_failures.py kills daemons, and workers resume).
+it gets no memory, and the service manager restarts the daemon (test_failures.py kills daemons, and workers resume).
 
 Each run has a fault: the first allocation of a sequence of callers fails, or with TRAJD_TEST_EVERY_ALLOCATION=1 the one of a
 number, of which the daemon has 2,900. Threads take turns differently in each run, so callers are surer than numbers. A test

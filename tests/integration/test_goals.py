@@ -99,7 +99,7 @@ def test_goals_are_drawn_as_documented(daemon, path, keys):
                 seen[rule].add((episode, anchor, goal))
         for rule in RULES:
             assert not rows[f"goal/{rule}.mask"].any()
-    if not keys:  # drawn anew in every epoch, but for the last rows
+    if not keys:  # drawn again in every epoch, but for the last rows
         assert len(seen["uniform"]) > 2 * len(seen["last"]) and len(seen["last"]) == per_pass
 
 

@@ -25,7 +25,7 @@ def test_a_gpu_that_this_process_does_not_see(make, monkeypatch):
 def test_one_of_two_gpus_does_not_open(make, tmp_path, data):
     daemon = make(fake="gpus=2,bad=1", gpu=", fall_back: true")
     client = daemon.client()
-    assert "busy or unavailable: batches for this GPU and those after it lie in host memory (gpu.fall_back)" in daemon.text()
+    assert "busy or unavailable: batches for this GPU and those after it are in host memory (gpu.fall_back)" in daemon.text()
     assert client.open("train", gpu=UUID).gpu is not None
     info = client.open("train", gpu=SECOND, epoch=1)
     assert info.gpu is None and b"the daemon uses other GPUs" in info.gpu_refusal
@@ -72,7 +72,7 @@ def test_a_driver_that_is_too_old(make, tmp_path, data, devices):
     found = alone.run()
     assert found.returncode == 69 and wanted in found.stderr
     daemon = make(fake="driver=12020", gpu=", fall_back: true")
-    assert wanted + ": batches lie in host memory (gpu.fall_back)" in daemon.text()
+    assert wanted + ": batches are in host memory (gpu.fall_back)" in daemon.text()
     client = daemon.client()
     assert client.open("train", gpu=UUID).gpu is None and len(collect(client)) > 4
     client.close()

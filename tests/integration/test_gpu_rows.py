@@ -349,7 +349,7 @@ def test_columns_that_episodes_lack(tmp_path):
         client = daemon.client()
         info = client.open(feed, gpu=UUID)
         assert (info.gpu == UUID.encode()) == (feed == "whole")
-        assert feed == "whole" or b"outputs.actions: some episodes lack some of its streams, so batches lie in host memory" in info.gpu_refusal
+        assert feed == "whole" or b"outputs.actions: some episodes lack some of its streams, so batches are in host memory" in info.gpu_refusal
         for arrays in collect(client).values():
             lacks = (arrays["episode_index"] == 1) & (feed == "parts")
             np.testing.assert_array_equal(arrays["actions.missing"], lacks[:, None] & np.array([False, False, True, True, True]))

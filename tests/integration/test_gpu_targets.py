@@ -29,7 +29,7 @@ def make(tmp_path, folder, started):
 
 
 def assert_the_same(daemon, name):
-    """Returns the codes that the masks of the feed have, and the streams that lie in host memory."""
+    """Returns the codes that the masks of the feed have, and the streams that are in host memory."""
     here, there = daemon.client(), daemon.client()
     here.open(name)
     info = there.open(name, job="gpu", gpu=UUID)

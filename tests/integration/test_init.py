@@ -180,7 +180,7 @@ def test_more_streams_than_a_feed_has_outputs(tmp_path, preset):
 
 
 def test_a_group_that_another_camera_is(tmp_path):
-    """The state of the style is `state`, and a camera lies in a group of this name."""
+    """The state of the style is `state`, and a camera is in a group of this name."""
     with h5py.File(tmp_path / "lab.hdf5", "w") as file:
         for name in ("state/state/top", "top"):
             file[f"run_0/{name}"] = np.zeros((20, 20, 24, 3), np.uint8)

@@ -397,9 +397,9 @@ def test_texts_of_whole_files(tmp_path, by, folder):
     ("{file: a.json, by: episode, key: id}", {"x": 1}, "is a mapping, and `key` of the layout needs a list"),
     ("{file: a.json, by: episode, key: id}", [{"id": "traj_2"}, {"no": 1}], "entry 1: no text or number id"),
     ("{file: a.json, by: number, key: id}", [{"id": 2}, {"id": "02"}], "two entries are of 2"),
-    ("{file: a.json, by: episode}", {"traj_2": {"x": 1}}, "traj_2: is no text of at most 4096 bytes"),
-    ("{file: a.json, json: t}", {"t": [["x"]]}, "t: is no text of at most 4096 bytes"),
-    ("{file: a.json}", json.dumps("x" * 5000), "is no text of at most 4096 bytes"),
+    ("{file: a.json, by: episode}", {"traj_2": {"x": 1}}, "traj_2: is not a text of at most 4096 bytes"),
+    ("{file: a.json, json: t}", {"t": [["x"]]}, "t: is not a text of at most 4096 bytes"),
+    ("{file: a.json}", json.dumps("x" * 5000), "is not a text of at most 4096 bytes"),
     ("{file: a.json, required: true, json: t}", {"s": "x"}, "meta text: missing (a.json, json t)"),
     ("{file: none.json, required: true}", {}, "meta text: missing (none.json)")])
 def test_json_of_the_wrong_shape(tmp_path, meta, document, message):

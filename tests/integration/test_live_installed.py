@@ -1,4 +1,4 @@
-"""libtrajd_live as a stranger uses it: from an installed prefix, through pkg-config alone."""
+"""libtrajd_live as a foreign program uses it: from an installed prefix, through pkg-config alone."""
 import re
 import shutil
 

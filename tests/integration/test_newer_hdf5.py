@@ -36,7 +36,7 @@ def test_what_can_be_read(tmp_path, libver):
 
 
 def test_what_the_command_does(tmp_path):
-    """h5repack with these options copies each dataset like this: bounds 0 to 2 are "earliest" to "v110", and a filter sets the chunks anew."""
+    """h5repack with these options copies each dataset like this: bounds 0 to 2 are "earliest" to "v110", and a filter sets the chunks again."""
     write(tmp_path / "new.hdf5", libver="latest")
     with h5py.File(tmp_path / "new.hdf5") as old, h5py.File(tmp_path / "old.hdf5", "w", libver=("earliest", "v110")) as new:
         for name in ("data/demo_0/actions", "data/demo_0/obs/image"):

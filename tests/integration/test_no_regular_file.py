@@ -34,7 +34,7 @@ PLACES = {
 
 @pytest.fixture(params=KINDS)
 def odd(tmp_path, request):
-    """The path of something that is no file, and what is said of it."""
+    """The path of something that is not a file, and what is said of it."""
     path = tmp_path / "odd.hdf5"
     if request.param == "fifo":
         os.mkfifo(path)

@@ -262,7 +262,7 @@ def test_the_folder_of_several_outputs_is_made(tmp_path, layout):
     refused = pack(*inputs, "--layout", layout, "-o", tmp_path / "no/packed", check=False)
     assert refused.returncode == 1 and "no/packed: the folder cannot be made: No such file or directory" in refused.stderr
     refused = pack(*inputs, "--layout", layout, "-o", inputs[0], check=False)
-    assert refused.returncode == 1 and "is no folder: several files need one" in refused.stderr
+    assert refused.returncode == 1 and "is not a folder: several files need one" in refused.stderr
     (tmp_path / "several").mkdir()
     for name in "ab":
         os.replace(tmp_path / f"{name}.hdf5", tmp_path / f"several/{name}.hdf5")

@@ -122,7 +122,7 @@ def test_what_is_not_fit_is_put_aside_with_the_reason(station):
     assert finding["episode"] == episode and finding["row"] == 5 and report["finding_count"] == len(report["findings"])
     station.write(rules="{not-finite: report}")
     os.rename(station.quarantine / "nan.hdf5", station.inbox / "nan.hdf5")  # as an operator does after reading the report
-    assert counts(station.run())[:2] == (2, 0)  # another recipe: all files are made anew
+    assert counts(station.run())[:2] == (2, 0)  # another recipe: all files are made again
     assert any(f["rule"] == "not-finite" for f in station.manifest("nan.hdf5")["findings"])
     station.write(resample="{streams: [nothing]}")
     assert counts(station.run())[:2] == (0, 2)

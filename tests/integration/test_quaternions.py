@@ -1,5 +1,5 @@
 """Quaternions that a layout does not know: validate, check and resample name their columns and what to write in the layout. Shipped
-layouts know the usual names. What is no quaternion gives no message."""
+layouts know the usual names. What is not a quaternion gives no message."""
 import json
 import os
 import subprocess

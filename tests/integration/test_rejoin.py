@@ -125,7 +125,7 @@ def test_a_new_worker_that_comes_first_waits_for_the_survivor(daemon, demo_file)
 
 @pytest.mark.slow
 def test_a_new_run_inherits_nothing(daemon, demo_file):
-    """No worker of the old run returns. The new one begins the epoch anew, and the log says why."""
+    """No worker of the old run returns. The new one begins the epoch again, and the log says why."""
     one = daemon(config(demo_file, rejoin_wait="2s"))
     workers = start_workers(one, 2)
     step(workers, 5)
@@ -140,7 +140,7 @@ def test_a_new_run_inherits_nothing(daemon, demo_file):
     assert time.monotonic() - before >= 2
     finish(heir)
     assert_once([heir])
-    assert "job \"\" of feed train begins epoch 0 anew: " in one.text()
+    assert "job \"\" of feed train begins epoch 0 again: " in one.text()
 
 
 def test_a_daemon_that_dies_within_each_wait(daemon, demo_file):

@@ -384,7 +384,7 @@ def test_new_files_are_taken_where_nobody_reads(daemon, demo_file, tmp_path):
     worker.close()
     (folder / "a.hdf5").unlink()
     os.utime(folder / "b.hdf5", (1, 1))
-    told = []  # until the daemon notices that the worker has gone, only the other dataset's files are opened anew
+    told = []  # until the daemon notices that the worker has gone, only the other dataset's files are opened again
     wait_for(lambda: told.append(reload(one)) or "not taken" not in told[-1][1])
     assert all(status == 0 for status, _ in told), told
     assert all(any(f"files of {name}: 1 changed, 1 gone" in said for _, said in told) for name in ("lab", "lab_too")), told
@@ -397,7 +397,7 @@ def test_new_files_are_taken_where_nobody_reads(daemon, demo_file, tmp_path):
 
 
 def test_new_files_that_have_room_one_after_the_other(tmp_path, demo_file):
-    """A dataset that is opened anew takes memory beside the old one for a while. There is room for one of two, and
+    """A dataset that is opened again takes memory beside the old one for a while. There is room for one of two, and
     later for none."""
     folders = [tmp_path / name for name in "ab"]
     for folder in folders:

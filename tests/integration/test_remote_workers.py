@@ -195,7 +195,7 @@ def test_a_stopped_remote_worker_loses_its_leases_and_goes_on(daemon, demo_file,
     one = daemon(config(demo_file))
     sleeper = Worker(Elsewhere(remote_of(one)), "--pace", "--credit", 2, "--key", keys)
     other = Worker(one, "--pace")
-    for worker in (sleeper, other):  # a job without members would begin anew, and forget what is DONE
+    for worker in (sleeper, other):  # a job without members would begin again, and forget what is DONE
         worker.read("open")
     sleeper.go()
     sleeper.read("batch")
@@ -293,18 +293,18 @@ def test_a_daemon_that_is_not_there(keys):
 def test_who_is_not_known_is_named_once(daemon, demo_file, keys, tmp_path):
     one = daemon(config(demo_file))
     public = tmp_path / "keys/clients/alice.key"
-    stranger = re.search('public-key = "(.*)"', public.read_text())[1]
+    unknown = re.search('public-key = "(.*)"', public.read_text())[1]
     public.unlink()
     for _ in range(2):
         with pytest.raises(trajd.TrajdError, match="does not know the key"):
             client_of(remote_of(one), keys, timeout_ms=500)
-    assert one.text().count(stranger) == 1
+    assert one.text().count(unknown) == 1
     assert status(one)["refused_keys"] >= 2
     result = trajctl("status", "--endpoint", remote_of(one), "--key", keys)
     assert result.returncode == 1 and "does not know the key" in result.stderr
 
 
-def test_many_strangers_are_one_line_of_the_log(daemon, demo_file, keys, tmp_path):
+def test_many_unknown_keys_are_one_line_of_the_log(daemon, demo_file, keys, tmp_path):
     """One line a minute, whatever keys they have: a public port gets many."""
     one = daemon(config(demo_file))
     for name in ("alice", "bob", "carol"):

@@ -90,7 +90,7 @@ def test_the_same_bytes(tmp_path, make, demo_file, compress):
         assert planned(done)["by"] == f"the daemon at {daemon.endpoint}, on its {GPU if gpu else 'CPU'}"
         assert last(done)["backend"] == "daemon" and last(done)["pieces"] > 20 and last(done)["pieces_here"] == 0 and not last(done)["fell_back"]
         same_values(whole, out, "gpu" if gpu else None)
-        assert gpu or compress != "none" or out.read_bytes() == whole.read_bytes()  # chunks lie in the order of their making
+        assert gpu or compress != "none" or out.read_bytes() == whole.read_bytes()  # chunks are in the order of their making
         status = subprocess.run([TRAJCTL, "status", "--endpoint", daemon.endpoint, "--json"], capture_output=True, text=True, check=True)
         assert json.loads(status.stdout)["resampling"]["pieces"] == last(done)["pieces"]
     done = by_fake(*common, "-o", tmp_path / "cuda.hdf5", "--backend", "cuda")

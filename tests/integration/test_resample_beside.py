@@ -1,4 +1,4 @@
-"""trajctl resample: objects of one episode that are no streams are copied, even where the other episodes have none
+"""trajctl resample: objects of one episode that are not streams are copied, even where the other episodes have none
 of the kind."""
 import h5py
 import numpy as np

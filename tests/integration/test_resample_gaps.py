@@ -57,7 +57,7 @@ def gaps(tmp_path_factory):
     return folder
 
 
-# demo_11's row 51 stands alone between two gaps: a single step is no part
+# demo_11's row 51 stands alone between two gaps: a single step is not part
 PARTS = [("demo_2", 0, 400), ("demo_5", 0, 101), ("demo_5", 101, 400), ("demo_11", 0, 51), ("demo_11", 52, 201), ("demo_11", 201, 400)]
 
 

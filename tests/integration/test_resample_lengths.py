@@ -8,7 +8,7 @@ from paths import ALOHA_BYTES, RECORDINGS
 from resample_runs import resample
 
 CAMERAS = ["cam_high", "cam_left_wrist", "cam_right_wrist"]
-ALOHA = ["--layout", ALOHA_BYTES, "--assume-rate"]  # without declared images: the rows here are no frames
+ALOHA = ["--layout", ALOHA_BYTES, "--assume-rate"]  # without declared images: the rows here are not frames
 
 
 def write_aloha(path, rows=150, padded=64, **beside):

@@ -32,7 +32,7 @@ ENVIRONMENT = clean_environment(ASAN_OPTIONS="detect_leaks=1:abort_on_error=0")
 
 @pytest.fixture(scope="session")
 def recordings(tmp_path_factory):
-    """A folder of recordings with different episodes, of which one lies in a folder of its own."""
+    """A folder of recordings with different episodes, of which one is in a folder of its own."""
     folder = tmp_path_factory.mktemp("recordings")
     (folder / "b").mkdir()
     for number in range(FILES):

@@ -273,7 +273,7 @@ def test_one_message_with_many_descriptors(daemon, demo_file):
 
 @ROOT_ALONE
 def test_a_file_whose_close_hangs(tmp_path, daemon, demo_file):
-    """A real filesystem in user space does not answer the daemon's close. Others are served. Who sends many such files is told why they are refused."""
+    """A real filesystem in user space does not answer the daemon's close. Others are served. Who sends many such files gets the reason why they are refused."""
     one = daemon(SMALL_BATCHES.format(path=demo_file))
     other, client = Client(one), Client(one)
     other.works()

@@ -257,7 +257,7 @@ def test_a_dataset_larger_than_the_store(daemon, tmp_path):
     one.start()  # now read from the cache directory
     assert one.text().count("statistics of 1 output ") == 1
     for path in (one.folder / "cache").glob("*.statistics"):
-        path.write_bytes(path.read_bytes()[:-1] + b"\x7f")  # and computed anew where that file is damaged
+        path.write_bytes(path.read_bytes()[:-1] + b"\x7f")  # and computed again where that file is damaged
     one.stop()
     one.start()
     assert one.text().count("statistics of 1 output ") == 2

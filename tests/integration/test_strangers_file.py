@@ -229,7 +229,7 @@ def test_outcomes(tmp_path):
 
 @pytest.mark.parametrize("name", ["run[left]_{}", "take *{}", "what?\\{}", "sets [a]/trial_{}"])
 def test_wildcards_in_the_names_of_groups(tmp_path, name):
-    """Names of groups are no patterns: the draft finds the episodes, and nothing else."""
+    """Names of groups are not patterns: the draft finds the episodes, and nothing else."""
     with h5py.File(tmp_path / "lab.h5", "w") as file:
         for i in range(4):
             file[f"{name.format(i)}/q"] = RANDOM.normal(size=(30, 7))

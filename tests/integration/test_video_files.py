@@ -153,8 +153,8 @@ BAD_TABLES = {
     "another version": (set_attribute("version", 2), "packed video: its attribute version is 2, this trajd reads version 1"),
     "no version": (lambda video: video.attributes.pop("version"), "packed video: its attribute version must be one number"),
     "an unknown codec": (set_attribute("codec", "mpeg4"), "packed video: its attribute codec is mpeg4, which is not supported"),
-    "no codec": (lambda video: video.attributes.pop("codec"), "packed video: its attribute codec is no text of one line"),
-    "a number as codec": (set_attribute("codec", 1), "packed video: its attribute codec is no text of one line"),
+    "no codec": (lambda video: video.attributes.pop("codec"), "packed video: its attribute codec is not a text of one line"),
+    "a number as codec": (set_attribute("codec", 1), "packed video: its attribute codec is not a text of one line"),
     "an unknown matrix": (set_attribute("matrix", "ycgco"), "packed video: its attribute matrix is ycgco"),
     "an unknown range": (set_attribute("range", "pc"), "packed video: its attribute range is pc"),
     "no size": (set_attribute("size", 24), "packed video: its attribute size must be height and width"),
@@ -291,8 +291,8 @@ def test_media_attributes(tmp_path, layout):
                                  ("media_size", 1 << 40, "media file videos/bad.mp4 has"),
                                  ("media_size", [1, 2], "its attribute media_size must be one number"),
                                  ("media_size", "0", "its attribute media_size must be one number"),
-                                 ("media", "", "its attribute media is no text of one line"),
-                                 ("media", "a\nb", "its attribute media is no text of one line")):
+                                 ("media", "", "its attribute media is not a text of one line"),
+                                 ("media", "a\nb", "its attribute media is not a text of one line")):
         path, bad, _ = by_reference(tmp_path)
         with h5py.File(path, "a") as file:
             file["ep_1/cam"].attrs[name] = value

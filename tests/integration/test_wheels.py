@@ -80,7 +80,7 @@ def test_kernels_have_a_version_for_avx2(wheel):
 def test_the_processor_is_known(tmp_path):
     """Zig's library lacks this, so wheels have their own. The names here are others, because the compiler has these."""
     if platform.machine() != "x86_64":
-        pytest.skip("this is no x86-64")
+        pytest.skip("this is not x86-64")
     library = tmp_path / "model.so"
     names = [f"-D__cpu_{name}=trajd_cpu_{name}" for name in ("model", "indicator_init")]
     subprocess.run(["cc", "-shared", "-fPIC", *names, PACKAGING / "cpu_model.c", "-o", library], check=True)

@@ -288,7 +288,7 @@ static void bind_hello(struct model *model, uint32_t index, const struct trajd_w
     trajd_core_welcome(model->world->core, worker->session, hello, model->world->now_ns);
 }
 
-/* Checks that a run is not begun anew as long as workers of the run before may return. */
+/* Checks that a run is not begun again as long as workers of the run before may return. */
 static void check_waited(struct model *model)
 {
     const uint64_t wait_ns = model->world->options.rejoin_wait_ns;
@@ -300,7 +300,7 @@ static void check_waited(struct model *model)
     for (uint32_t i = 0; i < model->worker_count; i++)
         if (model->workers[i].is_lost && model->workers[i].pass == model->pass &&
             model->workers[i].state != WORKER_ABSENT && !model->workers[i].dying)
-            model_fail(model, "epoch %llu is begun anew before worker %s%u has returned",
+            model_fail(model, "epoch %llu is begun again before worker %s%u has returned",
                        (unsigned long long)model->epoch, model->name, i);
 }
 

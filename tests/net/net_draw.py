@@ -17,7 +17,7 @@ class Draw:
         self.at = np.uint64(seed * 1_000_003 + 17)
 
     def bits(self, count):
-        """Returns so many numbers of 64 random bits."""
+        """Returns this number of values of 64 random bits."""
         with np.errstate(over="ignore"):
             z = (self.at + np.arange(1, count + 1, dtype=np.uint64)) * np.uint64(GOLDEN)
             self.at += np.uint64(count)

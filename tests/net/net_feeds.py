@@ -259,7 +259,7 @@ def record_jobs(part, build):
 
 
 def in_threads(count, work):
-    """Calls work(number) in so many threads. Raises what one of them raised."""
+    """Calls work(number) in this number of threads. Raises what one of them raised."""
     errors = []
 
     def call(number):

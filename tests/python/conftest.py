@@ -61,7 +61,7 @@ def producer(tmp_path):
 
 @pytest.fixture
 def key_file(tmp_path):
-    """The key file of a remote worker; the daemon's keys lie in the folder keys."""
+    """The key file of a remote worker; the daemon's keys are in the folder keys."""
     environment = clean_environment()
     for arguments in ([], ["--client", "trainer"]):
         subprocess.run([BUILD / "clients/cli/trajctl", "keygen", tmp_path / "keys", *arguments], check=True, env=environment,

@@ -76,7 +76,7 @@ def test_numbers_are_those_of_the_parquet_files(name, tmp_path):
                                            ("v21_av1", ()), ("v20_av1", ("--reference",)), ("v30_av1", ("--reference",)),
                                            ("v30_order", ("--reference",))])
 def test_each_row_has_the_packet_that_shows_its_number(name, options, tmp_path):
-    """The frames of LeRobot's sets show 32 * episode + row. Those of v30_order lie in the file as they were recorded."""
+    """The frames of LeRobot's sets show 32 * episode + row. Those of v30_order are in the file as they were recorded."""
     folder = shutil.copytree(SETS / name, tmp_path / name)
     converted(folder, tmp_path / "out.hdf5", *options)
     recorded = {}  # the number that is shown, by packet
@@ -93,7 +93,7 @@ def test_each_row_has_the_packet_that_shows_its_number(name, options, tmp_path):
                 assert ("bytes" in video) == (not options)
                 shown = [recorded[f"observation.images.{camera}", packet] for packet in packets_of(video, media)]
                 episode = group.attrs["episode_index"]
-                if name == "v30_order" and camera == "wrist":  # the frames of 2 and 1 lie in the order 1, 2
+                if name == "v30_order" and camera == "wrist":  # the frames of 2 and 1 are in the order 1, 2
                     assert shown == sorted(shown)
                     if episode not in (1, 2):
                         assert shown == [32 * episode + row for row in range(len(shown))]
@@ -435,7 +435,7 @@ def test_a_second_codec_in_a_file_costs_its_episode(tmp_path):
     assert left_out(folder, tmp_path) == f"left out: episode 1: {path}: its video track has two codecs, h264 and hevc"
 
 
-# ---- the sandboxed child, which has read a stranger's file ----
+# ---- the sandboxed child, which has read an untrusted file ----
 
 
 def changed(output, **more):

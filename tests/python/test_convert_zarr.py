@@ -268,7 +268,7 @@ def test_pixels_in_floats_are_whole_numbers(pusht, tmp_path):
         (pusht / f"data/img/{number}.0.0.0").write_bytes(
             (array if number == 3 else VECTORS["pusht/img"][5 * number:5 * number + 5]).tobytes())
     assert left_out("zarr", pusht, tmp_path / "out.hdf5") == [
-        "left out: episode 2: data/img: row 17 has pixels that are no whole numbers from 0 to 255, unlike row 0"]
+        "left out: episode 2: data/img: row 17 has pixels that are not whole numbers from 0 to 255, unlike row 0"]
     check(tmp_path / "out.hdf5", "pusht", [0, 1], tolerance=0)
 
 

@@ -794,7 +794,7 @@ def test_the_distance_of_rows_at_another_rate_is_said(tmp_path, distance_ns, tex
     (["a", "b"], TypeError, r"^q: a row is an array of numbers, not \['a', 'b'\]$"),
     ("abc", TypeError, "^q: a row is an array of numbers, not 'abc'$"),
     (None, TypeError, "^q: a row is an array of numbers, not None$"),
-    ([[1], [1, 2]], ValueError, "^q: the row is no array: "),
+    ([[1], [1, 2]], ValueError, "^q: the row is not an array: "),
     ([1j, 2], TypeError, "^q: Cannot cast"),
 ])
 def test_rows_of_another_shape_or_type(tmp_path, row, error, text):

@@ -61,7 +61,7 @@ def test_things_in_the_wrong_place(tmp_path, monkeypatch):
         trajd.connect(feed="train")
     monkeypatch.delenv("TRAJD_ENDPOINT")
     for place in (tmp_path, "tcp://robot:5555"):
-        with pytest.raises(trajd.ArgumentError, match=r"this is no configuration .* endpoint="):
+        with pytest.raises(trajd.ArgumentError, match=r"this is not a configuration .* endpoint="):
             trajd.open(place, feed="train")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(FileNotFoundError, match=f"No such configuration in {tmp_path}: 'missing.yaml'") as caught:

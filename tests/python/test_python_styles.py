@@ -83,7 +83,7 @@ def test_keys_and_shapes(style):
 @pytest.mark.parametrize("code", range(9))
 @pytest.mark.parametrize("style", sorted(STYLES))
 def test_what_is_called_valid_has_no_reason_against_it(style, code):
-    """`image_mask` and `pad_mask` were True for whatever is no padding: missing cameras, old frames, gaps, bad frames."""
+    """`image_mask` and `pad_mask` were True for whatever is not padding: missing cameras, old frames, gaps, bad frames."""
     def codes(shape):
         return np.where(np.arange(np.prod(shape)).reshape(shape) % shape[-1] == shape[-1] - 1, code, 0).astype(np.uint8)
 

@@ -41,7 +41,7 @@ def flat(tree, prefix=""):
 
 
 def assert_doubled(made, batch):
-    assert type(made) is dict and type(made["obs"]) is dict, "plain dicts: the result is no batch"
+    assert type(made) is dict and type(made["obs"]) is dict, "plain dicts: the result is not a batch"
     assert flat(made).keys() == flat(batch).keys() and "obs_is_pad/robot0_eef_pos" in flat(made)
     for path, array in flat(made).items():
         np.testing.assert_array_equal(np.asarray(array), np.asarray(batch[path]) * 2, err_msg=path)

@@ -363,7 +363,7 @@ class Copied:
     ({"max_gap": np.float32(.5), "times": GOOD["times"] * 1e-9, "targets": np.zeros((B, T))}, "max_gap is 0.5 without a unit"),
     ({"max_gap": 1e-3, "dtype": "float16"}, "max_gap is 0.001 without a unit"),
     ({"max_age": "5 parsecs"}, "max_age is '5 parsecs': a time is a number and a unit"),
-    ({"max_age": "0.1ns"}, "max_age is '0.1ns', which is no whole number of ns"),
+    ({"max_age": "0.1ns"}, "max_age is '0.1ns', which is not a whole number of ns"),
     ({"max_age": [1]}, r"max_age is \[1\]: a time is a number and a unit, such as '50ms'"),
     ({"max_gap": (5, 6)}, r"max_gap is \(5, 6\): a time is a number and a unit"),
     ({"max_gap": True}, "max_gap is True: a time is a number and a unit"),
@@ -389,7 +389,7 @@ class Copied:
     ({"values": np.ma.zeros(S, "f4")}, "values has 1 dimension"),
     ({"dtype": "float64"}, r"float64 needs values of float64, and these are f32: pass values.astype\('float64'\)"),
     ({"dtype": "int32"}, "dtype i32 needs values of that type"),
-    ({"dtype": "float31"}, "dtype 'float31' is no element type"),
+    ({"dtype": "float31"}, "dtype 'float31' is not an element type"),
     ({"dtype": "bfloat16"}, "dtype is bfloat16, which numpy does not have"),
     ({"out": np.zeros((B, T, 3), "f4")}, r"out has the shape \(4, 3, 3\), and the result has \(4, 3, 2\)"),
     ({"out": np.zeros((B, T, D), "f4"), "dtype": "float16"}, "out has type f32, and the result has f16"),
@@ -417,7 +417,7 @@ def test_wrong_calls_are_refused_before_anything_is_written(change, words):
 def test_many_names_the_stream():
     with pytest.raises(ValueError, match=r"streams\['wrist'\]: order is missing"):
         trajd.resample_many({"wrist": {"values": GOOD["values"], "kind": "slerp"}}, GOOD["targets"], times=GOOD["times"])
-    with pytest.raises(ValueError, match=r"streams\['q'\]: 'widht' is no argument of a stream: values, times"):
+    with pytest.raises(ValueError, match=r"streams\['q'\]: 'widht' is not an argument of a stream: values, times"):
         trajd.resample_many({"q": {"values": GOOD["values"], "widht": 1}}, GOOD["targets"], times=GOOD["times"])
     with pytest.raises(ValueError, match=r"streams\['q'\]: times is missing"):
         trajd.resample_many({"q": GOOD["values"]}, GOOD["targets"])

@@ -68,5 +68,5 @@ def test_what_the_core_refuses():
         with pytest.raises(error):
             trajd._core.resample_cuda(streams, targets, empty, *wrong)
     bad = (None, (1, 2, 3, "f32", None), *streams[0][2:])
-    with pytest.raises(trajd.ArgumentError, match="values is no tensor"):
+    with pytest.raises(trajd.ArgumentError, match="values is not a tensor"):
         trajd._core.resample_cuda((bad,), targets, empty, rows, 0, 0)

@@ -245,7 +245,7 @@ def test_what_cannot_be(tmp_path):
     for text, message in (("[1]", "not a file of statistics"), ('{"trajd_statistics": 2, "outputs": {}}', "statistics of version 2"),
                           ('{"x": {"mean": [1], "std": [1, 2]}}', "statistics of x: figures of"), ('{"x": {"mean": ["a"]}}', "statistics of x: could not"),
                           ('{"x": 1}', "statistics of x: not a mapping"), ('{"x": {}}', "statistics of x: no figures"),
-                          ("", "not a file of statistics: it is no JSON .Expecting value"), ("\udcff", "not a file of statistics: it is no JSON .*can't decode"),
+                          ("", "not a file of statistics: it is not valid JSON .Expecting value"), ("\udcff", "not a file of statistics: it is not valid JSON .*can't decode"),
                           ('{"trajd_statistics": 1}', "outputs: a mapping of names"), ('{"norm_stats": []}', "norm_stats: a mapping of names"),
                           ('{"trajd_statistics": 1, "outputs": {"x": {"mean": [1], "norm": 5}}}', "the norm or the chain of an output cannot be read")):
         (tmp_path / "bad.json").write_text(text, errors="surrogateescape")

@@ -71,7 +71,7 @@ class Process:
 
 @dataclasses.dataclass
 class Ledger:
-    """What became of the windows of one job in one epoch."""
+    """How the windows ended of one job in one epoch."""
 
     windows: int = 0
     delivered: int = 0  # windows worked on, repeated ones included

@@ -26,7 +26,7 @@ def smallest_config(path, batch=8):
 
 
 def private_daemons(folder):
-    """Returns the process numbers of the private daemons whose folders lie in `folder`, without those that have ended."""
+    """Returns the process numbers of the private daemons whose folders are in `folder`, without those that have ended."""
     found = []
     for process in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # the process has ended

@@ -55,7 +55,7 @@ class Faults:
         return {**base, **self.names}
 
     def fail_memory(self, at=0, count=1, stack=0):
-        """Lets `count` allocations fail: from number `at` on, or the first ones of the callers `stack`. The count begins anew."""
+        """Lets `count` allocations fail: from number `at` on, or the first ones of the callers `stack`. The count begins again."""
         self.page.allocations, self.page.failed = 0, 0
         self.page.fail_begin, self.page.fail_count, self.page.fail_stack = at, count, stack
 

@@ -1,3 +1,4 @@
+/* Runs the script that writes the test files, and indexes them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

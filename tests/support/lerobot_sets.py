@@ -81,7 +81,7 @@ def make_v3(folder, lengths=(5, 7, 4), fps=10, features=FEATURES, videos=None, t
     write_json(folder / "meta/info.json", info("v3.0", fps, features, **more))
     write_table(folder / "meta/tasks.parquet", pa.table({"task_index": [0, 1], "__index_level_0__": list(TASKS)}))
     tables = tables or [table(number, length, fps, features=features) for number, length in enumerate(lengths)]
-    half = (len(lengths) + 1) // 2  # the episodes lie in two files
+    half = (len(lengths) + 1) // 2  # the episodes are in two files
     for file, part in enumerate((tables[:half], tables[half:])):
         if part:
             write_table(folder / f"data/chunk-000/file-{file:03d}.parquet", pa.concat_tables(part))

@@ -1,3 +1,4 @@
+/* Starts child processes of a test, reads their lines and kills them. */
 #include "tests/support/processes.h"
 
 #include <glob.h>

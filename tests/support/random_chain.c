@@ -1,3 +1,4 @@
+/* Draws random transforms and their rows. */
 #include "support/random_chain.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Draws random requests of one stream, and checks their canaries. */
 #include "tests/support/random_problem.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Fills slots with bytes that follow from epoch and position. */
 #include "tests/support/test_producer.h"
 
 #include <pthread.h>

@@ -1,7 +1,7 @@
 #!/bin/sh
 # gpu_bundle.sh [--base COMMIT] [BUILD]: makes a bundle of programs, scripts and libraries for a GPU machine: the folder BUILD/gpu_bundle,
 # which can be copied anywhere, and BUILD/gpu_bundle.tar.gz. On that machine `gpu_run.sh --help` lists the parts to run:
-# suite, feed, tensors, targets, rivals, train, fill, gate, net, sanitizer, or a program of the bundle (test_gpu_resample, bench_resample [ARGUMENT...],
+# suite, feed, tensors, targets, loaders, train, fill, gate, net, sanitizer, or a program of the bundle (test_gpu_resample, bench_resample [ARGUMENT...],
 # bench_transforms_gpu, test_python_cuda.py [cpu], image_step.py). The bundle includes robomimic where build/venv-robomimic has it (tests/bench/README.md).
 # With --base it also has a build of COMMIT, with which the part `gate` compares BUILD.
 set -eu
@@ -45,7 +45,7 @@ fi
 build/venv/bin/python tests/tools/make_demo_dataset.py "$bundle/demo.hdf5" --episodes 24 >/dev/null
 PYTHONPATH=tests/support build/venv/bin/python -c "import image_files; image_files.write_episodes('$bundle/images')"
 PYTHONPATH=tests/support build/venv/bin/python -c "import gpu_targets; gpu_targets.write('$bundle/targets', longer=24)"
-cp tests/support/gpu_*.py tests/gpu/test_*.py tests/gpu/bench_*.py tests/gpu/rivals.py tests/gpu/training_step.py tests/gpu/image_step.py "$bundle/"
+cp tests/support/gpu_*.py tests/gpu/test_*.py tests/gpu/bench_*.py tests/gpu/loaders.py tests/gpu/training_step.py tests/gpu/image_step.py "$bundle/"
 mkdir "$bundle/net" "$bundle/golden"
 cp tests/net/*.py "$bundle/net/"
 build/venv/bin/python tests/net/net.py data --out "$bundle/net/data"

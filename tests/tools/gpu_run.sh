@@ -7,7 +7,7 @@
 #   tensors     batches/s with all five tensors and with none, to one process and to 2 and 4 ranks of one job
 #   workers     the part of `feed` with several workers; on two GPUs, where there are two
 #   targets     relative actions on the GPU, against the actions as they are recorded
-#   rivals      torch's DataLoader, torch on the GPU, robomimic, beside the feed
+#   loaders     torch's DataLoader, torch on the GPU, robomimic, beside the feed
 #   train       a training step on the feed and on a constant batch; time slices, MPS
 #   fill        rows to the GPU against a pinned copy
 #   gate        is this build slower than that of gpu_bundle.sh --base COMMIT? On the CPU, and on the GPU (9 minutes);
@@ -74,7 +74,7 @@ run_part() { # in a subshell, so that the limit is the part's
 }
 
 case ${1:-} in
-suite | sanitizer | feed | tensors | workers | targets | rivals | train | fill | gate | net) ;;
+suite | sanitizer | feed | tensors | workers | targets | loaders | train | fill | gate | net) ;;
 '' | -h | --help)
     sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0"
     exit 0 ;;
@@ -85,7 +85,7 @@ esac
 out=${OUT:-$bundle}
 failed=0
 for part; do
-    case $part in suite | sanitizer | feed | tensors | workers | targets | rivals | train | fill | gate | net) ;; *) echo "no part is called $part" >&2; exit 2 ;; esac
+    case $part in suite | sanitizer | feed | tensors | workers | targets | loaders | train | fill | gate | net) ;; *) echo "no part is called $part" >&2; exit 2 ;; esac
 done
 for part; do
     begin=$(date +%s)

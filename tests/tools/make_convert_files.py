@@ -129,7 +129,7 @@ def robo_beside():
 
 
 def robo_unclear():
-    """Writes datasets that no stream names and whose rows cannot be told, and groups that are nested too deep."""
+    """Writes datasets that no stream names and whose rows cannot be found, and groups that are nested too deep."""
     for name, shapes in (("square", [(12, 12)]), ("sometimes", [(12, 2), (5, 2)]), ("other_axis", [(12, 2), (2, 12)]), ("nested", [(3,)])):
         with h5py.File(FOLDER / f"{name}.hdf5", "w") as f:
             for i, shape in enumerate(shapes):

@@ -158,7 +158,7 @@ def damaged():
     os.truncate(path, os.path.getsize(path) // 2)
     open(os.path.join(FOLDER, "empty.hdf5"), "w").close()
     with open(os.path.join(FOLDER, "text.hdf5"), "w") as f:
-        f.write("this is no HDF5 file\n" * 100)
+        f.write("this is not an HDF5 file\n" * 100)
     # Writes an offset far beyond the end of the file in place of the data's: the 8 bytes of the offset h5py reports.
     with new("offset_beyond") as f:
         offset = demo(f, 0)["actions"].id.get_offset()

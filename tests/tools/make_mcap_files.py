@@ -374,7 +374,7 @@ def rows_of(kind, message):
         yield "", time_of(message), {"image": data}
 
 
-BY_LOG = ("/zero", "/epoch", "/reset")  # topics whose stamps are no clock
+BY_LOG = ("/zero", "/epoch", "/reset")  # topics whose stamps are not a clock
 
 
 def vectors_of(name, messages):

@@ -6,7 +6,7 @@ result is not used is removed (call), a return in the middle of a function is re
 
 Left out is what no test of behaviour is meant to notice: code outside functions, assertions, log lines, the texts of errors
 and notes, calls that only speed things up or report progress, the growth of buffers, the sizes of declared arrays, which of
-two equal values is taken, the last nanosecond of a deadline, what happens when memory runs out, whether a descriptor or an
+two equal values is taken, the last nanosecond of a deadline, what happens out of memory, whether a descriptor or an
 id of libhdf5 may be 0, which it never is, locks, whose absence only ThreadSanitizer sees (`make test` runs it), and memory
 and ids that the helper program returns, which ends soon."""
 import re
@@ -35,7 +35,7 @@ ALLOCATIONS = re.compile(r"^([cm]alloc|realloc|aligned_alloc|\w*arena_alloc|allo
 TYPES = re.compile(r"^(const|static|char|struct|enum|unsigned|int|long|bool|double|float|u?int\d+_t|size_t|hid_t|hsize_t)$")
 GROWTH = re.compile(r"capacity|grown")
 HANDLES = re.compile(r"(^|_)fd$|^(socket|input|output|id|type|space|made|from|to|folder|file)$")  # and what is a hid_t in the file
-BLOCK = 60  # tokens that a block has at most which only reports that memory ran out
+BLOCK = 60  # tokens that a block has at most which only reports that it is out of memory
 NEAR = 9  # tokens on each side that name the place of a change in lists
 
 

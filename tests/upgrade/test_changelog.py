@@ -36,7 +36,7 @@ def test_entries_are_counted():
     ("### Added\n\n- one", "- one", "line 5: an entry stands under one of"),
     ("## Unreleased", "## 0.2.0", "the first section is \"0.2.0\""),
     ("## 0.1.0 - 2026-11-22", "## 0.0.9", "no section of version 0.1.0"),
-    ("- one\n  more\n\n### Fixed\n\n- two\n", "", "nothing is told of Unreleased")])
+    ("- one\n  more\n\n### Fixed\n\n- two\n", "", "nothing is reported of Unreleased")])
 def test_what_is_refused(old, new, message):
     with pytest.raises(ValueError, match=message):
         changelog.check(GOOD.replace(old, new, 1), "0.2.0.dev0", "0.1.0")

@@ -60,10 +60,10 @@ def test_a_checkpoint_goes_on(started, recorded, version, tmp_path):
 
 @pytest.mark.slow
 def test_a_journal_is_read(started, version, recorded, tmp_path):
-    """Daemon and worker were killed with seven batches handed out. A new worker waits for the old one, and begins anew."""
+    """Daemon and worker were killed with seven batches handed out. A new worker waits for the old one, and begins again."""
     place = started(Place(tmp_path / "a", state=version / "state"))
     assert Worker(BUILD, place, "train").rest() == recorded["train/0"]
-    assert re.search("begins epoch 0 anew: [5-7] of 24 batches of epoch 0 were DONE under an earlier daemon", place.text())
+    assert re.search("begins epoch 0 again: [5-7] of 24 batches of epoch 0 were DONE under an earlier daemon", place.text())
 
 
 def test_statistics_in_a_file(version):

@@ -177,10 +177,10 @@ static void read_monitor(struct trajd_link *link)
                                     "key file is missing in clients/ there)";
         else if (link->curve)
             link->handshake_error = "the handshake failed: the daemon has another key or no CURVE, "
-                                    "or the server is no trajd daemon";
+                                    "or the server is not a trajd daemon";
         else
             link->handshake_error = "the handshake failed: the daemon requires a key file (CURVE), "
-                                    "or the server is no trajd daemon";
+                                    "or the server is not a trajd daemon";
     }
 }
 

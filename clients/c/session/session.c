@@ -1,3 +1,5 @@
+/* The turn of a session's loop: receives messages, notices the loss of the daemon, and lets a
+ * caller wait. */
 #include "clients/c/session/session.h"
 
 #include <unistd.h>

@@ -1,3 +1,5 @@
+/* Handles the daemon's messages about the session itself: WELCOME, ERROR, GOAWAY and the
+ * answers to questions. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* Handles OPENED: checks the schema, maps the ring, or opens the memory of the GPU. */
 #include <string.h>
 #include <unistd.h>
 

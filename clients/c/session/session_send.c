@@ -1,3 +1,4 @@
+/* Sends HELLO, OPEN and ACK to the daemon. */
 #include <assert.h>
 #include <string.h>
 

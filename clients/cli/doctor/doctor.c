@@ -319,7 +319,7 @@ static void check_descriptors(struct doctor *doctor)
             : ". A daemon for 256 workers needs 1408: lower limits.sessions, or raise the limit.");
 }
 
-/* Batches lie in sealed memory files, which workers map. */
+/* Batches are in sealed memory files, which workers map. */
 static void check_shared_memory(struct doctor *doctor)
 {
     const int fd = memfd_create("trajd-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -377,7 +377,7 @@ static void explain_silence(struct doctor *doctor, const char *endpoint, const c
         doctor_add(
             doctor, DOCTOR_FAIL, "daemon",
             "the daemon at %s is dead: its folder is there, and no process holds the lock. Its "
-            "log (journalctl -u trajd) says why; `dmesg` shows whether memory ran out. Start it "
+            "log (journalctl -u trajd) says why; `dmesg` shows an out-of-memory kill. Start it "
             "again: its journals let jobs continue.",
             endpoint);
         break;

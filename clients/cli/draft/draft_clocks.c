@@ -98,7 +98,7 @@ bool draft_is_clock(const double *values, uint64_t rows, uint64_t stride, const 
     if (draft_matches(name, "time|stamp|clock|t_ns|t_us|t_ms|sec", REG_ICASE) ||
         !strcmp(last_name, "t"))
         return is_rate(clock->rate_hz);
-    /* numbers that often grow, and that are no time */
+    /* numbers that often grow, and that are not times */
     if (draft_matches(name, "index|step|frame|progress|count|_id|rew|return|offset", REG_ICASE))
         return false;
     return is_epoch ? is_rate(clock->rate_hz)

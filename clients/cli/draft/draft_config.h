@@ -13,7 +13,7 @@ struct config_preset {
     const char *observations; /* steps, and other keys of all observations */
     const char *actions;      /* steps */
     const char *pad;
-    const char *norm;                /* of what is no image; NULL: none */
+    const char *norm;                /* of what is not an image; NULL: none */
     const char *windows;             /* NULL: each row */
     const char *action;              /* `preset:` of the actions; NULL: there is none */
     const char *action_of_robomimic; /* of files with /data/demo_N; NULL: the same */

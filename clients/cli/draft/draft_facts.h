@@ -31,7 +31,7 @@ struct draft_stream {
     bool is_row_longer; /* it has one row more than its clock */
     int clock;          /* or DRAFT_NO_CLOCK */
     int other_clock; /* has as many rows, and a name that goes as well with the stream's; or none */
-    /* NULL, or why it is no stream, in words that complete "left out: " */
+    /* NULL, or why it is not a stream, in words that complete "left out: " */
     const char *left_out;
 };
 

@@ -486,7 +486,7 @@ static void write_stream(FILE *out, const struct draft_facts *facts, uint32_t wh
         entry.guess = is_depth ? "depth; look up its unit"
                                : "images; look at one: red and blue may be swapped";
     } else if (stream->is_matrix) {
-        entry.guess = "rotations as matrices, which are held: a blend of two is no rotation";
+        entry.guess = "rotations as matrices, which are held: a blend of two is not a rotation";
     } else if (is_blended) {
         entry.kind = "linear";
         if (probed && example->rank == 2 &&

@@ -1,3 +1,5 @@
+/* Groups the files of a folder by the arrays of their first episode, and finds a path for each
+ * group. */
 #include "clients/cli/draft/draft_shapes.h"
 
 #include <ctype.h>

@@ -54,7 +54,7 @@ static void add(struct draft_stream *stream, const struct trajd_tree_object *obj
     stream->most_rows = rows > stream->most_rows ? rows : stream->most_rows;
 }
 
-/* Returns why the dataset is no stream, as far as one dataset alone tells. */
+/* Returns why the dataset is not a stream, as far as one dataset alone tells. */
 static const char *reason_of(const struct draft_stream *stream)
 {
     const struct trajd_tree_object *object = stream->example;

@@ -1,3 +1,4 @@
+/* Goes through all rows of a dataset and collects findings, for trajctl validate. */
 #include "clients/cli/files/examine.h"
 
 #include "clients/cli/files/cli_files.h"

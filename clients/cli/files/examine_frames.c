@@ -1,3 +1,4 @@
+/* Reads encoded frames and decode units of video one by one, and records those that are bad. */
 #include "clients/cli/files/examine_internal.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* Compares adjacent rows of the chosen streams, and writes the runs of rows that are not idle. */
 #include "clients/cli/files/examine_idle.h"
 
 #include <math.h>

@@ -41,8 +41,8 @@ enum { EXAMINE_BLOCK_ROWS = 64 }; /* that are read at a time */
 enum trajd_status examine_rows_open(struct examine_rows *rows, const struct trajd_index *index,
                                     struct trajd_error *error);
 /* Reads EXAMINE_BLOCK_ROWS rows of the stream's array from `begin` on, or as many as there are;
- * *count becomes their number. Errors are those of trajd_array_read; TRAJD_ERR_ARGUMENT: they are no
- * numbers. */
+ * *count becomes their number. Errors are those of trajd_array_read; TRAJD_ERR_ARGUMENT: they are
+ * not numbers. */
 enum trajd_status examine_rows_read(struct examine_rows *rows, const struct trajd_episode *episode,
                                     const struct trajd_index_stream *stream, uint64_t begin,
                                     uint64_t *count, struct trajd_error *error);

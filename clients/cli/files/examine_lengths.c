@@ -1,3 +1,4 @@
+/* Compares the dataset compress_len of ACT's files with the lengths of the padded frames. */
 #include "clients/cli/files/examine.h"
 
 #include <inttypes.h>
@@ -72,7 +73,7 @@ static enum trajd_status open_lengths(const struct cli_files *files, const char 
     return status == TRAJD_ERR_MEMORY || status == TRAJD_ERR_IO ? status : TRAJD_OK;
 }
 
-/* Reads the lengths of an episode. *columns stays 0 where they are no numbers (cameras, T). */
+/* Reads the lengths of an episode. *columns stays 0 where they are not numbers (cameras, T). */
 static enum trajd_status read_lengths(struct lengths *l, const struct trajd_array *array, int fd)
 {
     uint8_t *bytes;

@@ -1,3 +1,4 @@
+/* Finds quaternions and angles that a layout interpolates as plain numbers. */
 #include "clients/cli/files/examine_internal.h"
 
 #include <inttypes.h>

@@ -45,7 +45,7 @@ enum trajd_status examine_rows_read(struct examine_rows *rows, const struct traj
     for (uint64_t r = 0; r < *count && !status; r++)
         if (!trajd_array_to_f64(array->dtype, rows->bytes + r * row_bytes + first, columns,
                                 rows->values + r * columns))
-            status = trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "its rows are no numbers");
+            status = trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "its rows are not numbers");
     return status;
 }
 

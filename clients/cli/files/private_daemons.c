@@ -1,3 +1,4 @@
+/* Looks for the folders of private daemons, and for the locks that running ones hold. */
 #include "clients/cli/files/private_daemons.h"
 
 #include <dirent.h>

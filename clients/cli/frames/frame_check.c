@@ -1,3 +1,5 @@
+/* Decodes the frames of each episode and stream, and compares each frame with the one before
+ * it. */
 #include "clients/cli/frames/frame_check.h"
 
 #include <math.h>

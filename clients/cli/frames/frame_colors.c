@@ -1,3 +1,5 @@
+/* Decodes one encoded frame of an episode and compares it with the raw frame, as RGB and as
+ * BGR. */
 #include "clients/cli/frames/frame_colors.h"
 
 #include <stdlib.h>

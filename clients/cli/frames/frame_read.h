@@ -15,7 +15,7 @@ struct frame {
     struct trajd_layout_image image; /* with the size of the frame */
     uint8_t *bytes;                  /* as in the file; the caller frees */
     uint64_t size;
-    /* of packed video: the packets up to the frame's own one, which lie in `bytes` */
+    /* of packed video: the packets up to the frame's own one, which are in `bytes` */
     struct trajd_decoder_unit unit;
     uint32_t packet;
 };

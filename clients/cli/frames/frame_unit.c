@@ -1,3 +1,4 @@
+/* Reads a decode unit of video, and gives it to the decoder. */
 #include "clients/cli/frames/frame_unit.h"
 
 #include <stdio.h>

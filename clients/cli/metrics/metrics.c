@@ -126,7 +126,7 @@ static const struct metric metrics[] = {
     {OF_DATASETS, "frames.decoded", NULL, "trajd_dataset_frames_decoded", "counter",
      "Images of a dataset that were decoded."},
     {OF_DATASETS, "frames.prepared", NULL, "trajd_dataset_frames_prepared", "counter",
-     "Images of a dataset that were taken as they lie in the files: prepared or raw."},
+     "Images of a dataset that were taken as they are in the files: prepared or raw."},
     {OF_DATASETS, "frames.bytes_read", NULL, "trajd_dataset_frames_read_bytes", "counter",
      "Bytes of images read from the files of a dataset, encoded or raw."},
     {OF_DATASETS, "frames.bad", NULL, "trajd_dataset_frames_bad", "counter",

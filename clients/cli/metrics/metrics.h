@@ -7,7 +7,7 @@
 #include "proto/error.h"
 
 /* `json` is the document of STATUS. Members that an older daemon does not send are left out.
- * TRAJD_ERR_DATA: it is no JSON. */
+ * TRAJD_ERR_DATA: it is not valid JSON. */
 enum trajd_status metrics_write(const char *json, FILE *out, struct trajd_error *error);
 
 #endif

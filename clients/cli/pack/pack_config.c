@@ -1,3 +1,4 @@
+/* Reads the value of --prepare: a preset, a size, or a feed of a configuration. */
 #include "clients/cli/pack/pack_config.h"
 
 #include <stdio.h>

@@ -1,3 +1,5 @@
+/* Lists the datasets of frames in a file, and writes the packed copy through the helper
+ * program. */
 #include "clients/cli/pack/pack_file.h"
 
 #include <errno.h>
@@ -26,7 +28,7 @@ static const struct trajd_index_stream *stream_of(const struct trajd_index *inde
     return NULL;
 }
 
-/* Returns whether each row lies in one piece and without compression: reading one needs nothing
+/* Returns whether each row is in one piece and without compression: reading one needs nothing
  * else. */
 static bool is_in_one_piece(const struct trajd_array *array)
 {

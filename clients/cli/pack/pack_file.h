@@ -29,7 +29,7 @@ struct pack_options {
 
 struct pack_result {
     uint32_t stream_count;   /* datasets that are packed, over all episodes */
-    uint32_t left_count;     /* datasets of raw pixels that stay: each frame lies in one piece */
+    uint32_t left_count;     /* datasets of raw pixels that stay: each frame is in one piece */
     uint32_t prepared_count; /* those of stream_count whose frames are prepared */
     uint64_t frame_count;
     uint64_t bad_count; /* frames that cannot be decoded, of datasets that are prepared */

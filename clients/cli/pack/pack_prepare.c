@@ -268,7 +268,7 @@ static enum trajd_status refuse_large(struct preparing *job, uint64_t row)
                            job->dataset->path, row, job->dataset->jpeg_quality);
 }
 
-/* Writes one frame, and where the next one begins. Shorter rows stand for what is no frame. */
+/* Writes one frame, and where the next one begins. Shorter rows stand for what is not a frame. */
 static enum trajd_status write_frame(struct preparing *job, uint64_t row, uint64_t i)
 {
     struct pack_dataset *dataset = job->dataset;

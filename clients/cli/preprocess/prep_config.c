@@ -1,3 +1,4 @@
+/* Reads the YAML file of trajctl preprocess, checks its keys, and makes its three folders. */
 #include "clients/cli/preprocess/prep_config.h"
 
 #include <errno.h>
@@ -346,7 +347,7 @@ static enum trajd_status find_folders(struct prep_config *config, const char *fo
             if (a != b && lies_in(config->folders[a], config->folders[b]))
                 return trajd_error_set(
                     error, TRAJD_ERR_ARGUMENT, 0,
-                    "%s: %s lies in %s: inbox, outbox and quarantine must not contain each other",
+                    "%s: %s is in %s: inbox, outbox and quarantine must not contain each other",
                     config->path, config->folders[a], config->folders[b]);
     return TRAJD_OK;
 }

@@ -1,3 +1,4 @@
+/* Examines, resamples and publishes one file of the inbox, or moves it to quarantine. */
 #include "clients/cli/preprocess/prep_job.h"
 
 #include <dirent.h>

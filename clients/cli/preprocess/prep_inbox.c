@@ -1,3 +1,4 @@
+/* Lists the inbox, and decides which files are complete. */
 #include "clients/cli/preprocess/prep_inbox.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* Writes and reads the manifest or the report of one file. */
 #include "clients/cli/preprocess/prep_record.h"
 
 #include <errno.h>

@@ -1,3 +1,5 @@
+/* Chooses the CPU, the GPU or a daemon for a conversion by their estimated times, and runs
+ * blocks on it. */
 #include "clients/cli/resample/convert_backend.h"
 
 #include <stdio.h>

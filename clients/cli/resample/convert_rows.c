@@ -1,3 +1,5 @@
+/* Reads the source rows of a segment, resamples them, and puts the result into blocks of the
+ * output. */
 #include "clients/cli/resample/convert_rows.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* Converts one stream of one episode into memory instead of a file. */
 #include "clients/cli/resample/convert_series.h"
 
 #include <inttypes.h>

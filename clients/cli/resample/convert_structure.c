@@ -1,3 +1,5 @@
+/* Sends the helper program the plan of the output: inputs, episodes, datasets, masks, rates and
+ * provenance. */
 #include "clients/cli/resample/convert_structure.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* Starts the helper program that writes the output, sends it frames and takes its answers. */
 #include "clients/cli/resample/convert_writer.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* Creates and locks OUTPUT.partial, and renames it when it is complete. */
 #include "clients/cli/resample/output_file.h"
 
 #include <errno.h>

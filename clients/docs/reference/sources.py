@@ -236,7 +236,7 @@ def declared_name(code):
 
 
 def document(path):
-    """Returns a Markdown file of the tree without its first heading. A link to a file that is no page becomes its path."""
+    """Returns a Markdown file of the tree without its first heading. A link to a file that is not a page becomes its path."""
     text = (ROOT / path).read_text().split("\n", 1)[1]
     folder = os.path.dirname(path)
 

@@ -116,7 +116,7 @@ static enum trajd_status view_tensor(PyObject *tuple, struct trajd_argument argu
 
     if (!PyArg_ParseTuple(tuple, "KO!O!sO", &address, &PyTuple_Type, &shape, &PyTuple_Type,
                           &strides, &name, &tensor))
-        return trajd_argument_fail(argument, "is no tensor", error);
+        return trajd_argument_fail(argument, "is not a tensor", error);
     *array = (struct trajd_py_array){.data = (char *)(uintptr_t)address,
                                      .rank = (int)PyTuple_Size(shape),
                                      .dtype = trajd_dtype_parse(name),
@@ -149,8 +149,8 @@ enum trajd_status trajd_py_array_read(PyObject *object, struct trajd_argument ar
     if (source && source->two == 2) {
         status = view(source, argument, min_rank, max_rank, shapes, array, error);
     } else {
-        status = trajd_argument_fail(argument, "is no array: pass a numpy array or a torch tensor",
-                                     error);
+        status = trajd_argument_fail(
+            argument, "is not an array: pass a numpy array or a torch tensor", error);
     }
     Py_XDECREF(capsule);
     return status;

@@ -55,7 +55,7 @@ enum trajd_status trajd_argument_fail(struct trajd_argument argument, const char
 
 /* Views the array of an object with __array_struct__, or a tensor on a GPU, which is a tuple (address,
  * shape, strides in elements, name of its type, tensor). Refuses other objects, ranks outside
- * [min_rank, max_rank], and types that are no enum trajd_dtype. `shapes` describes what is
+ * [min_rank, max_rank], and types that are not of enum trajd_dtype. `shapes` describes what is
  * expected: "[B, S, D] or [S, D]". */
 enum trajd_status trajd_py_array_read(PyObject *object, struct trajd_argument argument,
                                       int min_rank, int max_rank, const char *shapes,

@@ -1,3 +1,5 @@
+/* The type Client of the extension module: open, batches and questions, with the GIL released
+ * while a call waits. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,3 +1,4 @@
+/* The extension module trajd._core: its functions, its types and the exceptions that it raises. */
 #include "clients/python/core/py_core.h"
 #include "clients/python/core/py_resample.h"
 #include "proto/array_len.h"

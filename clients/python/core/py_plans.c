@@ -1,3 +1,4 @@
+/* Finds the plan of libtrajd_kernels for a request of trajd.resample, or creates it. */
 #include "clients/python/core/py_plans.h"
 
 #include <pthread.h>

@@ -1,8 +1,9 @@
+/* Runs one call of trajd.resample: reads the arguments, allocates the outputs and returns them. */
 #include "clients/python/core/py_resample.h"
 
 #include <stdlib.h>
 
-/* Returns numpy's name of a type. bf16 lies in int16 arrays, because numpy has no such type. */
+/* Returns numpy's name of a type. bf16 is in int16 arrays, because numpy has no such type. */
 static const char *numpy_name(enum trajd_dtype dtype)
 {
     static const char *const names[TRAJD_DTYPE_COUNT] = {

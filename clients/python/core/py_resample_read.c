@@ -1,3 +1,4 @@
+/* Reads the tuple that trajd/resampling passes for each stream. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,7 +111,7 @@ static enum trajd_status read_durations(const struct words *words, struct trajd_
     stream->width_ns = read_ns(words->width, 0);
     if (PyErr_Occurred())
         return trajd_argument_fail(argument_of(stream, "max_gap"),
-                                   ", max_age or width is no int of ns", error);
+                                   ", max_age or width is not an int of ns", error);
     if (stream->kind == TRAJD_KIND_MEAN && stream->width_ns <= 0)
         return trajd_argument_refuse(argument_of(stream, "width"), error,
                                      "is missing: kind='mean' averages the rows in (target - "
@@ -138,7 +139,7 @@ static enum trajd_status read_type(const struct words *words, struct trajd_py_st
     stream->output_type = type;
     if (!type)
         return trajd_argument_refuse(argument_of(stream, "dtype"), error,
-                                     "'%.40s' is no element type of trajd", words->dtype);
+                                     "'%.40s' is not an element type of trajd", words->dtype);
     if (type == TRAJD_F64 && source != TRAJD_F64)
         return trajd_argument_refuse(argument_of(stream, "dtype"), error,
                                      "float64 needs values of float64, and these are %s: pass "

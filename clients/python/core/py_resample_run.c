@@ -1,3 +1,5 @@
+/* Makes the request of libtrajd_kernels from the arguments of trajd.resample, and runs it on
+ * the CPU or a GPU. */
 #include <stdlib.h>
 #include <string.h>
 

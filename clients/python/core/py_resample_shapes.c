@@ -1,3 +1,5 @@
+/* Checks the shapes of the inputs of trajd.resample against each other, and the outputs for
+ * overlaps. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@ layouts, and the libraries that they link.
     trajd_wheel.py --build build/release --out build/wheel     # as `make wheel` does
     pip install .                                              # a PEP 517 backend: configures and compiles first
 
-In the wheel all files lie in `trajd/` as in the prefix of an installation (bin, libexec, lib, share), so the programs
+In the wheel all files are in `trajd/` as in the prefix of an installation (bin, libexec, lib, share), so the programs
 find each other in the same way (daemon/base/paths.c). auditwheel bundles the shared libraries, rewrites run paths, and
 sets the manylinux tag of the C library. The extension uses the limited API, so one wheel serves every Python from 3.9.
 The licence texts of the bundled libraries, shared and static, come from the distribution's packages that own them.

@@ -155,7 +155,7 @@ class RingView:
 
     def stacked(self, indices: Sequence[int]) -> Any:
         """Returns [B, K, ...] of K tensors as a view of the slot, in which the daemon puts cameras that are alike side by
-        side. None: the tensors are copied, or lie in another way."""
+        side. None: the tensors are copied, or have another layout in memory."""
         if self._copy or any(index in self._layout.finishes for index in indices):
             return None
         tensors = [self._core.tensor(index) for index in indices]

@@ -198,7 +198,7 @@ class Batch(Group):
     def is_pad(self, name: str) -> Any:
         """Returns bool [B, T] of an output: True for padding, before the episode's start or after its end.
 
-        An image that cannot be decoded is no padding: mask(name) == 8. `name` is the output's name in the feed. Raises NotFound."""
+        An image that cannot be decoded is not padding: mask(name) == 8. `name` is the output's name in the feed. Raises NotFound."""
         return arrays.STEPS["is_pad"](self.mask(name))
 
     def meta(self, name: str) -> List[Optional[str]]:

@@ -124,7 +124,7 @@ def _to_euler(form: str, q: np.ndarray) -> np.ndarray:
 
 
 def load_rotation(form: str, x: np.ndarray) -> np.ndarray:
-    """Returns unit quaternions (x, y, z, w). What is no rotation becomes NaN."""
+    """Returns unit quaternions (x, y, z, w). What is not a rotation becomes NaN."""
     if form.startswith("quat"):
         return _unit(np.roll(x, -1, axis=-1) if form == "quat_wxyz" else x)
     if form == "matrix":

@@ -117,7 +117,7 @@ class Feed:
         self._layout: Optional[Layout] = None
         self._held: "List[weakref.ref[Arrays]]" = []
         self._compared = False
-        self._has_bad_frames = False  # and the user was told
+        self._has_bad_frames = False  # and the user was warned
         self._norm: Optional[Norm] = None  # None: a daemon of 0.1.0, which does not say
         self._images: Optional[Images] = None  # None: there are none
         self._is_unchecked = False  # a session has begun, and how it makes images was not asked yet

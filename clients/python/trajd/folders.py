@@ -20,7 +20,7 @@ OLD_AFTER_S = 24 * 3600.0  # if it was killed or did not start: its log may be w
 def private_folder() -> pathlib.Path:
     """Returns this user's folder for private daemons, and makes it if needed.
 
-    It lies in $TRAJD_RUNTIME_DIR, else in $XDG_RUNTIME_DIR if that exists, else in the folder for temporary files."""
+    It is in $TRAJD_RUNTIME_DIR, else in $XDG_RUNTIME_DIR if that exists, else in the folder for temporary files."""
     given, session = os.environ.get("TRAJD_RUNTIME_DIR"), os.environ.get("XDG_RUNTIME_DIR")
     if given:
         folder = pathlib.Path(os.path.abspath(given))

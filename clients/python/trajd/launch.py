@@ -132,7 +132,7 @@ def job_id() -> str:
     return f"session {os.getsid(0)}"
 
 
-# where a program lies in the build tree, and in an installation relative to this package or to a program on PATH
+# where a program is in the build tree, and in an installation relative to this package or to a program on PATH
 _PLACES = {"trajd": ("daemon/trajd", "bin/trajd"), "trajctl": ("clients/cli/trajctl", "bin/trajctl"),
            "trajd-decoder": ("daemon/decode/trajd-decoder", "libexec/trajd/trajd-decoder")}
 
@@ -190,7 +190,7 @@ def check_config(config: Config) -> None:
         return
     path = os.fspath(config)
     if "://" in path or os.path.isdir(path):
-        raise ArgumentError(f"{path}: this is no configuration (a YAML file). If it is a daemon's endpoint, give it to "
+        raise ArgumentError(f"{path}: this is not a configuration (a YAML file). If it is a daemon's endpoint, give it to "
                             "trajd.connect, or to FeedDataset as endpoint=")
     if not os.path.exists(path):
         raise MissingFile(errno.ENOENT, f"No such configuration in {os.getcwd()}", path)

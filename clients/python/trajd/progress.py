@@ -7,7 +7,7 @@ from typing import Any, List, Optional
 
 from .errors import ArgumentError
 
-MESSAGE_INTERVAL_S = 10.0  # between lines, where standard error is no terminal
+MESSAGE_INTERVAL_S = 10.0  # between lines, where standard error is not a terminal
 TERMINAL_INTERVAL_S = 0.5  # between two looks into the log
 LOG_BYTES = 16384          # read from the end of the log
 
@@ -16,7 +16,7 @@ _LINE = re.compile(r" info: (.+): ([0-9.]+) of ([0-9.]+) (\w+)(?:, .*)?$")
 
 
 def check(how: Optional[str]) -> None:
-    """Raises ArgumentError if this is no value of progress=."""
+    """Raises ArgumentError if this is not a value of progress=."""
     if how not in (None, "tqdm"):
         raise ArgumentError(f"progress {how!r}: must be None or \"tqdm\"")
     if how == "tqdm":

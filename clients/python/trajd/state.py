@@ -74,7 +74,7 @@ def check_norm(saved: Optional[Norm], found: Norm, feed: str) -> None:
         why = ("the same rules, but other numbers: another mask, other numbers or another file in norm:, or "
                "statistics of other episodes")
     raise StateError(f"the state was made with other normalisation (digest {saved.digest:016x}) than feed {feed} has "
-                     f"({found.digest:016x}): {why}. Change `norm:` back, or begin anew "
+                     f"({found.digest:016x}): {why}. Change `norm:` back, or begin again "
                      "(strict=False uses the state all the same)")
 
 

@@ -200,7 +200,7 @@ class Stats(Mapping[str, Mapping[str, np.ndarray]]):
         try:
             document = json.loads(pathlib.Path(path).read_text())
         except ValueError as error:
-            raise ValueError(f"{path}: not a file of statistics: it is no JSON ({error})") from None
+            raise ValueError(f"{path}: not a file of statistics: it is not valid JSON ({error})") from None
         if not isinstance(document, dict):
             raise ValueError(f"{path}: not a file of statistics: neither trajd's nor openpi's (norm_stats) nor a "
                              "mapping of names as LeRobot's")

@@ -32,8 +32,8 @@ for padding. "0..1" means float32 from 0 to 1; images are otherwise as stored.
 
 If a style has no T for an observation, the observation is the last one of the window.
 
-`..._is_pad` is True for steps outside the episode only. A step that is missing, too old, in a gap, bad or NaN is no
-padding, and most trainers have no key for it: `batch.mask(NAME)` has the reason for each step, in every style.
+`..._is_pad` is True for steps outside the episode only. A step that is missing, too old, in a gap, bad or NaN is
+not padding, and most trainers have no key for it: `batch.mask(NAME)` has the reason for each step, in every style.
 
 The names and shapes come from robomimic's SequenceDataset.__getitem__ (`pad_mask` is True where the step is recorded),
 LeRobotDataset (`<key>_is_pad`; images as with its return_uint8), ACT's EpisodicDataset (in this order: `image, qpos,

@@ -47,7 +47,7 @@ class FeedDataset(IterableDataset):  # type: ignore[misc]
     Pickling it keeps its configuration and state, and not the connection.
 
     Make it after torch.distributed is initialised, because it finds rank and world size when it is made. Each iteration
-    is the next epoch, or the epoch of set_epoch. Call set_epoch before each epoch if worker processes are started anew
+    is the next epoch, or the epoch of set_epoch. Call set_epoch before each epoch if worker processes are restarted
     for each epoch.
 
     Raises MissingFile if the configuration does not exist, ArgumentError for wrong options, more than one worker process, or a GPU device in a worker process, and

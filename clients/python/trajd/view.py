@@ -128,7 +128,7 @@ class Writer:
         if len(plots) > PLOTS_MAX:
             plots[PLOTS_MAX - 1:] = [rrb.Tabs(*plots[PLOTS_MAX - 1:])]
         if any(not one.sources and one.series.values.size for one in outputs):
-            plots.append(rrb.TimeSeriesView(origin="outputs", name="outputs that are no streams"))
+            plots.append(rrb.TimeSeriesView(origin="outputs", name="outputs that are not streams"))
         beside = [rrb.Spatial2DView(origin=f"cameras/{one.name}", contents=f"cameras/{one.name}/{part}/**", name=f"{one.name}, {part}")
                   for one in recording.streams.values() if one.is_image for part in ("recorded", "steps")]
         if any(one.kind.startswith("slerp") for one in recording.streams.values()):

@@ -1,3 +1,5 @@
+/* Computes rate and remaining time of a piece of work, and prints them on a terminal or in the
+ * log. */
 #include "daemon/base/progress/progress.h"
 
 #include <stdbool.h>

@@ -1,3 +1,4 @@
+/* Appends formatted text to a buffer of a fixed size. */
 #include "daemon/base/text/text.h"
 
 #include <stdarg.h>

@@ -73,7 +73,7 @@ static enum trajd_status check_file(int fd, uint64_t size_bytes, int64_t *blocks
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "RESAMPLE: a block of %llu bytes in a file of %lld bytes: a block "
                                "has at most %llu bytes, and "
-                               "lies in the file",
+                               "is in the file",
                                (unsigned long long)size_bytes, (long long)status.st_size,
                                (unsigned long long)TRAJD_BLOCK_MAX_BYTES);
     *blocks = status.st_blocks;
@@ -255,7 +255,7 @@ static bool handle_resample(struct trajd_resample_service *service, int connecti
     return answer(connection, &message);
 }
 
-/* Handles one message. Returns false where it is no message of the protocol. */
+/* Handles one message. Returns false where it is not a message of the protocol. */
 static bool handle(struct trajd_resample_service *service, int connection, const uint8_t *frame,
                    size_t size, int fd)
 {

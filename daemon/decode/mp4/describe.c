@@ -1,3 +1,4 @@
+/* Opens an MP4 file in the sandbox, and prints its samples and decode units. */
 #include "daemon/decode/mp4/describe.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* The video track of an MP4 file (ISO/IEC 14496-12, -15; AV1-ISOBMFF): how it is compressed,
- * where its samples are and when each is shown. The file is a stranger's: every number is checked
+ * where its samples are and when each is shown. The file is untrusted: every number is checked
  * against the file and against the tables beside it. */
 #ifndef TRAJD_DECODE_MP4_MP4_H
 #define TRAJD_DECODE_MP4_MP4_H

@@ -11,7 +11,7 @@
 enum { EXTENDED_ASPECT = 255, SHORT_TERM_SETS_MAX = 64, PICTURES_MAX = 16, LONG_TERM_MAX = 32 };
 enum { MATRIX_UNSPECIFIED = 2 }; /* its number */
 
-/* A header while it is read. What is wrong with it is told at the end, by finish(). */
+/* A header while it is read. What is wrong with it is reported at the end, by finish(). */
 struct header {
     const uint8_t *bytes;
     uint64_t size, at;   /* in bits */

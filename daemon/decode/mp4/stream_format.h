@@ -1,5 +1,5 @@
 /* What a video's sequence headers say: the size of its frames, their sampling and their colours. The
- * bytes are a stranger's. */
+ * bytes are untrusted. */
 #ifndef TRAJD_DECODE_MP4_STREAM_FORMAT_H
 #define TRAJD_DECODE_MP4_STREAM_FORMAT_H
 

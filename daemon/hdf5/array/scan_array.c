@@ -118,7 +118,7 @@ static const char *read_compact(struct trajd_scan *scan, hid_t dataset, hid_t ty
     return NULL;
 }
 
-/* Describes a dataset whose rows lie in one piece in this file; others have no offset. This way
+/* Describes a dataset whose rows are in one piece in this file; others have no offset. This way
  * needs no creation property list, which takes the most time. */
 static bool read_contiguous(hid_t dataset, struct trajd_array *array)
 {

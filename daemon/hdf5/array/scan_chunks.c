@@ -1,4 +1,4 @@
-/* Finds where the chunks of a dataset lie in the file. */
+/* Finds where the chunks of a dataset are in the file. */
 #include "daemon/hdf5/scan.h"
 #include "daemon/index/rows/chunk_tree.h"
 

@@ -124,7 +124,7 @@ static const char *read_preparation(struct trajd_scan *scan, hid_t group, const 
     if (H5Aexists(group, "preparation") <= 0)
         return NULL;
     if (!*word || !strcmp(word, "?") || !trajd_scan_name_ok(word))
-        return "its attribute preparation is no text of one line";
+        return "its attribute preparation is not a text of one line";
     *text = trajd_arena_copy(scan->arena, word, strlen(word));
     return *text ? NULL : "no memory";
 }

@@ -12,11 +12,11 @@ const char *trajd_scan_packed(struct trajd_scan *scan, hid_t group,
 const char *trajd_scan_video(struct trajd_scan *scan, hid_t group,
                              const struct trajd_layout_image *image, struct trajd_array *array);
 
-/* Finds a dataset of the group that must lie in one piece in the file, with `count` entries of
+/* Finds a dataset of the group that must be in one piece in the file, with `count` entries of
  * `width` elements. Returns NULL, or the reason why it cannot be used. */
 const char *trajd_scan_piece(struct trajd_scan *scan, hid_t group, const char *name, hid_t type,
                              uint64_t width, uint64_t *offset, uint64_t *count);
-/* Reads an attribute of one text; "" where there is none, "?" where it is no text that fits. */
+/* Reads an attribute of one text; "" where there is none, "?" where it is not a text that fits. */
 void trajd_scan_word(hid_t group, const char *name, char *word, size_t word_size);
 /* Reads an attribute of `count` numbers. False where it is none. */
 bool trajd_scan_numbers(hid_t group, const char *name, uint64_t count, uint64_t *numbers);

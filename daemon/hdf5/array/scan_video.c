@@ -50,7 +50,7 @@ static const char *read_text(struct trajd_scan *scan, hid_t group, const char *n
     if (*text && strcmp(text, "?") && trajd_scan_name_ok(text))
         copy = trajd_arena_copy(scan->arena, text, strlen(text));
     if (!copy && !*why)
-        *why = trajd_arena_format(scan->arena, "its attribute %s is no text of one line", name);
+        *why = trajd_arena_format(scan->arena, "its attribute %s is not a text of one line", name);
     return copy;
 }
 

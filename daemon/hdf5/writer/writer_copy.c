@@ -156,7 +156,7 @@ static bool copy_dataset(const struct trajd_writer_beside *beside, hid_t from, h
     return true;
 }
 
-/* Copies an object that is no group. */
+/* Copies an object that is not a group. */
 static bool copy_leaf(const struct trajd_writer_beside *beside, hid_t from, hid_t to,
                       const char *name, const char *path)
 {
@@ -278,8 +278,8 @@ struct level {
 static bool copy_level(struct trajd_writer_beside *beside, hid_t from, const char *path,
                        const char *pattern, unsigned depth);
 
-/* Copies an object that is no episode. Groups on the way to episodes are created, and the episodes
- * in them are not copied. */
+/* Copies an object that is not an episode. Groups on the way to episodes are created, and the
+ * episodes in them are not copied. */
 static herr_t visit_link(hid_t from, const char *name, const H5L_info_t *info, void *context)
 {
     struct level *level = context;
@@ -330,7 +330,7 @@ static char *attribute_bytes(hid_t object, const char *name, size_t *size)
     return bytes;
 }
 
-/* Notes an attribute that differs from the first input's. Counts are computed anew, so they may
+/* Notes an attribute that differs from the first input's. Counts are computed again, so they may
  * differ. */
 static herr_t compare_attribute(hid_t object, const char *name, const H5A_info_t *info,
                                 void *context)

@@ -207,7 +207,7 @@ static bool pick_array(struct episode *episode, const struct trajd_writer_datase
                   trajd_writer_fail("%.400s: %.400s: %s", episode->label, dataset->path, obstacle));
 }
 
-/* Returns the group of the output's episode that the path lies in. It stays open until the next one
+/* Returns the group of the output's episode that the path is in. It stays open until the next one
  * is needed. -1 where it cannot be created. */
 static hid_t folder_of(struct episode *episode, const char *path)
 {

@@ -1,4 +1,4 @@
-/* Copies datasets that have an entry for each row of the episode, but are no streams: the entries
+/* Copies datasets that have an entry for each row of the episode, but are not streams: the entries
  * of the rows that the steps take. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -185,7 +185,7 @@ static enum trajd_status check_form(const struct trajd_array *array, uint64_t fi
             (unsigned long long)array->shape[1], (unsigned long long)TRAJD_ROW_BYTES_MAX);
     if (array->form == TRAJD_ROWS_HEAP &&
         (array->shape[1] != TRAJD_HEAP_REFERENCE_BYTES || array->storage == TRAJD_STORAGE_INLINE))
-        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "its rows are no references of 16 bytes");
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "its rows are not references of 16 bytes");
     if (!is_packed)
         return TRAJD_OK;
     offsets_bytes = array->size_bytes + trajd_dtype_size(TRAJD_I64);

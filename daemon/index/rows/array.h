@@ -110,7 +110,7 @@ uint32_t trajd_array_element_bytes(const struct trajd_array *array);
 /* Returns the bytes of one chunk in memory, not filtered; 0 where the array is not chunked. */
 uint64_t trajd_array_chunk_bytes(const struct trajd_array *array);
 
-/* Makes the array one of its row ranges, which must lie in it, with one row at least. */
+/* Makes the array one of its row ranges, which must be in it, with one row at least. */
 void trajd_array_slice(struct trajd_array *array, uint64_t row_begin, uint64_t rows);
 /* Cuts an array to its first `rows` rows, which it must have, and one at least. Chunks are in
  * row-major order, so their list just ends earlier. */

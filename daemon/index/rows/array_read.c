@@ -92,7 +92,7 @@ static uint64_t grid_extent(const struct trajd_array *array, uint32_t d)
     return (first + array->shape[d] + array->chunk_shape[d] - 1) / array->chunk_shape[d];
 }
 
-/* Returns the part of chunk `chunk_index` that lies in rows [row_begin, row_end). These rows count
+/* Returns the part of chunk `chunk_index` that is in rows [row_begin, row_end). These rows count
  * from the begin of the first chunk. */
 static struct box box_in_chunk(const struct trajd_array *array, uint64_t row_begin,
                                uint64_t row_end, uint64_t chunk_index)

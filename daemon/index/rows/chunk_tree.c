@@ -1,3 +1,4 @@
+/* Walks the version 1 B-tree of a chunked dataset, and lists its chunks. */
 #include "daemon/index/rows/chunk_tree.h"
 
 #include <string.h>
@@ -6,7 +7,7 @@
 
 enum {
     HEADER_BYTES = 16,
-    BLOCK_BYTES_MAX = 4096, /* of messages; more are no header of a dataset with rows */
+    BLOCK_BYTES_MAX = 4096, /* of messages; more are not a header of a dataset with rows */
     BLOCKS_MAX = 64,
     MESSAGE_BYTES = 8,
     MESSAGE_LAYOUT = 8,

@@ -217,7 +217,7 @@ static enum trajd_status read_packed(struct call *c)
 
 /* ---- the heap ----
  *
- * Values of variable length lie in the global heap of an HDF5 file. A row of such a dataset is a
+ * Values of variable length are in the global heap of an HDF5 file. A row of such a dataset is a
  * reference of 16 bytes, which leads to an object in a collection:
  *
  *     reference  := u32 length, u64 address of the collection, u32 index of the object
@@ -448,7 +448,7 @@ static enum trajd_status read_collection(struct call *c, uint64_t collection, ui
     return status;
 }
 
-/* Finds the rows that lie in one collection, of which the bytes at `place` were read. A row's place
+/* Finds the rows that are in one collection, of which the bytes at `place` were read. A row's place
  * stays a number until all are found, because the buffer may move. */
 static enum trajd_status find_rows(struct call *c, struct row_reference *references, uint64_t count,
                                    uint64_t place, uint64_t have)

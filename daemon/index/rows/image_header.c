@@ -1,3 +1,4 @@
+/* Reads the size of JPEG and PNG frames from their headers, and checks that of raw ones. */
 #include "daemon/index/rows/image_header.h"
 
 #include <stdio.h>

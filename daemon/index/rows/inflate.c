@@ -1,3 +1,4 @@
+/* Applies the inverse of each HDF5 filter to a chunk, from the last filter to the first. */
 #include "daemon/index/rows/inflate.h"
 
 #include <libdeflate.h>

@@ -1,3 +1,4 @@
+/* A hash table of inflated chunks, by their place in the file. */
 #include "daemon/index/rows/kept_chunks.h"
 
 #include <stdlib.h>

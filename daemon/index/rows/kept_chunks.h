@@ -7,7 +7,7 @@
 
 struct trajd_kept_chunks;
 
-/* Returns NULL where memory runs out. */
+/* Returns NULL if out of memory. */
 struct trajd_kept_chunks *trajd_kept_chunks_create(void);
 void trajd_kept_chunks_destroy(struct trajd_kept_chunks **chunks);
 

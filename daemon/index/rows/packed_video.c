@@ -50,7 +50,7 @@ enum trajd_status trajd_video_check(const struct trajd_array *array, uint64_t fi
     if (!video || array->storage != TRAJD_STORAGE_CONTIGUOUS || array->dtype != TRAJD_I64 ||
         array->rank != 1)
         return trajd_error_set(error, TRAJD_ERR_DATA, 0,
-                               "packed video: its rows are no list of packets");
+                               "packed video: its rows are not a list of packets");
     if (!video->unit_count || video->unit_count > video->packet_count ||
         video->unit_count > video->row_count || !video->extradata_count)
         return trajd_error_set(error, TRAJD_ERR_DATA, 0,
@@ -69,7 +69,7 @@ enum trajd_status trajd_video_check(const struct trajd_array *array, uint64_t fi
     if (array->offset < video->rows_offset || skipped % NUMBER_BYTES ||
         !within(skipped / NUMBER_BYTES, array->shape[0], 1, video->row_count))
         return trajd_error_set(error, TRAJD_ERR_DATA, 0,
-                               "packed video: its rows are no part of the table of rows");
+                               "packed video: its rows are not part of the table of rows");
     if (!video->largest_unit_packets || video->largest_unit_packets > TRAJD_UNIT_PACKETS_MAX ||
         video->largest_unit_bytes > TRAJD_UNIT_BYTES_MAX)
         return trajd_error_set(error, TRAJD_ERR_DATA, 0,
@@ -590,7 +590,7 @@ enum trajd_status trajd_video_check_packet(struct trajd_video_reader *reader, in
 /* ---- media files ---- */
 
 /* Opens one component below the folder `at`. -1 with errno: ELOOP for a symbolic link, EINVAL for
- * what is no regular file. Looks before it opens, because opening a device can act on it. */
+ * what is not a regular file. Looks before it opens, because opening a device can act on it. */
 static int open_component(int at, const char *name, bool is_last)
 {
     struct stat about;

@@ -101,7 +101,7 @@ enum trajd_status trajd_video_check_packet(struct trajd_video_reader *reader, in
 
 /* Opens the media file at a path below the folder. No component of the path may be a symbolic link
  * or "..", so the file is below the folder, whatever the HDF5 file says. TRAJD_ERR_DATA: it is not
- * there, or is no regular file; TRAJD_ERR_IO: storage failed. *fd is -1 after an error. */
+ * there, or is not a regular file; TRAJD_ERR_IO: storage failed. *fd is -1 after an error. */
 enum trajd_status trajd_media_open(const char *folder, const char *media, int *fd,
                                    struct trajd_file_stat *stat, struct trajd_error *error);
 /* Returns whether the path is relative and has no empty component, "." or "..". */

@@ -71,7 +71,7 @@ void trajd_tree_free(struct trajd_tree *tree);
 
 /* Reads the tree of the file at `path` with the helper program. Blocks, `timeout_ms` at most.
  * TRAJD_ERR_IO where the file cannot be opened, TRAJD_ERR_DATA where the child crashes or takes
- * too long. A file that is no HDF5 file has a refusal and no objects. */
+ * too long. A file that is not an HDF5 file has a refusal and no objects. */
 enum trajd_status trajd_tree_read(const char *helper_path, const char *path, uint32_t timeout_ms,
                                   struct trajd_tree *tree, struct trajd_error *error);
 

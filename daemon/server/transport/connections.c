@@ -1,3 +1,4 @@
+/* Replaces accept4 and recv for libzmq, and cuts connections that exceed their limits. */
 #include "daemon/server/transport/connections.h"
 
 #include <errno.h>
@@ -34,12 +35,12 @@ enum { LOCAL, REMOTE, LISTENERS };
 /* What ended connections may have left in libzmq's queues, before further ones are refused. */
 #define LEFT_BYTES (UINT64_C(8) << 20)
 
-/* A worker on tcp sends a heartbeat in each second. CURVE hides that it is no message. */
+/* A worker on tcp sends a heartbeat in each second. CURVE hides that it is not a message. */
 #define HEARTBEAT_BYTES 40u
 #define HEARTBEAT_NS (900 * UINT64_C(1000000))
 
 #define NEWCOMER_NS (2 * UINT64_C(1000000000)) /* the time to begin a session, where many wait */
-/* A peer that is cut connects again. While connections are cut, so many are accepted in each
+/* A peer that is cut connects again. While connections are cut, this number is accepted in each
  * turn. */
 #define CUTS_NS UINT64_C(1000000000)
 #define TURN_NS UINT64_C(100000000)
@@ -355,7 +356,7 @@ void trajd_connections_watch(uint64_t now_ns)
 
 /* ---- in libzmq's threads ---- */
 
-/* Returns true for a listener of libzmq: the daemon's other sockets are no streams. */
+/* Returns true for a listener of libzmq: the daemon's other sockets are not streams. */
 static bool is_stream(int listener, uint32_t *index)
 {
     int type = 0, domain = 0;

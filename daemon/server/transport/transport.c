@@ -1,3 +1,4 @@
+/* Receives and sends the messages of both listeners. */
 #include "daemon/server/transport/transport.h"
 
 #include <errno.h>
@@ -12,7 +13,7 @@
 #include "daemon/server/transport/transport_internal.h"
 
 #define QUIET_NS (10 * UINT64_C(1000000000)) /* a flood is over after this time without it */
-/* A local peer that has not read so many bytes gets no answers. The kernel keeps about 200 KiB for
+/* A local peer with this number of unread bytes gets no answers. The kernel keeps about 200 KiB for
  * it, so libzmq's queues stay empty. */
 #define MAX_UNREAD_BYTES ((size_t)160 << 10)
 /* zmq.h names this option for its draft API alone, but each version since 4.2.5 has it. Without it

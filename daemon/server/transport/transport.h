@@ -107,7 +107,7 @@ bool trajd_transport_receive(struct trajd_transport *transport, struct trajd_inc
 enum trajd_status trajd_transport_send(struct trajd_transport *transport,
                                        const struct trajd_route *route, const void *frame,
                                        size_t size_bytes);
-/* Sends a message that is no BATCH. TRAJD_ERR_BUSY: the peer does not read. A peer that goes on
+/* Sends a message that is not a BATCH. TRAJD_ERR_BUSY: the peer does not read. A peer that goes on
  * with requests then is disconnected. The number of BATCHes is limited by the credit instead. */
 enum trajd_status trajd_transport_answer(struct trajd_transport *transport,
                                          const struct trajd_route *route, const void *frame,

@@ -182,7 +182,7 @@ struct listen_address {
 };
 
 /* Parses an address in numbers. Returns false for a host name, because a name may resolve to
- * another address later, which is no loopback address. */
+ * another address later, which is not a loopback address. */
 static bool parse_address(const char *text, struct listen_address *address)
 {
     unsigned char binary[sizeof(struct in6_addr)];

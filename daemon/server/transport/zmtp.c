@@ -1,3 +1,4 @@
+/* Parses the frames of ZMTP 3, without their bodies. */
 #include "daemon/server/transport/zmtp.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Reads files of statistics in the forms of trajd, openpi and LeRobot. */
 #include "daemon/window/feed_spec/statistics.h"
 
 #include <math.h>

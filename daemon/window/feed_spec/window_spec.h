@@ -121,7 +121,7 @@ struct trajd_window_spec {
     const char *statistics_from;
     bool is_mixture, mix_by_size;
     uint64_t epoch_windows; /* 0: one pass; of a mixture: all windows of its datasets */
-    bool one_per_episode;   /* a pass has one window of each episode, drawn anew */
+    bool one_per_episode;   /* a pass has one window of each episode, drawn again */
     uint32_t member_count;  /* >= 1 */
     struct trajd_spec_member *members;
     struct trajd_select_rules select; /* which episodes */

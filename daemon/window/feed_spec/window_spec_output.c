@@ -393,8 +393,8 @@ static enum trajd_status check_output(const struct trajd_yaml_reader *r,
         {role == TRAJD_ROLE_GOAL && is_relative, "relative_to",
          "a goal is delivered as it is observed: remove relative_to:"},
         {role == TRAJD_ROLE_GOAL && over_windows, "norm",
-         "goals are drawn anew in every pass, so windows give no fixed statistics: use over: rows, "
-         "the statistics of the stream"},
+         "goals are drawn again in every pass, so windows give no fixed statistics: use "
+         "over: rows, the statistics of the stream"},
         {returns && (role == TRAJD_ROLE_OBS || role == TRAJD_ROLE_GOAL), "return",
          "a return adds rows after its step, which an observation may not read: remove goal: and "
          "role: obs"},

@@ -46,7 +46,7 @@ bool trajd_image_is_same(const struct trajd_image_preparation *a,
  *      "resize": [168, 224], "at": [28, 0], "shape": [224, 224, 3], "pad_value": 0, "cv2": "bgr",
  *      "jpeg": 95}
  *
- * crop is [top, left, height, width]; `at` is where the resized frame lies in the output. Its shape
+ * crop is [top, left, height, width]; `at` is where the resized frame is in the output. Its shape
  * has the rank of the recorded frames: grey and depth may be [H, W]. `cv2`: how OpenCV reads the
  * recorded frames. Red comes first in the prepared ones. `jpeg`: the quality, if they are JPEGs. */
 struct trajd_image_prepared {

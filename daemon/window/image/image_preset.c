@@ -1,3 +1,4 @@
+/* The presets of `image:`, and their keys. */
 #include "daemon/window/image/image_preset.h"
 
 #include <string.h>

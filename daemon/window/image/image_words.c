@@ -1,3 +1,4 @@
+/* Writes the keys that decide the values of an image output, and their digest. */
 #include "daemon/window/image/image_words.h"
 
 #include <stdarg.h>

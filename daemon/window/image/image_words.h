@@ -21,7 +21,7 @@ struct trajd_image_words {
 };
 
 /* Writes the words of images that the layout describes by `image`, stored as `encoding`, and that
- * the output prepares and augments. `norm:` is not among them: it is no matter of images
+ * the output prepares and augments. `norm:` is not among them: it is not a matter of images
  * alone. */
 void trajd_image_write_words(const struct trajd_image_spec *spec,
                              const struct trajd_image_preparation *preparation,

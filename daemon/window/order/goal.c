@@ -1,3 +1,4 @@
+/* Draws the goal of a window. */
 #include "daemon/window/order/goal.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* Looks up positions of a mixture: the round, the dataset and its window. */
 #include "daemon/window/order/mixture.h"
 
 #include <stdbool.h>

@@ -1,3 +1,4 @@
+/* Looks up positions in the order of one dataset's windows. */
 #include "daemon/window/order/sampler.h"
 
 #include <stdlib.h>

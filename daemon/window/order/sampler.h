@@ -3,8 +3,8 @@
  *
  * Windows are numbered from 0 over segments in episode order. A segment is a run of allowed anchors
  * of one episode. The order of a pass is a keyed permutation of these numbers, computed per
- * position; or of the episodes, and of each of them one window that is drawn anew in every pass. An
- * epoch is a pass, or a declared number of windows, which go on from pass to pass. Memory is
+ * position; or of the episodes, and of each of them one window that is drawn again in every pass.
+ * An epoch is a pass, or a declared number of windows, which go on from pass to pass. Memory is
  * O(segments), a look-up O(log segments). A sampler is immutable after creation; all functions are
  * thread-safe. This is version 1: later versions never change what version 1 yields. */
 #ifndef TRAJD_WINDOW_ORDER_SAMPLER_H

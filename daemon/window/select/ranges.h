@@ -50,7 +50,7 @@ const char *trajd_ranges_name(const struct trajd_ranges *ranges,
 
 /* ---- ranges.c: makes ranges one by one ---- */
 
-/* Returns NULL where memory ran out. */
+/* Returns NULL if out of memory. */
 struct trajd_ranges *trajd_ranges_new(const char *source);
 /* Adds an entry, then ranges to it. They return NULL, or what is wrong. */
 const char *trajd_ranges_add_entry(struct trajd_ranges *ranges, const char *name, size_t length);

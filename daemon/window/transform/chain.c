@@ -1,3 +1,4 @@
+/* Finds the rotations, angles and parts among the columns of an output. */
 #include "daemon/window/transform/chain.h"
 #include "proto/plural.h"
 
@@ -209,7 +210,7 @@ static const struct trajd_chain_rotation *position_of(const struct resolver *r, 
     return NULL;
 }
 
-/* Returns the period of an angle's column; 0: the column is no angle. */
+/* Returns the period of an angle's column; 0: the column is not an angle. */
 static double period_of(const struct resolver *r, uint32_t column)
 {
     uint32_t first;

@@ -1,3 +1,5 @@
+/* Computes logarithm, exponential, sine and cosine by series, with the same bits on every
+ * machine. */
 #include "kernels/image/augment/augment_math.h"
 
 #include <math.h>

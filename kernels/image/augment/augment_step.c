@@ -1,3 +1,4 @@
+/* Computes sizes, inverse matrices and contrast curves for the steps of an augmentation. */
 #include "kernels/image/augment/augment_step.h"
 
 #include <math.h>

@@ -56,7 +56,7 @@ struct trajd_augment_curve {
 /* Makes the curve of the largest channel, in levels, of a step that is one. */
 struct trajd_augment_curve trajd_augment_curve_make(enum trajd_augment_kind kind, float value);
 
-/* Where the centre of an output pixel lies in the source, in 2^-32 of a pixel, plus half a pixel: the
+/* Where the centre of an output pixel is in the source, in 2^-32 of a pixel, plus half a pixel: the
  * pixel under it is y >> 32, x >> 32. Exact sums, so that a row may be walked. */
 struct trajd_augment_warp {
     int64_t y, x;             /* of output pixel (0, 0) */

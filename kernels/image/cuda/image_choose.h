@@ -92,9 +92,9 @@ struct trajd_image_matrix {
 /* Sums in the kernel "matrix" are levels divided by this. */
 #define TRAJD_IMAGE_MATRIX_SCALE 1024.0F
 
-/* The kernel "crop" goes from tile to tile where an item has at most so many blocks of source rows, or a
- * third of its tiles. Elsewhere a box has at least a quarter of the rows of the image, so that a tile
- * of rows is finished before the sums run out. */
+/* The kernel "crop" goes from tile to tile where an item has at most this number of blocks of
+ * source rows, or a third of its tiles. Elsewhere a box has at least a quarter of the rows of the
+ * image, so that a tile of rows is finished before the sums run out. */
 enum { TRAJD_IMAGE_CROP_BLOCKS = 6 };
 
 /* The kernels of a program, and how they cut it. */
@@ -124,7 +124,8 @@ trajd_image_strip_colors_of(const struct trajd_image_program *program);
 bool trajd_image_strip_cut(const struct trajd_image_program *program, uint32_t blocks,
                            struct trajd_image_strip *strip);
 
-/* Cuts a resize for these threads, blocks and at most so many chunks. False where it does not fit. */
+/* Cuts a resize for these threads, blocks and the maximum number of chunks. False where it does not
+ * fit. */
 bool trajd_image_resize_cut(const struct trajd_image_program *program, const uint32_t *tables,
                             uint32_t threads, uint32_t blocks, uint32_t chunks_max,
                             struct trajd_image_resize *resize);

@@ -148,7 +148,7 @@ __device__ __forceinline__ void turn_hue(float (&v)[3], float sixths)
     const float base = choose(v[1] < v[2], -6, 0);
     const float from = choose(v[0] < high, -2 - base, base);
     const float range = most - fminf(middle, low);
-    /* without a range this is no number, which __saturatef makes 0 */
+    /* without a range this is not a number, which __saturatef makes 0 */
     float k = fabsf(fmaf(middle - low, reciprocal(range), from)) + sixths;
     if (k > 3)
         k -= 6;

@@ -31,7 +31,7 @@ struct trajd_step {
     const struct trajd_step_output *out;
     const struct trajd_step_part *parts; /* of the output */
     struct trajd_step_row source, origin;
-    uint64_t place;      /* row T + step: where the step lies in outputs and masks */
+    uint64_t place;      /* row T + step: where the step is in outputs and masks */
     uint32_t norm;       /* the step's first scale and offset */
     bool origin_is_step; /* the origin is a row of the source, else of the reference */
     bool is_lost;        /* a number is not finite */
@@ -112,7 +112,7 @@ TRAJD_STEP void trajd_step_run_rotation(struct trajd_step *step, int part_index)
             step->is_lost |= trajd_step_store(step, part->output_first + d, n[d]);
 }
 
-/* Columns [skipped, skipped + TRAJD_STEP_COLUMNS) of a part that is no rotation. */
+/* Columns [skipped, skipped + TRAJD_STEP_COLUMNS) of a part that is not a rotation. */
 TRAJD_STEP void trajd_step_run_columns(struct trajd_step *step, const struct trajd_step_part *part,
                                        uint32_t skipped)
 {

@@ -42,7 +42,7 @@ class Driver:
     workers  the numbers of loader processes that it can run
     worlds   the world sizes that it can run
     tests    the tests that make sense for it
-    server_names  the names of processes that serve the data, if they are no loader processes of the trainer"""
+    server_names  the names of processes that serve the data, if they are not loader processes of the trainer"""
 
     name = docs = rule = package = ""
     workers = (0,)

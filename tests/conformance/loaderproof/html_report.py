@@ -56,7 +56,7 @@ def figure_of_leakage(found):
 
 
 def near(points):
-    """Returns {point: drivers}: drivers whose points could not be told apart share one."""
+    """Returns {point: drivers}: drivers whose points could not be distinguished share one."""
     width, height = (max((abs(point[axis]) for point in points.values()), default=1) or 1 for axis in (0, 1))
     groups = {}
     for driver, point in points.items():

@@ -83,7 +83,7 @@ class Job:
             rank.wait()
 
     def others(self):
-        """Returns {pid: name} of the living processes with the mark that are no ranks."""
+        """Returns {pid: name} of the living processes with the mark that are not ranks."""
         ranks = {rank.pid for rank in self.ranks}
         return {pid: name for pid, name in marked(self.mark).items() if pid not in ranks}
 

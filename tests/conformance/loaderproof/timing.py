@@ -142,7 +142,7 @@ def raw_bits(values):
 
 
 def masks(recording, delivered):
-    """Returns what becomes of steps where nothing was recorded.
+    """Returns how steps are handled where nothing was recorded.
 
     unmarked   the share of these steps that come as a value without a mark
     nan        the share of these steps that come as NaN without a mark

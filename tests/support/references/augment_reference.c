@@ -284,7 +284,7 @@ static void apply_color(const struct trajd_augment_step *step, double value, str
 }
 
 /* A run of colour steps: from `first` to the next step of geometry. Returns the step after it, or
- * `first` where memory ran out. */
+ * `first` if out of memory. */
 static uint32_t apply_run(const struct trajd_augment *augment, uint32_t first,
                           const struct trajd_augment_params *params, struct image *p)
 {

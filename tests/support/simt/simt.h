@@ -5,7 +5,7 @@
  * at a barrier or in an instruction of a whole warp. So a test sees wrong indices, missed elements,
  * hangs and lanes that do not come to an instruction of their warp. It does not see races.
  *
- * Bulk loads poison what they will write, and end later than they begin. What they read must lie in
+ * Bulk loads poison what they will write, and end later than they begin. What they read must be in
  * memory that the test has declared: simt_memory.h. */
 #ifndef TRAJD_TESTS_SIMT_H
 #define TRAJD_TESTS_SIMT_H
@@ -68,7 +68,7 @@ void with_warp(void *mine, void (*together)(void *const *all));
 /* Waits until `count` threads of the block have come to a barrier. */
 void wait_at(uint32_t barrier, uint32_t count);
 void wait_for_cluster();
-/* Returns where an address in shared memory lies in another block of the cluster. */
+/* Returns where an address in shared memory is in another block of the cluster. */
 void *in_block(void *address, uint32_t block);
 
 } // namespace simt

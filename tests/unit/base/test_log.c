@@ -1,3 +1,4 @@
+/* Tests the log: plain lines, the journal's form, JSON, rotation and threads. */
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* Tests the figures of free memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* Tests the messages to the service manager, with a socket in its place. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* Tests the parsing of sizes, durations, rates and periods. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

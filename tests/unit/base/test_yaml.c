@@ -1,3 +1,4 @@
+/* Tests the YAML parser: its tree, its limits and its errors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

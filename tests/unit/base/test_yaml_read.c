@@ -1,3 +1,4 @@
+/* Tests the readers of values: their types, limits and errors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -23,7 +23,7 @@
 #define WIDE 16u /* bytes of a row of array 1 */
 #define FILE_ROOM 8192u
 
-/* Episode e lies in file e % 3. Array 0: contiguous, one u32 per row. Array 1: chunks of 7 rows,
+/* Episode e is in file e % 3. Array 0: contiguous, one u32 per row. Array 1: chunks of 7 rows,
  * unfiltered, the third one missing. Array 2: like 0, on a clock that keeps every third row. */
 struct world {
     char folder[64];
@@ -504,7 +504,7 @@ static void a_changed_file_is_named(void **state)
 }
 
 /* Only ctime tells that a file was rewritten in place and its time of modification restored. A hard
- * link changes ctime, too, and is no change. */
+ * link changes ctime, too, and is not a change. */
 static void a_rewritten_file_is_named(void **state)
 {
     struct world *world = *state;

@@ -331,7 +331,7 @@ static void a_missing_file_is_tried_again_for_one_frame(void **state)
     trajd_frames_close_view(&view);
 }
 
-/* Frames whose helper program was killed are no bad frames: after some tries a pin fails, and the
+/* Frames whose helper program was killed are not bad frames: after some tries a pin fails, and the
  * next one decodes them. */
 static void a_killed_helper_program_makes_no_bad_frame(void **state)
 {

@@ -142,7 +142,7 @@ static void hold(bool is_held)
     pthread_mutex_unlock(&decoder.lock);
 }
 
-/* Waits until so many jobs are held. */
+/* Waits until this number of jobs is held. */
 static void wait_for_jobs(uint32_t count)
 {
     pthread_mutex_lock(&decoder.lock);
@@ -278,7 +278,7 @@ static int drop_world(void **state)
     return 0;
 }
 
-/* Makes a store with room for so many frames. Rows keep an eighth of it. */
+/* Makes a store with room for this number of frames. Rows keep an eighth of it. */
 static void make_frames(struct world *world, uint32_t room, uint32_t workers)
 {
     const struct trajd_cache_options cache = {&world->index, (room * FRAME_BYTES * 8 + 6) / 7, 1};

@@ -108,7 +108,7 @@ static void what_the_file_lacks_has_its_default(void **state)
             assert_null(config->texts[k]);
 }
 
-/* Each default of the table lies in its key's range, and the keys of a section stand together. */
+/* Each default of the table is in its key's range, and the keys of a section stand together. */
 static void the_table_is_sound(void **state)
 {
     (void)state;

@@ -1,3 +1,4 @@
+/* Makes a core with one feed, and records its messages. */
 #include "core_world.h"
 
 #include <stdlib.h>

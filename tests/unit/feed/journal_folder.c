@@ -1,3 +1,4 @@
+/* Makes and removes a folder of journals. */
 #include "journal_folder.h"
 
 #include <dirent.h>

@@ -486,7 +486,8 @@ static const char *last_notice(const struct world *world, uint32_t *wait_ms)
     return "";
 }
 
-/* The others are told at once which rank died or left, for how long they wait, and that it is back.
+/* The others get a report at once: which rank died or left, for how long they wait, and that it is
+ * back.
  */
 static void test_ranks_are_told_whom_they_wait_for(void **state)
 {

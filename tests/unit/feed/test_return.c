@@ -392,7 +392,7 @@ static void test_a_fresh_open_waits(void **state)
     destroy(world);
 }
 
-/* The log names the job whose epoch begins anew, and what is lost. */
+/* The log names the job whose epoch begins again, and what is lost. */
 static void test_the_report_of_a_new_epoch(void **state)
 {
     struct trajd_core_feed_options options = options_with_journal();
@@ -414,10 +414,10 @@ static void test_the_report_of_a_new_epoch(void **state)
     world->now_ns = 11 * SECOND;
     assert_string_equal(world->report, "");
     assert_int_equal(open_with(world, session, make_open_as(world, "run", 0)), TRAJD_OK);
-    assert_string_equal(world->report,
-                        "job \"run\" of feed train begins epoch 0 anew: 1 of 10 batches of epoch 5 "
-                        "were DONE under an earlier daemon, and no worker of that run returned "
-                        "within 10 s (rejoin_wait)");
+    assert_string_equal(
+        world->report, "job \"run\" of feed train begins epoch 0 again: 1 of 10 batches of epoch 5 "
+                       "were DONE under an earlier daemon, and no worker of that run returned "
+                       "within 10 s (rejoin_wait)");
     destroy(world);
 }
 

@@ -59,7 +59,7 @@ static void test_credit_and_release(void **state)
     done.done.list[0] = (struct trajd_wire_lease){held.ring, held.slot, held.generation, held.part};
     trajd_core_ack(world->core, session, &done, 0);
     assert_int_equal(stats_of(world).batches_done, 1);
-    assert_int_equal(trajd_core_lease_count(world->core), 2); /* DONE is no release */
+    assert_int_equal(trajd_core_lease_count(world->core), 2); /* DONE is not a release */
     trajd_core_ack(world->core, session, &done, 0);
     assert_int_equal(stats_of(world).late_acks, 1);
     world->wakes = 0;

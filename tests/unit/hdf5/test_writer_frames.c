@@ -25,7 +25,7 @@
 
 struct frame {
     uint32_t kind; /* 0: none */
-    bool has_file; /* a file goes with it, which is no HDF5 file */
+    bool has_file; /* a file goes with it, which is not an HDF5 file */
     const char *body;
     size_t size;
 };

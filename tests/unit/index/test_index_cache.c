@@ -154,7 +154,7 @@ static void changed_files_and_damaged_caches_are_indexed_anew(void **state)
     index = must_open(&options);
     assert_int_equal(index->cached_file_count, 0);
     trajd_index_destroy(&index);
-    index = must_open(&options); /* written anew */
+    index = must_open(&options); /* written again */
     assert_int_equal(index->cached_file_count, index->file_count - 1);
     trajd_index_destroy(&index);
     shell("truncate -s 100 %s/*.index", cache);

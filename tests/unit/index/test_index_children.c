@@ -294,7 +294,7 @@ static void a_file_that_is_emptied_before_its_next_attempt(void **state)
     assert_non_null(strstr(error.message, "emptied.hdf5: the file is empty (0 bytes)"));
 }
 
-/* READY comes once. What comes again is no answer to a file. */
+/* READY comes once. What comes again is not an answer to a file. */
 static void a_child_that_is_ready_twice_is_refused(void **state)
 {
     struct trajd_error error;

@@ -1,5 +1,5 @@
 /* All that the index knows of small files, as text, is compared with tests/golden/index/LAYOUT.txt,
- * without offsets and times. To record these texts anew, name that folder as the argument,
+ * without offsets and times. To record these texts again, name that folder as the argument,
  * and read the differences. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* Tests the pool: every slice runs once, callers take turns, and limits hold. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

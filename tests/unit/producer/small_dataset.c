@@ -1,3 +1,4 @@
+/* Writes the file of two short episodes, and makes its index and row cache. */
 #include "unit/producer/small_dataset.h"
 
 #include <setjmp.h>

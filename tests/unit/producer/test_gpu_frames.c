@@ -50,7 +50,7 @@ static void open_gpu(struct fixture *f, uint64_t rows_bytes)
         fail_msg("%s", f->error.message);
 }
 
-/* Views are told apart by their addresses alone. */
+/* Views differ by their addresses alone. */
 static struct trajd_gpu_frames *open_frames(struct fixture *f, const void *view, uint64_t bytes)
 {
     struct trajd_gpu_frames *frames;

@@ -1,3 +1,4 @@
+/* One message of every kind, as structs. */
 #include "proto/array_len.h"
 #include "wire_vectors.h"
 

@@ -1,3 +1,4 @@
+/* Runs the thread that speaks the protocol with one fault. */
 #include "faulty_daemon.h"
 
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* Makes keys, and starts a server with a tcp listener and its workers. */
 #include "remote_fixture.h"
 
 #include <setjmp.h>

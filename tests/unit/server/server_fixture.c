@@ -1,3 +1,4 @@
+/* Starts a server in this process, and sends and receives raw messages. */
 #include "server_fixture.h"
 
 #include <setjmp.h>

@@ -139,7 +139,7 @@ static void test_received_messages_cost_nothing(void **state)
     const int fd = join(listener, &address, SOCK_STREAM, &peer);
     trajd_connections_set_session(fd, true);
     for (uint32_t i = 0; i < 20000; i++) {
-        assert_true(pass(peer, fd, "\4\7\4PING\0\0", 9)); /* is no message */
+        assert_true(pass(peer, fd, "\4\7\4PING\0\0", 9)); /* is not a message */
         assert_true(pass_frame(peer, fd, (uint8_t)i));
         trajd_connections_consume(fd, (uint8_t)i);
     }

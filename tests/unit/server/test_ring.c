@@ -197,7 +197,7 @@ static void test_lock_names_its_holder(void **state)
     assert_non_null(strstr(error.message, pid));
     trajd_lock_release(&first);
     assert_int_equal(trajd_lock_take(directory, &second, &error),
-                     TRAJD_OK); /* the file alone is no lock */
+                     TRAJD_OK); /* the file alone is not a lock */
     trajd_lock_release(&second);
     trajd_lock_release(&second);
     snprintf(path, sizeof path, "%s/lock", directory);

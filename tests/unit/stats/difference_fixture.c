@@ -1,3 +1,4 @@
+/* Writes the file of five arrays, and makes its index. */
 #include "unit/stats/difference_fixture.h"
 
 #include <float.h>

@@ -1,3 +1,4 @@
+/* Writes the file of two episodes, and makes its index. */
 #include "unit/stats/stats_fixture.h"
 
 #include <math.h>

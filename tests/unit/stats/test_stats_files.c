@@ -140,7 +140,7 @@ static void test_saved_statistics_are_loaded(void **state)
     free(s);
 }
 
-/* Every byte that is flipped, and every length: such a file is no statistics. */
+/* Every byte that is flipped, and every length: such a file is not statistics. */
 static void test_damaged_files_are_ignored(void **state)
 {
     struct trajd_statistics *s = make_statistics(), *loaded;

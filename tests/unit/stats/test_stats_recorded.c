@@ -1,6 +1,6 @@
 /* Statistics of many feeds over one file with streams of each type are compared, as text, with
  * tests/golden/stats/figures.txt. They are the same where the row cache holds few episodes. To
- * record the text anew, name that folder as the argument, and read the differences. */
+ * record the text again, name that folder as the argument, and read the differences. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

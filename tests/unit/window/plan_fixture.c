@@ -1,3 +1,4 @@
+/* Makes the index of a dataset by hand, and plans on it. */
 #include "plan_fixture.h"
 
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * tests/golden/window/feeds.txt: every field of the specification and of the plan, the windows, the
  * request of a batch and what it gives, or the error. Lines of that file that begin with "? " are
  * feeds, lines with "! " change the dataset for the feeds after them ("! as made": no change). To
- * record the text anew, name a file for it as the argument, and read the differences. */
+ * record the text again, name a file for it as the argument, and read the differences. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -274,7 +274,7 @@ static void test_what_the_fingerprint_has(void **state)
     assert_int_equal(two->plan->fingerprint, fingerprint);
     end(two);
     must_plan(two, "mix: {droid: 3, lab: 1}, epoch: 80, outputs: {x: {from: cam, at: 0}}");
-    assert_int_equal(two->plan->fingerprint, fingerprint); /* the tail is no part of it */
+    assert_int_equal(two->plan->fingerprint, fingerprint); /* the tail is not part of it */
     end(two);
     for (size_t i = 0; i < ARRAY_LEN(others); i++) {
         must_plan(two, others[i]);

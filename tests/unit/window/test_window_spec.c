@@ -1,3 +1,4 @@
+/* Tests the reader of feed specifications: every key, its limits and its error with the line. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

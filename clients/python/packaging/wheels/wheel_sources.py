@@ -1,7 +1,7 @@
 """Fetches the source packages of sources.txt with the machine's apt, checks their SHA-256, and unpacks them.
 
 Uses apt files of its own, so that the machine's settings stay as they are. The mirror is the one that the machine's
-apt uses for Debian. A file that already lies in the folder with the right SHA-256 is not fetched again.
+apt uses for Debian. A file that is already in the folder with the right SHA-256 is not fetched again.
 """
 import hashlib
 import os

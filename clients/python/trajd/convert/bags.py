@@ -69,7 +69,7 @@ def natural(name: str) -> List[Tuple[str, int]]:
 
 
 def read_messages(path: pathlib.Path, say: Say, show: Callable[[float], None]) -> Iterator[Message]:
-    """Yields the messages of a file in its order. `show` is told which share of it is read."""
+    """Yields the messages of a file in its order. `show` gets the share of it that is read."""
     if not path.is_file():
         raise LeftOut(f"{path}: it is not a regular file")
     with open(path, "rb") as file:

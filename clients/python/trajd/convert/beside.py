@@ -17,7 +17,7 @@ from .objects import Numbers, Object, text_of
 from .output import Episode, Episodes, LeftOut, Source
 from .video import Clip, describe
 
-NUMBERS_BYTES_MAX = 256 << 20  # of one episode: more is no recording of steps
+NUMBERS_BYTES_MAX = 256 << 20  # of one episode: more is not a recording of steps
 
 
 class _Beside(Source):

@@ -72,7 +72,7 @@ def is_count(value: Any) -> bool:
 
 
 def place_of(key: str, is_image: bool) -> str:
-    """Returns where a feature lies in an episode's group."""
+    """Returns where a feature is in an episode's group."""
     for prefix, folder in (("observation.images.", "observation/images/"),
                            ("", "observation/images/") if is_image else ("observation.", "observation/")):
         if key.startswith(prefix):
@@ -263,7 +263,7 @@ class LeRobot(Source):
         return sorted(rows, key=lambda row: row["episode_index"])
 
     def _find_parts(self, info: Dict[str, Any], key: str, rows: List[Dict[str, Any]]) -> Dict[int, Union[Part, str]]:
-        """Returns where the episodes' frames of a camera are. In each file they lie in the order of from_timestamp."""
+        """Returns where the episodes' frames of a camera are. In each file they are in the order of from_timestamp."""
         videos = _Files("video_path", info.get("video_path"), ("chunk_index", "file_index", "video_key"))
         found: Dict[int, Union[Part, str]] = {}
         files: Dict[str, List[Tuple[float, int, int]]] = {}

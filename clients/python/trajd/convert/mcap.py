@@ -84,7 +84,7 @@ class _Topic:
                 self.value = getattr(message, "data", None)
                 if not isinstance(self.value, (str, int, float, type(None))):
                     self.value = None
-                    raise Odd("its data are no single value by which a recording could be cut")
+                    raise Odd("its data are not a single value by which a recording could be cut")
             for row in self._read(message) if self._read else ():
                 spool = self._spool_of(self._streams.find(self._channel, row))
                 spool.add(log, publish, row.stamp, row.payload or b"".join([value.tobytes() for value in row.values]))

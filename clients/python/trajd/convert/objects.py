@@ -1,4 +1,4 @@
-"""What an episode consists of, as it lies in the HDF5 file: arrays of numbers and packed images."""
+"""What an episode consists of, as it is in the HDF5 file: arrays of numbers and packed images."""
 from __future__ import annotations
 
 import functools
@@ -17,7 +17,7 @@ class Object(Protocol):
         """Writes it below an episode's group."""
 
 
-# h5py's own functions make what HDF5 needs (types, spaces, lists of properties) anew for each object, which takes three
+# h5py's own functions make the objects that HDF5 needs (types, spaces, lists of properties) for each call, which takes three
 # times as long. Here it is made once.
 
 WITH_PARENTS = h5p.create(h5p.LINK_CREATE)

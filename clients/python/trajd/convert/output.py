@@ -64,7 +64,7 @@ class Summary:
 
     def __init__(self, total: int):
         self.total, self.episodes, self.rows = total, 0, 0
-        self._said: Dict[Tuple[str, str], List[int]] = {}  # the episodes, by what became of them and why
+        self._said: Dict[Tuple[str, str], List[int]] = {}  # the episodes, by how they were handled and why
 
     def say(self, what: str, number: int, reason: str) -> None:
         self._said.setdefault((what, reason), []).append(number)

@@ -154,5 +154,5 @@ def _to_pixels(frames: np.ndarray, name: str, first: int) -> np.ndarray:
     with np.errstate(invalid="ignore"):
         pixels = frames.astype(np.uint8)
     for row in np.flatnonzero((pixels != frames).reshape(len(frames), -1).any(axis=1))[:1]:
-        raise LeftOut(f"{name}: row {first + row} has pixels that are no whole numbers from 0 to 255, unlike row 0")
+        raise LeftOut(f"{name}: row {first + row} has pixels that are not whole numbers from 0 to 255, unlike row 0")
     return pixels

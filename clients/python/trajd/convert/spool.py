@@ -84,7 +84,7 @@ class Spool:
         self.data.flush()
         block = max(1, BLOCK_BYTES // kind.itemsize)
         for begin in range(0, len(rows), block):
-            values = np.memmap(self.data, kind, "r")[rows[begin:begin + block]]  # mapped anew: memory is given back
+            values = np.memmap(self.data, kind, "r")[rows[begin:begin + block]]  # mapped again: memory is given back
             for part, dataset in datasets.items():
                 dataset[begin:begin + len(values)] = values[part.name]
                 if part.kind == "slerp" and not values[part.name].any(axis=1).all():

@@ -76,7 +76,7 @@ def describe_regular(real: pathlib.Path, name: str) -> Video:
 def _run_describe(decoder: str, file: BinaryIO, seconds: float) -> Tuple[int, bytes, str]:
     """Returns the exit status of `trajd-decoder describe`, its output and its message.
 
-    The child has read a stranger's file: it may write without end, or not end at all."""
+    The child has read an untrusted file: it may write without end, or not end at all."""
     output = bytearray()
     with subprocess.Popen([decoder, "describe"], stdin=file, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
         assert child.stdout and child.stderr

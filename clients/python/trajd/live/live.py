@@ -56,7 +56,7 @@ def _numbers(name: str, row: Any) -> "np.ndarray[Any, Any]":
     try:
         array = np.asarray(row)
     except ValueError as error:
-        raise ValueError(f"{name}: the row is no array: {error}") from None
+        raise ValueError(f"{name}: the row is not an array: {error}") from None
     if array.dtype.kind not in "biufcV":  # V: ml_dtypes
         raise TypeError(f"{name}: a row is an array of numbers, not {reprlib.repr(row)}")
     return array

@@ -25,7 +25,7 @@ class Stream(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """Where a tensor lies in the bytes of an observation."""
+    """Where a tensor is in the bytes of an observation."""
 
     dtype: str
     shape: Tuple[int, ...]  # with B = 1

@@ -130,7 +130,7 @@ def resample_many(streams: Mapping[str, Any], targets: Any, *, times: Any = None
         given = {**defaults, **(stream if isinstance(stream, dict) else {"values": stream})}
         if len(given) != len(KEYS):
             unknown = next(key for key in given if key not in KEYS)
-            raise ArgumentError(f"streams[{name!r}]: {unknown!r} is no argument of a stream: {', '.join(KEYS)}")
+            raise ArgumentError(f"streams[{name!r}]: {unknown!r} is not an argument of a stream: {', '.join(KEYS)}")
         given_by_name[name] = given.values()
     is_on_gpu = any(cuda_tensors.is_on_gpu(next(iter(given))) for given in given_by_name.values())
     prepared = [(_on_gpu if is_on_gpu else _prepare)(str(name), f"streams[{name!r}]: ", *given) for name, given in given_by_name.items()]
@@ -193,7 +193,7 @@ def _prepare(label, place, values, times, row_splits, kind, order, max_gap, max_
 def _run(prepared, targets):
     if _is_masked(targets):
         raise ArgumentError("targets is a masked array: leave the masked targets out, or fill them with np.iinfo('int64').min, "
-                            "which is no target")
+                            "which is not a target")
     found = _core.resample(tuple(one[0] for one in prepared), _plain(targets, "", "targets"), np.empty)
     return [_finish(*one[1:], *pair) for one, pair in zip(prepared, found)]
 
@@ -230,7 +230,7 @@ def _ns_of(text, name):
         raise ArgumentError(f"{name} is {text!r}: {NO_DURATION}")
     ns = Fraction(match[1]) * UNITS_NS[match[2]]
     if ns.denominator != 1:
-        raise ArgumentError(f"{name} is {text!r}, which is no whole number of ns")
+        raise ArgumentError(f"{name} is {text!r}, which is not a whole number of ns")
     if ns >= 2**63:
         raise ArgumentError(f"{name} is {text!r}, which is 2^63 ns or more")
     return int(ns)

@@ -1,4 +1,4 @@
-"""embodied-sync: its aligner, which makes one rate of several. It is no loader: T1 to T3."""
+"""embodied-sync: its aligner, which makes one rate of several. It is not a loader: T1 to T3."""
 import pickle
 import warnings
 

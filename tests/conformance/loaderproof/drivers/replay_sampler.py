@@ -1,4 +1,4 @@
-"""diffusion_policy: ReplayBuffer and SequenceSampler. $DIFFUSION_POLICY is a checkout: it is no package of a registry."""
+"""diffusion_policy: ReplayBuffer and SequenceSampler. $DIFFUSION_POLICY is a checkout: it is not a package of a registry."""
 import json
 import os
 import subprocess

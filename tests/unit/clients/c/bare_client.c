@@ -1,3 +1,4 @@
+/* Makes a client without a daemon. */
 #include "tests/unit/clients/c/bare_client.h"
 
 #include <stdlib.h>

@@ -190,8 +190,8 @@ static void send_welcome(int fd)
 
 static void *flood(void *context)
 {
-    /* long frames: flags, a length of 8 bytes, and a body that is no message of trajd. They are short
-     * enough that thousands come between two looks of the worker. */
+    /* long frames: flags, a length of 8 bytes, and a body that is not a message of trajd. They are
+     * short enough that thousands come between two looks of the worker. */
     static unsigned char frames[FRAMES][9 + LONG_FRAME];
     struct daemon *daemon = context;
     const int fd = accept_worker(daemon->listener);

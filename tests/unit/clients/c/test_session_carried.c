@@ -103,7 +103,7 @@ static void test_a_done_names_its_lease_once(void **state)
     assert_ptr_equal(client->held.previous, &batches[2]); /* next() marks it when it is called */
     trajd_batch_mark_done(&batches[2]);
     assert_null(client->held.previous);
-    assert_int_equal(client->held.count, 3); /* DONE is no release */
+    assert_int_equal(client->held.count, 3); /* DONE is not a release */
     batches[0].is_superseded = true;
     trajd_batch_mark_done(&batches[0]);
     assert_int_equal(done->count, 2);

@@ -31,7 +31,7 @@ static const struct {
     {"states", 0.05, 0.05, TRAJD_UNIT_S, 20},
     {"frame_index", 0, 1, -1, 0},
     {"states", 0, 1, -1, 0},      /* a counter */
-    {"progress", 0, 0.02, -1, 0}, /* grows, but is no time */
+    {"progress", 0, 0.02, -1, 0}, /* grows, but is not a time */
     {"time", 10, -0.1, -1, 0},
     {"time", 3, 0, -1, 0},
     {"joint", 0, 3e-7, -1, 0}, /* no clock of a robot is so fast */
@@ -47,7 +47,7 @@ static void test_columns(void **state)
             values[2 * row] = columns[i].begin + row * columns[i].step;
         if (columns[i].unit < 0) {
             if (draft_is_clock(values, ROWS, 2, columns[i].name, &clock))
-                fail_msg("column %zu (%s) is no clock", i, columns[i].name);
+                fail_msg("column %zu (%s) is not a clock", i, columns[i].name);
             continue;
         }
         if (!draft_is_clock(values, ROWS, 2, columns[i].name, &clock))

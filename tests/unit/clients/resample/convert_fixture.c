@@ -1,3 +1,4 @@
+/* Opens test files for a conversion, and prints the outputs as text. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

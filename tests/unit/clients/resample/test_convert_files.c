@@ -1,5 +1,5 @@
 /* Whole conversions of small files. What a conversion reports and what its output holds is
- * compared, as text, with tests/golden/convert/CASE.txt. To record these texts anew, name that
+ * compared, as text, with tests/golden/convert/CASE.txt. To record these texts again, name that
  * folder as the argument, and read the differences. */
 #include <setjmp.h>
 #include <stdarg.h>

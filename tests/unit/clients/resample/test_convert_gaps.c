@@ -64,7 +64,7 @@ static void gaps_of_all_streams_count(void **state)
           (struct span[]){{0, 120, {0, 0}}, {160, 160, {0, 9}}}, 2);
     /* the grid begins inside a gap */
     check(clocks, own, rows, (int64_t[]){79, 39}, 50, 130, (struct span[]){{100, 120, {3, 0}}}, 1);
-    /* the whole grid lies in a gap */
+    /* the whole grid is in a gap */
     check(clocks, own, rows, (int64_t[]){79, -1}, 30, 90, NULL, 0);
     check(clocks, own, rows, (int64_t[]){79, -1}, 20, 90, (struct span[]){{20, 20, {0, 0}}}, 1);
 }

@@ -1,3 +1,4 @@
+/* Tests the choice of variants: counted work, costs, threads and slices. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -102,7 +102,7 @@ static void test_copies(void **unused)
 }
 
 /* The values of the trainers, for all 256 bytes. */
-/* Copies of both ways, to all alignments, with lengths that are no multiple of a vector. */
+/* Copies of both ways, to all alignments, with lengths that are not multiples of a vector. */
 static void test_large_copies(void **unused)
 {
     enum { ROOM = (129 << 10) + 64, GUARD = 0xa5 };

@@ -303,7 +303,7 @@ static void check_columns(const struct kit *kit, const uint32_t *words)
     }
 }
 
-/* The weights of a row add up to exactly 1, and its window lies in the frame. */
+/* The weights of a row add up to exactly 1, and its window is in the frame. */
 static void check_rows(const struct kit *kit, const uint32_t *words)
 {
     for (uint32_t o = 0; o < kit->program.height; o++) {

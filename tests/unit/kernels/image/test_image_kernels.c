@@ -266,8 +266,8 @@ static void make_mean(uint32_t height, uint32_t width, float brightness, struct 
     }
 }
 
-/* The last pixels of a row are no whole group. A brightness above 1 clips pixels. Frames of 17 rows of 220
- * pixels are cut into 8 blocks, of which two have no rows. */
+/* The last pixels of a row are not a whole group. A brightness above 1 clips pixels. Frames of 17
+ * rows of 220 pixels are cut into 8 blocks, of which two have no rows. */
 static void test_means(void **state)
 {
     static const float brightness[] = {0.7F, 1, 1.6F};

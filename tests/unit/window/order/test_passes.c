@@ -1,4 +1,4 @@
-/* Passes of a sampler: one window of each episode, drawn anew in each pass, and epochs of a
+/* Passes of a sampler: one window of each episode, drawn again in each pass, and epochs of a
  * declared length, which go on from pass to pass. */
 #include <setjmp.h>
 #include <stdarg.h>
