@@ -122,7 +122,7 @@ def test_a_daemon_that_comes_late(producer, tmp_path, caplog, monkeypatch):
 def test_a_daemon_that_never_comes(tmp_path, caplog, monkeypatch, options, limit):
     """A first connection waits as long as one to a daemon that died."""
     monkeypatch.setattr("trajd.connection._CONNECT_WARNING_AFTER_S", 0.1)
-    monkeypatch.setattr("trajd.connection._CONNECT_LIMIT_S", 0.3)
+    monkeypatch.setattr("trajd.connection.CONNECT_LIMIT_S", 0.3)
     with pytest.raises(trajd.Timeout, match="no daemon answers at .*feed.sock"):
         trajd.connect(str(tmp_path), feed="train", **options)
     assert f"waiting {limit} s for its start" in caplog.text
