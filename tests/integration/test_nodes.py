@@ -90,6 +90,7 @@ def test_a_builder_is_killed(nodes):
     assert sum(built(others)) == 1
 
 
+@pytest.mark.release  # a sanitizer's runtime must come before a preloaded library
 def test_a_file_system_without_locks(nodes):
     """Each daemon builds the index, and says why."""
     preload = ["env", f"LD_PRELOAD={BUILD / 'tests/fake/libold_filesystem.so'}", "TRAJD_TEST_NO_LOCKS=1"]

@@ -261,7 +261,7 @@ static enum trajd_status read_bytes(const struct trajd_array_reader *reader, int
 {
     const uint64_t at = offset - reader->extent_offset;
 
-    if (offset < reader->extent_offset || bytes > reader->extent_bytes ||
+    if (!reader->extent_bytes || offset < reader->extent_offset || bytes > reader->extent_bytes ||
         at > reader->extent_bytes - bytes)
         return trajd_read_exactly(fd, offset, bytes, to, error);
     memcpy(to, reader->extent.bytes + at, bytes);
