@@ -35,6 +35,7 @@ enum trajd_status trajd_frames_create(const struct trajd_frames_options *options
     filesystems = trajd_cache_filesystem_count(options->cache);
     made->worker_room = options->worker_count * (filesystems < 2 ? 1 : 2);
     made->decoder_count = options->decoder_count;
+    made->units_most = options->decoder_count * (filesystems < 2 ? 1 : 2);
     made->readers_most = options->worker_count; /* a dead mount leaves as many threads to others */
     pthread_mutex_init(&made->lock, NULL);
     pthread_cond_init(&made->work, NULL);

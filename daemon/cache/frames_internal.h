@@ -79,6 +79,8 @@ struct trajd_frames {
     int64_t read_ns;                                   /* what a frame of the last job took */
     /* [filesystems of the cache]: workers that read from it, and the most that may */
     uint32_t *readers, readers_most;
+    /* decode units of videos that workers hold, up to 64 MiB each, and the most of them */
+    uint32_t unit_count, units_most;
     pthread_t *workers;
     struct trajd_heartbeat *heartbeats; /* [worker_room] */
     struct trajd_frames_stats stats;

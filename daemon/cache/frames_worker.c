@@ -209,9 +209,16 @@ static bool may_join(const struct frame_slot *slot, const struct frame_slot *fir
     return !is_video(first) && slot->view == first->view && readers_of(slot) == readers_of(first);
 }
 
+/* Returns whether a job may begin with the slot. With several filesystems, half the workers may read
+ * from one, so that a mount that hangs does not stop the others. */
+static bool may_begin(const struct trajd_frames *frames, const struct frame_slot *slot)
+{
+    return *readers_of(slot) < frames->readers_most &&
+           (!is_video(slot) || frames->unit_count < frames->units_most);
+}
+
 /* Takes the first frame of a queue that may be read, and others of its view. The decoders share what
- * is queued, or, where reading takes the time, all workers. With several filesystems, half the workers may read from one, so that a mount that
- * hangs does not stop the others. */
+ * is queued, or, where reading takes the time, all workers. */
 static bool take(struct frames_worker *worker, struct frame_list *list)
 {
     struct trajd_frames *frames = worker->frames;
@@ -225,16 +232,17 @@ static bool take(struct frames_worker *worker, struct frame_list *list)
     while (next && worker->slot_count < most) {
         struct frame_slot *slot = next;
         next = slot->next;
-        if (worker->slot_count ? !may_join(slot, worker->slots[0])
-                               : *readers_of(slot) >= frames->readers_most)
+        if (worker->slot_count ? !may_join(slot, worker->slots[0]) : !may_begin(frames, slot))
             continue;
         frames_dequeue(slot);
         slot->state = FRAME_LOADING;
         slot->view->loading_count++;
         worker->slots[worker->slot_count++] = slot;
     }
-    if (worker->slot_count)
+    if (worker->slot_count) {
         ++*readers_of(worker->slots[0]);
+        frames->unit_count += is_video(worker->slots[0]);
+    }
     qsort(worker->slots, worker->slot_count, sizeof *worker->slots, compare_slots);
     return worker->slot_count;
 }
@@ -430,6 +438,8 @@ static struct trajd_frame_view *finish(struct frames_worker *worker, int64_t beg
     struct trajd_frames *frames = worker->frames;
     struct trajd_frame_view *view = worker->slots[0]->view;
 
+    if (is_video(worker->slots[0]) && frames->unit_count-- == frames->units_most)
+        pthread_cond_broadcast(&frames->work);
     for (uint32_t i = 0; i < worker->slot_count; i++) {
         struct frame_slot *slot = worker->slots[i];
         const enum trajd_status status = worker->statuses[i];
