@@ -252,7 +252,10 @@ static const long pause_least_ns = 2000000, pause_most_ns = 500000000;
 static void write_beat(struct trajd_index_lock *lock, struct beat beat)
 {
     beat.turn = lock->beat_ns = trajd_now_ns();
-    if (pwrite(lock->fd, &beat, sizeof beat, 0) < 0)
+    trajd_heartbeat_wait();
+    const ssize_t written = pwrite(lock->fd, &beat, sizeof beat, 0);
+    trajd_heartbeat_resume();
+    if (written < 0)
         return; /* a full disk: others then wait for twice the timeout of a file, and go on */
 }
 
@@ -294,7 +297,10 @@ static void read_beat(const struct trajd_index_lock *lock, struct beat *beat)
 {
     struct beat found;
 
-    if (pread(lock->fd, &found, sizeof found, 0) == sizeof found)
+    trajd_heartbeat_wait();
+    const ssize_t got = pread(lock->fd, &found, sizeof found, 0);
+    trajd_heartbeat_resume();
+    if (got == sizeof found)
         *beat = found;
 }
 

@@ -60,7 +60,8 @@ class _Store:
         # The store outlives ranks that are started again, and a job may open the feed several times.
         attempt = [os.environ.get(f"TORCHELASTIC_{name}", "") for name in ("RUN_ID", "RESTART_COUNT")]
         self._prefix = "/".join(["trajd", *attempt, title, str(ranks.world_size)])
-        self._prefix += f"/{(self._store.add(self._prefix, 1) - 1) // ranks.world_size}"
+        # Each rank counts its own openings: a rank that opens again after a failure must not stand for another one.
+        self._prefix += f"/{self._store.add(f'{self._prefix}/opened/{ranks.rank}', 1)}"
         self._store.add(f"{self._prefix}/here/{ranks.rank}", 1)
 
     def _connect(self) -> Any:
@@ -78,8 +79,12 @@ class _Store:
 
     def _missing(self) -> str:
         """Names the ranks that did not come. The connection that a wait was broken off on is not used again."""
-        store, world = self._connect(), self._ranks.world_size
-        missing = [rank for rank in range(world) if not store.add(f"{self._prefix}/here/{rank}", 0)]
+        world = self._ranks.world_size
+        try:
+            store = self._connect()
+            missing = [rank for rank in range(world) if not store.add(f"{self._prefix}/here/{rank}", 0)]
+        except RuntimeError:
+            return "torchrun's store has ended"
         shown = ", ".join(map(str, missing[:_LISTED_RANKS])) + (", ..." if len(missing) > _LISTED_RANKS else "")
         return f"{len(missing)} of {world} did not answer: {shown}" if missing else "one of them has ended"
 
@@ -91,7 +96,8 @@ class _Store:
         if seen["digests"] != first["digests"]:
             store.set(f"{prefix}/other", json.dumps(seen))
             store.add(f"{prefix}/others", 1)
-        if store.add(f"{prefix}/compared", 1) == self._ranks.world_size:  # the last one tells all
+        is_first = store.add(f"{prefix}/compared/{self._ranks.rank}", 1) == 1  # a rank that was started again counts once
+        if store.add(f"{prefix}/compared", int(is_first)) == self._ranks.world_size:  # the last one tells all
             store.set(f"{prefix}/end", self._get("other") if store.add(f"{prefix}/others", 0) else "null")
         other = json.loads(self._get("end"))
         return None if other is None else (first, other)

@@ -288,10 +288,10 @@ class Feed:
             self._check(resume, info)
         if self._info is not None and info.fingerprint != self._info.fingerprint:
             self._connection.forget_texts()
-        self._info, self._layout, self._opened_at = info, None, (epoch, position)
-        if not self._compared:
+        if not self._compared:  # before the feed counts as open: an error must come again at the next call
             agree.compare(settings, info, self._connection)
             self._compared = True
+        self._info, self._layout, self._opened_at = info, None, (epoch, position)
         feed_info.report(info, settings)
 
     def _notice_images(self, before: Optional[Images], timeout_ms: Optional[int] = None) -> None:
