@@ -139,7 +139,8 @@ def test_a_demand_of_half_the_rate_does_not_wait(daemon, slow, source, expected,
     client.close()
     assert digests == expected
     wanted = len(expected) * BATCH * WINDOW_BYTES / DEMAND
-    assert took < 1.2 * wanted and waited["rows"] - first["rows"] < 0.1 * wanted, (took, wanted, first, waited)
+    # one read after the other would take five times as long; an idle machine has 1.0 and no wait
+    assert took < 3 * wanted and waited["rows"] - first["rows"] < wanted, (took, wanted, first, waited)
     if direct:
         extents = lengths(mounted.set()[0])
         assert sum(size for size in extents if size >= 1 << 20) > 0.8 * sum(extents), extents
