@@ -47,8 +47,9 @@ int trajd_file_replace_begin_as(struct trajd_file_replacement *replacement, cons
 int trajd_file_replace_end(struct trajd_file_replacement *replacement, const char *path, bool good);
 
 /* Returns the content of a file that trajd_file_write_sealed wrote under this magic number, which the
- * caller frees. NULL where there is none of at most `limit` bytes, it is damaged or has another
- * magic number, or out of memory. Follows no symbolic link. For caches, which only save time. */
+ * caller frees. NULL where there is none of at most `limit` bytes, where it is damaged or has another
+ * magic number, and where memory is missing. Follows no symbolic link. For caches, which only save
+ * time. */
 void *trajd_file_read_sealed(const char *path, uint64_t magic, size_t limit, size_t *length);
 /* Replaces the file at `path`: the magic number, the length and a digest of the content, u64 each,
  * and the content. It is not synced to the disk. 0, or -1 with errno. */

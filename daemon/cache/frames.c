@@ -25,7 +25,7 @@ enum trajd_status trajd_frames_create(const struct trajd_frames_options *options
                                       struct trajd_frames **frames, struct trajd_error *error)
 {
     struct trajd_frames *made = calloc(1, sizeof *made);
-    uint32_t filesystems;
+    uint32_t filesystems, share;
 
     *frames = made;
     if (!made)
@@ -33,9 +33,10 @@ enum trajd_status trajd_frames_create(const struct trajd_frames_options *options
     made->index = options->index;
     made->cache = options->cache;
     filesystems = trajd_cache_filesystem_count(options->cache);
-    made->worker_room = options->worker_count * (filesystems < 2 ? 1 : 2);
+    share = filesystems < 2 ? 1 : 2;
+    made->worker_room = options->worker_count * share;
     made->decoder_count = options->decoder_count;
-    made->units_most = options->decoder_count * (filesystems < 2 ? 1 : 2);
+    made->units_most = options->decoder_count * share;
     made->readers_most = options->worker_count; /* a dead mount leaves as many threads to others */
     pthread_mutex_init(&made->lock, NULL);
     pthread_cond_init(&made->work, NULL);

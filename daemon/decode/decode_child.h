@@ -11,7 +11,7 @@
 #include "daemon/index/rows/image_header.h"
 
 /* Receives the setup and then jobs, until the end of the socket. False where the parent breaks the
- * protocol, or out of memory. */
+ * protocol, or where memory is missing. */
 bool trajd_decode_serve(int socket);
 
 /* ---- decode_frame.c: header check, decoding, colour, flip, preparation ---- */

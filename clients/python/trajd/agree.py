@@ -59,10 +59,10 @@ class _Store:
         self._store = self._connect()
         # The store outlives ranks that are started again, and a job may open the feed several times.
         attempt = [os.environ.get(f"TORCHELASTIC_{name}", "") for name in ("RUN_ID", "RESTART_COUNT")]
-        self._prefix = "/".join(["trajd", *attempt, title, str(ranks.world_size)])
+        self._feed = "/".join(["trajd", *attempt, title, str(ranks.world_size)])
         # Each rank counts its own openings: a rank that opens again after a failure must not stand for another one.
-        self._prefix += f"/{self._store.add(f'{self._prefix}/opened/{ranks.rank}', 1)}"
-        self._store.add(f"{self._prefix}/here/{ranks.rank}", 1)
+        self._opening = self._store.add(f"{self._feed}/opened/{ranks.rank}", 1)
+        self._prefix = f"{self._feed}/{self._opening}"
 
     def _connect(self) -> Any:
         import torch.distributed
@@ -82,7 +82,7 @@ class _Store:
         world = self._ranks.world_size
         try:
             store = self._connect()
-            missing = [rank for rank in range(world) if not store.add(f"{self._prefix}/here/{rank}", 0)]
+            missing = [rank for rank in range(world) if store.add(f"{self._feed}/opened/{rank}", 0) < self._opening]
         except RuntimeError:
             return "torchrun's store has ended"
         shown = ", ".join(map(str, missing[:_LISTED_RANKS])) + (", ..." if len(missing) > _LISTED_RANKS else "")
@@ -96,8 +96,7 @@ class _Store:
         if seen["digests"] != first["digests"]:
             store.set(f"{prefix}/other", json.dumps(seen))
             store.add(f"{prefix}/others", 1)
-        is_first = store.add(f"{prefix}/compared/{self._ranks.rank}", 1) == 1  # a rank that was started again counts once
-        if store.add(f"{prefix}/compared", int(is_first)) == self._ranks.world_size:  # the last one tells all
+        if store.add(f"{prefix}/compared", 1) == self._ranks.world_size:  # the last one tells all
             store.set(f"{prefix}/end", self._get("other") if store.add(f"{prefix}/others", 0) else "null")
         other = json.loads(self._get("end"))
         return None if other is None else (first, other)
