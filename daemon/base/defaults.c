@@ -10,7 +10,7 @@
 
 #define RING_BYTES ((uint64_t)64 << 20)
 
-enum { READERS_LEAST = 2, READERS_MOST = 8 };
+#define READERS 8 /* a read from a network takes tens of milliseconds, most of them waiting */
 
 static uint32_t between(uint64_t count, uint32_t least, uint32_t most)
 {
@@ -59,8 +59,7 @@ struct trajd_thread_choice trajd_choose_threads(const struct trajd_thread_counts
     return (struct trajd_thread_choice){
         .cores = cores,
         .counts = {.resample = stated->resample ? stated->resample : rest,
-                   .readers = stated->readers ? stated->readers
-                                              : between(cores / 2, READERS_LEAST, READERS_MOST),
+                   .readers = stated->readers ? stated->readers : READERS,
                    .decoders = stated->decoders ? stated->decoders : cores},
         .eager_decoders = stated->decoders ? stated->decoders : rest};
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "daemon/cache/cache_internal.h"
@@ -17,6 +18,9 @@
 #define EXTENT_BYTES (UINT64_C(2) << 20)
 #define EXTENT_ENTRIES 256u
 #define EXTENT_SEARCH 1024u /* entries that are looked at */
+/* Further readers mostly wait for storage with a latency. Where they inflate, they give way. */
+#define EAGER_READERS 2u
+#define NICER 5
 
 /* A reader's job, taken under the lock: entries of one file, and the bytes that hold their rows. */
 struct task {
@@ -415,6 +419,7 @@ struct reader_thread {
     struct trajd_cache *cache;
     struct trajd_array_reader *reader;
     struct trajd_heartbeat *heartbeat;
+    bool gives_way;
 };
 
 static void *run_reader(void *context)
@@ -424,6 +429,8 @@ static void *run_reader(void *context)
     struct task task;
 
     free(context);
+    if (thread.gives_way)
+        setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + NICER); /* of this thread */
     trajd_heartbeat_begin(thread.heartbeat);
     pthread_mutex_lock(&cache->lock);
     while (!cache->stopping) {
@@ -452,6 +459,7 @@ static enum trajd_status start_reader(struct trajd_cache *cache, struct trajd_er
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a reader thread");
     thread->cache = cache;
     thread->heartbeat = &cache->heartbeats[cache->reader_count];
+    thread->gives_way = cache->reader_count >= EAGER_READERS;
     if (trajd_array_reader_create(&thread->reader, error)) {
         free(thread);
         return TRAJD_ERR_MEMORY;

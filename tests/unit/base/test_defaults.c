@@ -78,7 +78,7 @@ static void a_core_is_left_to_training(void **state)
     assert_int_equal(choice.eager_decoders, 1);
     trajd_threads_text(&plain, text, sizeof text);
     assert_string_equal(text, "1 core: 1 thread to resample (the only core), 1 decoder (one per "
-                              "core), 2 readers for each dataset (they mostly wait for storage)");
+                              "core), 8 readers for each dataset (they mostly wait for storage)");
     choice = trajd_choose_threads(&stated);
     assert_int_equal(choice.eager_decoders, 5);
     trajd_threads_text(&stated, text, sizeof text);
