@@ -246,18 +246,9 @@ static bool leave(struct trajd_frame_view *view)
     return !view->loading_count;
 }
 
-/* Lets all slots of a video take turns, so that they hold the units that are in use. */
-static void keep_units(struct trajd_frame_view *view, bool keeps_units)
-{
-    if (!keeps_units || !view->decoder.largest_unit_bytes)
-        return;
-    view->keeps_units = true;
-    view->turning = TURNING_ALL;
-}
-
 enum trajd_status trajd_frames_open_view(struct trajd_frames *frames, uint32_t stream_index,
                                          const struct trajd_image_preparation *preparation,
-                                         uint32_t least_frames, bool keeps_units,
+                                         uint32_t least_frames, bool is_ordered,
                                          struct trajd_frame_view **view, struct trajd_error *error)
 {
     struct trajd_frame_view *unused = NULL;
@@ -269,7 +260,9 @@ enum trajd_status trajd_frames_open_view(struct trajd_frames *frames, uint32_t s
         status = add_view(frames, stream_index, preparation, view, error);
     if (!status) {
         (*view)->users++;
-        keep_units(*view, keeps_units);
+        (*view)->is_ordered |= is_ordered;
+        if (is_ordered && (*view)->decoder.largest_unit_bytes)
+            frames_keep_units(*view);
         status = reserve(*view, least_frames, error);
         if (status) {
             unused = leave(*view) ? *view : NULL;

@@ -68,19 +68,21 @@ enum trajd_status trajd_frames_create(const struct trajd_frames_options *options
 void trajd_frames_destroy(struct trajd_frames **frames);
 
 /* Opens the view of a stream, or shares an open one. The caller closes it. The first view starts
- * the workers. keeps_units: windows come in order or in blocks, so the frames of a video's decode
- * unit are needed at about the same time, and take the place of frames used longer ago.
+ * the workers. is_ordered: windows come in order or in blocks, so frames that lie side by side, such
+ * as those of a video's decode unit, are needed at about the same time, and take the place of frames
+ * used longer ago.
  * TRAJD_ERR_ARGUMENT: the preparation is wrong. TRAJD_ERR_MEMORY: the budget has no room for
  * least_frames frames. */
 enum trajd_status trajd_frames_open_view(struct trajd_frames *frames, uint32_t stream_index,
                                          const struct trajd_image_preparation *preparation,
-                                         uint32_t least_frames, bool keeps_units,
+                                         uint32_t least_frames, bool is_ordered,
                                          struct trajd_frame_view **view, struct trajd_error *error);
 /* No frame may be pinned by this caller. Frees the frames with the view's last user. */
 void trajd_frames_close_view(struct trajd_frame_view **view);
 
-/* Asks for frames that will be pinned soon. Never blocks. A hint: nothing is guaranteed. */
-void trajd_frames_want(struct trajd_frame_view *view, const struct trajd_frame_use *uses,
+/* Asks for frames that will be pinned soon. Never blocks. A hint: nothing is guaranteed. Returns
+ * false where there was no room for all of them. */
+bool trajd_frames_want(struct trajd_frame_view *view, const struct trajd_frame_use *uses,
                        uint32_t count);
 /* Makes the frames and keeps them until unpin. Blocks until each is ready, or cannot be made. A use
  * may come several times. TRAJD_ERR_MEMORY: there is no room for all of them at present;

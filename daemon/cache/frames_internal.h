@@ -57,7 +57,8 @@ struct trajd_frame_view {
     struct frame_block **blocks;
     struct frame_slot *free_slots;
     struct frame_list extras; /* the oldest first */
-    bool keeps_units;         /* windows come in order, or in blocks */
+    bool is_ordered;          /* windows come in order, or in blocks */
+    bool keeps_units;         /* ordered, and frames are read in units: of a video, or of rows */
     uint32_t loading_count;
     uint32_t turning;          /* of TURNING_ALL parts of the slots, whose frames take turns */
     uint64_t hand;             /* where the search for a frame to evict goes on */
@@ -76,7 +77,7 @@ struct trajd_frames {
     struct trajd_frame_view *views;
     struct frame_list queues[FRAME_QUEUE_COUNT];
     uint32_t decoder_count, worker_room, worker_count; /* worker_count: started */
-    int64_t read_ns;                                   /* what a frame of the last job took */
+    int64_t read_ns;                                   /* what a read of the last job took */
     /* [filesystems of the cache]: workers that read from it, and the most that may */
     uint32_t *readers, readers_most;
     /* decode units of videos that workers hold, up to 64 MiB each, and the most of them */
@@ -107,6 +108,8 @@ struct frame_slot *frames_take_slot(struct trajd_frame_view *view, enum frame_ne
 /* Takes a frame from its slot, which becomes free. It is neither pinned nor loading. */
 void frames_drop(struct frame_slot *slot);
 bool frames_add_block(struct trajd_frame_view *view);
+/* Lets all slots of an ordered view take turns, so that they hold the units that are in use. */
+void frames_keep_units(struct trajd_frame_view *view);
 /* Takes unused memory from other views, so that this one can have a block. Each keeps its first
  * block. Returns false where they have too little. */
 bool frames_take_back(struct trajd_frame_view *view);
@@ -118,7 +121,7 @@ void frames_dequeue(struct frame_slot *slot);
 /* Lists a frame that nobody has asked for; it is the first to be evicted. */
 void frames_add_extra(struct frame_slot *slot);
 
-/* ---- frames_unit.c: the frames of a video, without the lock ---- */
+/* ---- frames_unit.c: frames that are read together ---- */
 
 #define FRAMES_JOB 32 /* images that a worker makes together, at most */
 
@@ -136,6 +139,8 @@ struct frames_worker {
     struct trajd_encoded_reader *encoded;
     struct trajd_video_reader *video;
     uint32_t slot_count, slot_room;
+    bool are_neighbours; /* images that lie side by side are read in one call */
+    uint32_t read_count; /* calls for the job */
     /* [slot_room] */
     struct frame_slot **slots;
     struct frame_bytes *bytes;
@@ -146,13 +151,17 @@ struct frames_worker {
     uint64_t unit_bytes, read_bytes;
 };
 
-/* Makes room for the frames of a job. */
+/* Makes room for the frames of a job. Needs no lock. */
 enum trajd_status frames_reserve(struct frames_worker *worker, uint32_t count,
                                  struct trajd_error *error);
 
+/* Adds the frames to a job of one frame that are read with it from slow storage: about 1 MiB of rows
+ * beside it, those that are queued, and extra ones where there is room. */
+void frames_add_neighbours(struct frames_worker *worker);
+
 /* Reads the packets for the frames of a video: of the unit of the worker's first slot. First adds
  * further frames of that unit to the job: those that are queued, and extra ones where there is
- * room, because a unit is decoded as a whole. `fd`: of the file. */
+ * room, because a unit is decoded as a whole. `fd`: of the file. Takes the lock meanwhile. */
 enum trajd_status frames_read_unit(struct frames_worker *worker, int fd, struct trajd_error *error);
 
 /* ---- frames_worker.c ---- */

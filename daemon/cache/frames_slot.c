@@ -268,6 +268,12 @@ static struct frame_slot *find_evictable(struct trajd_frame_view *view, bool is_
     return found || is_hint ? found : search(view, 0, false);
 }
 
+void frames_keep_units(struct trajd_frame_view *view)
+{
+    view->keeps_units = true;
+    view->turning = TURNING_ALL;
+}
+
 /* Finds the frame that makes room for another one: an extra one, if there is any. */
 static struct frame_slot *find_victim(struct trajd_frame_view *view, enum frame_need need)
 {
@@ -311,7 +317,7 @@ static struct frame_slot *make(struct trajd_frame_view *view, const struct trajd
     return slot;
 }
 
-void trajd_frames_want(struct trajd_frame_view *view, const struct trajd_frame_use *uses,
+bool trajd_frames_want(struct trajd_frame_view *view, const struct trajd_frame_use *uses,
                        uint32_t count)
 {
     bool has_room = true;
@@ -328,6 +334,7 @@ void trajd_frames_want(struct trajd_frame_view *view, const struct trajd_frame_u
         }
     }
     pthread_mutex_unlock(&view->frames->lock);
+    return has_room;
 }
 
 static void unpin(const struct trajd_frame_use *uses, uint32_t count)

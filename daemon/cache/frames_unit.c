@@ -1,5 +1,6 @@
-/* The frames of a video. Each needs the frames before it decoded, back to the beginning of its
- * decode unit, so a worker makes what is wanted of a unit together. */
+/* Frames that are read together. Each frame of a video needs the frames before it decoded, back to
+ * the beginning of its decode unit, so a worker makes what is wanted of a unit together. On slow
+ * storage the number of reads decides, so small images that lie side by side are read in one. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -8,6 +9,9 @@
 
 #include "daemon/cache/frames_internal.h"
 #include "proto/array_len.h"
+
+#define NEIGHBOURS_BYTES (UINT64_C(1) << 20)
+#define ENCODED_SHARE 8 /* of the bytes of its pixels, which an encoded image has about */
 
 enum trajd_status frames_reserve(struct frames_worker *worker, uint32_t count,
                                  struct trajd_error *error)
@@ -58,7 +62,7 @@ static void join(struct frames_worker *worker, uint32_t row)
     worker->slots[worker->slot_count++] = slot;
 }
 
-/* Adds the frames of the unit, which has the rows [first, first + count) of the file. */
+/* Adds the frames of the rows [first, first + count) of the file. The caller holds the lock. */
 static void gather(struct frames_worker *worker, uint64_t first, uint64_t count)
 {
     const struct frame_slot *slot = worker->slots[0];
@@ -69,7 +73,6 @@ static void gather(struct frames_worker *worker, uint64_t first, uint64_t count)
 
     while (row && frames_file_row(view, episode, row - 1) >= first)
         row--;
-    pthread_mutex_lock(&worker->frames->lock);
     for (; row < rows && view->users; row++) {
         const uint64_t file_row = frames_file_row(view, episode, row);
         if (file_row >= first + count)
@@ -77,7 +80,28 @@ static void gather(struct frames_worker *worker, uint64_t first, uint64_t count)
         if (row != slot->row)
             join(worker, row);
     }
-    pthread_mutex_unlock(&worker->frames->lock);
+}
+
+static uint64_t count_neighbours(const struct trajd_array *array)
+{
+    const bool is_plain = array->form == TRAJD_ROWS_PLAIN;
+    const uint64_t pixels = is_plain ? 0 : trajd_image_raw_bytes(&array->header),
+                   bytes = is_plain ? trajd_array_row_bytes(array)
+                           : array->header.encoding == TRAJD_ENCODING_RAW ? pixels
+                                                                          : pixels / ENCODED_SHARE,
+                   count = NEIGHBOURS_BYTES / (bytes + 1);
+
+    return count < 1 ? 1 : count > FRAMES_JOB ? FRAMES_JOB : count;
+}
+
+void frames_add_neighbours(struct frames_worker *worker)
+{
+    const struct frame_slot *slot = worker->slots[0];
+    const uint64_t count = count_neighbours(frames_array(slot)),
+                   row = frames_file_row(slot->view, slot->episode_index, slot->row);
+
+    frames_keep_units(slot->view);
+    gather(worker, row / count * count, count);
 }
 
 /* Reads the packets of the unit as far as the job needs them. `first`: the unit's first row. */
@@ -122,7 +146,9 @@ enum trajd_status frames_read_unit(struct frames_worker *worker, int fd, struct 
         status = frames_reserve(worker, (uint32_t)count, error);
     if (status)
         return status;
+    pthread_mutex_lock(&worker->frames->lock);
     gather(worker, first, count);
+    pthread_mutex_unlock(&worker->frames->lock);
     status = trajd_video_locate(fd, array, first, (uint32_t)count, unit, packets, error);
     if (!status && array->video->media)
         status = trajd_index_open_media(worker->frames->index, frames_file(slot), array, &media_fd,

@@ -13,7 +13,7 @@
 #include "daemon/base/heartbeat.h"
 #include "daemon/index/rows/encoded.h"
 
-#define SLOW_READ_NS 2000000 /* of a frame; the storage then has a latency */
+#define SLOW_READ_NS 2000000 /* of a read; the storage then has a latency */
 #define FRAMES_RETRIES 3
 #define FRAMES_BACKOFF_NS 10000000 /* four times as much after each failure */
 
@@ -43,46 +43,75 @@ static enum trajd_status copy_bytes(struct frame_bytes *bytes, const void *data,
     return TRAJD_OK;
 }
 
-static enum trajd_status read_with(struct frames_worker *worker, uint32_t i, int fd,
-                                   struct trajd_error *error)
+/* Reads frames [i, i + count) of a job, whose rows are plain and lie side by side. */
+static enum trajd_status read_plain(struct frames_worker *worker, uint32_t i, uint32_t count,
+                                    int fd, struct trajd_error *error)
+{
+    const struct trajd_array *array = frames_array(worker->slots[i]);
+    const uint64_t first = file_row(worker->slots[i]), bytes = trajd_array_row_bytes(array);
+    struct frame_bytes all = {0};
+    enum trajd_status status = copy_bytes(&all, NULL, count * bytes, error);
+
+    if (!status)
+        status = trajd_array_read(worker->rows, fd, array, first, count, all.data, error);
+    if (!status && count == 1) {
+        worker->bytes[i] = all;
+        return TRAJD_OK;
+    }
+    for (uint32_t k = 0; k < count && !status; k++)
+        status = copy_bytes(&worker->bytes[i + k], all.data + k * bytes, bytes, error);
+    free(all.data);
+    return status;
+}
+
+/* The same of encoded rows. */
+static enum trajd_status read_encoded(struct frames_worker *worker, uint32_t i, uint32_t count,
+                                      int fd, struct trajd_error *error)
 {
     const struct frame_slot *slot = worker->slots[i];
     const struct trajd_index *index = worker->frames->index;
     const struct trajd_array *array = frames_array(slot);
     const uint64_t file_size =
         index->files[index->episodes[slot->episode_index].file_index].stat.size_bytes;
-    const struct trajd_row_bytes *row;
-    enum trajd_status status;
+    const struct trajd_row_bytes *rows;
+    enum trajd_status status = TRAJD_OK;
     uint64_t done;
 
-    if (index->streams[slot->view->stream_index].form == TRAJD_ROWS_PLAIN) {
-        status = copy_bytes(&worker->bytes[i], NULL, trajd_array_row_bytes(array), error);
-        return status ? status
-                      : trajd_array_read(worker->rows, fd, array, file_row(slot), 1,
-                                         worker->bytes[i].data, error);
+    for (uint32_t k = 0; k < count && !status;) {
+        status = trajd_encoded_read(worker->encoded, fd, file_size, array, file_row(slot) + k,
+                                    count - k, &rows, &done, error);
+        for (uint64_t r = 0; r < done && !status; r++, k++) {
+            struct frame_bytes *bytes = &worker->bytes[i + k];
+            status = copy_bytes(bytes, rows[r].data, rows[r].size, error);
+            if (!status)
+                bytes->room = trajd_encoded_row_room(array, rows[r].size);
+        }
     }
-    status = trajd_encoded_read(worker->encoded, fd, file_size, array, file_row(slot), 1, &row,
-                                &done, error);
-    if (!status)
-        status = copy_bytes(&worker->bytes[i], row->data, row->size, error);
-    if (!status)
-        worker->bytes[i].room = trajd_encoded_row_room(array, row->size);
     return status;
 }
 
-static enum trajd_status read_once(struct frames_worker *worker, uint32_t i,
+/* Reads frames [i, i + count) of a job, whose rows lie side by side. */
+static enum trajd_status read_once(struct frames_worker *worker, uint32_t i, uint32_t count,
                                    struct trajd_error *error)
 {
-    const uint32_t file = frames_file(worker->slots[i]);
+    const struct frame_slot *slot = worker->slots[i];
+    const uint32_t file = frames_file(slot);
     int fd;
     enum trajd_status status = trajd_cache_file_acquire(worker->frames->cache, file, &fd, error);
 
-    free(worker->bytes[i].data);
-    worker->bytes[i] = (struct frame_bytes){0};
+    worker->read_count++;
+    for (uint32_t k = i; k < i + count; k++) {
+        free(worker->bytes[k].data);
+        worker->bytes[k] = (struct frame_bytes){0};
+    }
     if (status)
         return status;
-    status = is_video(worker->slots[i]) ? frames_read_unit(worker, fd, error)
-                                        : read_with(worker, i, fd, error);
+    if (is_video(slot))
+        status = frames_read_unit(worker, fd, error);
+    else if (frames_array(slot)->form == TRAJD_ROWS_PLAIN)
+        status = read_plain(worker, i, count, fd, error);
+    else
+        status = read_encoded(worker, i, count, fd, error);
     trajd_cache_file_release(worker->frames->cache, file, fd, status == TRAJD_ERR_IO);
     return status;
 }
@@ -105,21 +134,14 @@ static bool is_masked(const struct frames_worker *worker, uint32_t i)
             (!bytes->data[0] && !memcmp(bytes->data, bytes->data + 1, bytes->size - 1)));
 }
 
-/* Reads the bytes of frame i. Retries I/O errors, as network mounts fail for moments. */
-static void read_frame(struct frames_worker *worker, uint32_t i, int retries)
+/* Records how reading frame i went. */
+static void end_frame(struct frames_worker *worker, uint32_t i, enum trajd_status status)
 {
     const struct frame_slot *slot = worker->slots[i];
     const struct trajd_index *index = worker->frames->index;
     const struct trajd_episode *episode = &index->episodes[slot->episode_index];
     struct trajd_error *error = &worker->errors[i];
-    struct timespec pause = {0, FRAMES_BACKOFF_NS};
-    enum trajd_status status = read_once(worker, i, error);
 
-    for (int r = 0; r < retries && status == TRAJD_ERR_IO && error->foreign_code; r++) {
-        nanosleep(&pause, NULL);
-        pause.tv_nsec *= 4;
-        status = read_once(worker, i, error);
-    }
     if (!status && is_masked(worker, i))
         status = trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "the frame is all zeros");
     if (status)
@@ -127,6 +149,43 @@ static void read_frame(struct frames_worker *worker, uint32_t i, int retries)
             error, "%s: %s/%s", index->files[episode->file_index].path, episode->id,
             index->arrays[index->streams[slot->view->stream_index].array_index].path);
     worker->statuses[i] = status;
+}
+
+/* Reads the bytes of frame i. Retries I/O errors, as network mounts fail for moments. */
+static void read_frame(struct frames_worker *worker, uint32_t i, int retries)
+{
+    struct trajd_error *error = &worker->errors[i];
+    struct timespec pause = {0, FRAMES_BACKOFF_NS};
+    enum trajd_status status = read_once(worker, i, 1, error);
+
+    for (int r = 0; r < retries && status == TRAJD_ERR_IO && error->foreign_code; r++) {
+        nanosleep(&pause, NULL);
+        pause.tv_nsec *= 4;
+        status = read_once(worker, i, 1, error);
+    }
+    end_frame(worker, i, status);
+}
+
+/* Reads the bytes of `count` frames from i on in one call. Returns false where that fails: each is
+ * then read on its own, and has its own error. */
+static bool read_together(struct frames_worker *worker, uint32_t i, uint32_t count)
+{
+    if (count < 2 || read_once(worker, i, count, &worker->errors[i]))
+        return false;
+    for (uint32_t k = i; k < i + count; k++)
+        end_frame(worker, k, TRAJD_OK);
+    return true;
+}
+
+/* Returns how many frames of the job from i on are read together: neighbours lie side by side. */
+static uint32_t count_together(const struct frames_worker *worker, uint32_t i)
+{
+    uint32_t count = 1;
+
+    while (worker->are_neighbours && i + count < worker->slot_count &&
+           file_row(worker->slots[i + count]) == file_row(worker->slots[i]) + count)
+        count++;
+    return count;
 }
 
 static bool is_same_file(const struct frames_worker *worker, uint32_t i, uint32_t j)
@@ -165,14 +224,20 @@ static void read_all(struct frames_worker *worker)
 {
     bool is_broken = false;
 
+    worker->read_count = 0;
     if (is_video(worker->slots[0])) {
         read_unit(worker);
         return;
     }
     for (uint32_t i = 0; i < worker->slot_count; i++) {
+        const uint32_t together = count_together(worker, i);
         if (!i || !is_same_file(worker, i - 1, i)) {
             is_broken = false;
             keep_chunks(worker, may_share_chunk(worker, i));
+        }
+        if (!is_broken && read_together(worker, i, together)) {
+            i += together - 1;
+            continue;
         }
         read_frame(worker, i, is_broken ? 0 : FRAMES_RETRIES);
         is_broken = worker->statuses[i] == TRAJD_ERR_IO;
@@ -203,10 +268,10 @@ static int compare_slots(const void *a, const void *b)
 }
 
 /* Returns whether a job that begins with `first` may have the slot, too: with its view and
- * filesystem. What joins the frame of a video is found by its unit. */
+ * filesystem. */
 static bool may_join(const struct frame_slot *slot, const struct frame_slot *first)
 {
-    return !is_video(first) && slot->view == first->view && readers_of(slot) == readers_of(first);
+    return slot->view == first->view && readers_of(slot) == readers_of(first);
 }
 
 /* Returns whether a job may begin with the slot. With several filesystems, half the workers may read
@@ -222,23 +287,29 @@ static bool may_begin(const struct trajd_frames *frames, const struct frame_slot
 static bool take(struct frames_worker *worker, struct frame_list *list)
 {
     struct trajd_frames *frames = worker->frames;
-    const uint32_t parts =
-        frames->read_ns > SLOW_READ_NS ? frames->readers_most : frames->decoder_count;
+    const bool is_slow = frames->read_ns > SLOW_READ_NS;
+    const uint32_t parts = is_slow ? frames->readers_most : frames->decoder_count;
     const uint32_t share = (list->count + parts - 1) / parts;
-    const uint32_t most = share < FRAMES_JOB ? share : FRAMES_JOB;
+    uint32_t most = share < FRAMES_JOB ? share : FRAMES_JOB;
     struct frame_slot *next = list->first;
 
     worker->slot_count = 0;
+    worker->are_neighbours = false;
     while (next && worker->slot_count < most) {
         struct frame_slot *slot = next;
         next = slot->next;
         if (worker->slot_count ? !may_join(slot, worker->slots[0]) : !may_begin(frames, slot))
             continue;
+        worker->are_neighbours = is_slow && slot->view->is_ordered && !is_video(slot);
+        if (worker->are_neighbours || is_video(slot))
+            most = 1; /* the others are found by their place */
         frames_dequeue(slot);
         slot->state = FRAME_LOADING;
         slot->view->loading_count++;
         worker->slots[worker->slot_count++] = slot;
     }
+    if (worker->are_neighbours)
+        frames_add_neighbours(worker);
     if (worker->slot_count) {
         ++*readers_of(worker->slots[0]);
         frames->unit_count += is_video(worker->slots[0]);
@@ -425,7 +496,7 @@ static void end_reading(struct frames_worker *worker, int64_t begin_ns)
     struct trajd_frames *frames = worker->frames;
 
     pthread_mutex_lock(&frames->lock);
-    frames->read_ns = (trajd_now_ns() - begin_ns) / worker->slot_count;
+    frames->read_ns = (trajd_now_ns() - begin_ns) / worker->read_count;
     if ((*readers_of(worker->slots[0]))-- == frames->readers_most)
         pthread_cond_broadcast(&frames->work);
     pthread_mutex_unlock(&frames->lock);

@@ -182,7 +182,7 @@ static int compare_episodes(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-static void prefetch_batch(struct trajd_producer *producer, const struct trajd_fill *fill,
+static bool prefetch_batch(struct trajd_producer *producer, const struct trajd_fill *fill,
                            uint64_t position, uint32_t count)
 {
     const uint64_t length = trajd_mixture_plan_epoch_length(producer->plan),
@@ -205,6 +205,7 @@ static void prefetch_batch(struct trajd_producer *producer, const struct trajd_f
             trajd_cache_prefetch(member->dataset->cache, member->selection, member->ahead,
                                  member->ahead_count, fill->epoch * length + position);
     }
+    return true;
 }
 
 /* Returns for how many batches rows are read ahead: as many as the ring has slots. The orders that

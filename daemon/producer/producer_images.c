@@ -200,9 +200,11 @@ void trajd_image_find_batch(struct trajd_producer *producer, const struct trajd_
     }
 }
 
-static void want_batch(struct trajd_producer *producer, const struct trajd_fill *fill,
+static bool want_batch(struct trajd_producer *producer, const struct trajd_fill *fill,
                        uint64_t position, uint32_t count)
 {
+    bool has_room = true;
+
     trajd_image_find_batch(producer, fill, position, count);
     for (uint32_t m = 0; m < producer->plan->member_count; m++)
         for (uint32_t p = 0; p < producer->plan->members[m]->rules.image_count; p++) {
@@ -211,15 +213,22 @@ static void want_batch(struct trajd_producer *producer, const struct trajd_fill 
                 image->use_count =
                     trajd_gpu_frames_select_absent(image->on_gpu, image->uses, image->use_count);
             if (image->view)
-                trajd_frames_want(image->view, image->uses, image->use_count);
+                has_room =
+                    trajd_frames_want(image->view, image->uses, image->use_count) && has_room;
         }
+    return has_room;
 }
 
 void trajd_producer_want_images(struct trajd_producer *producer, const struct trajd_fill *fill)
 {
+    const struct trajd_window_spec *spec = producer->spec;
+    const uint64_t place = (uint64_t)spec->block_windows * spec->block_neighbours,
+                   batches = spec->order == TRAJD_ORDER_GLOBAL ? 0 : place / spec->global_batch;
+
     if (producer->ahead_batch)
-        trajd_producer_look_ahead(producer, fill, producer->slot_count, &producer->wanted,
-                                  want_batch);
+        trajd_producer_look_ahead(producer, fill,
+                                  batches > producer->slot_count ? batches : producer->slot_count,
+                                  &producer->wanted, want_batch);
 }
 
 /* ---- writing ---- */

@@ -114,11 +114,12 @@ static inline bool trajd_producer_reads_row(const struct trajd_fill *fill, uint6
     return false;
 }
 
-/* Calls `look` for the next `depth` batches after this one, each batch once. */
+/* Calls `look` for the next `depth` batches after this one, each batch once, until one has no room:
+ * the next call begins with that one. */
 static inline void trajd_producer_look_ahead(struct trajd_producer *producer,
                                              const struct trajd_fill *fill, uint64_t depth,
                                              struct trajd_producer_ahead *ahead,
-                                             void (*look)(struct trajd_producer *producer,
+                                             bool (*look)(struct trajd_producer *producer,
                                                           const struct trajd_fill *fill,
                                                           uint64_t position, uint32_t count))
 {
@@ -132,7 +133,8 @@ static inline void trajd_producer_look_ahead(struct trajd_producer *producer,
     for (end = end < length ? end : length; ahead->until < end;) {
         const uint64_t remaining = end - ahead->until,
                        count = remaining < batch ? remaining : batch;
-        look(producer, fill, ahead->until, (uint32_t)count);
+        if (!look(producer, fill, ahead->until, (uint32_t)count))
+            return;
         ahead->until += count;
     }
 }
