@@ -317,9 +317,19 @@ static struct frame_slot *make(struct trajd_frame_view *view, const struct trajd
     return slot;
 }
 
-bool trajd_frames_want(struct trajd_frame_view *view, const struct trajd_frame_use *uses,
-                       uint32_t count)
+/* Has a queued frame made before those that are wanted later. */
+static void make_next(struct frame_slot *slot)
 {
+    if (slot->state != FRAME_QUEUED || slot->queue != FRAME_QUEUE_AHEAD)
+        return;
+    frames_dequeue(slot);
+    frames_enqueue(slot, FRAME_QUEUE_DEMAND);
+}
+
+bool trajd_frames_want(struct trajd_frame_view *view, const struct trajd_frame_use *uses,
+                       uint32_t count, bool is_next)
+{
+    const enum frame_queue queue = is_next ? FRAME_QUEUE_DEMAND : FRAME_QUEUE_AHEAD;
     bool has_room = true;
 
     pthread_mutex_lock(&view->frames->lock);
@@ -327,11 +337,13 @@ bool trajd_frames_want(struct trajd_frame_view *view, const struct trajd_frame_u
         struct frame_slot **place,
             *slot = frames_find(view, uses[i].episode_index, uses[i].row, &place);
         if (!slot && place && has_room)
-            has_room = (slot = make(view, &uses[i], place, FRAME_QUEUE_AHEAD)) != NULL;
+            has_room = (slot = make(view, &uses[i], place, queue)) != NULL;
         if (slot) {
             claim(slot);
             slot->wanted = view->tick + 1;
         }
+        if (slot && is_next)
+            make_next(slot);
     }
     pthread_mutex_unlock(&view->frames->lock);
     return has_room;
@@ -379,10 +391,8 @@ static enum trajd_status pin(struct trajd_frame_view *view, struct trajd_frame_u
     for (*pinned = 0; *pinned < count; ++*pinned) {
         struct trajd_frame_use *use = &uses[*pinned];
         struct frame_slot **place, *slot = find_or_make(view, use, &place);
-        if (slot && slot->state == FRAME_QUEUED && slot->queue == FRAME_QUEUE_AHEAD) {
-            frames_dequeue(slot);
-            frames_enqueue(slot, FRAME_QUEUE_DEMAND);
-        }
+        if (slot)
+            make_next(slot);
         if (!slot)
             return trajd_error_set(error, TRAJD_ERR_MEMORY, place ? 0 : ENOMEM,
                                    "stream %s: there is no room for %u prepared frames of %llu "

@@ -243,8 +243,8 @@ void trajd_producer_prefetch(struct trajd_producer *producer, const struct trajd
     for (uint32_t p = 0; p < producer->plan->member_count; p++)
         is_resident = is_resident && producer->members[p].resident;
     if (!is_resident)
-        trajd_producer_look_ahead(producer, fill, rows_ahead(producer), &producer->prefetched,
-                                  prefetch_batch);
+        trajd_producer_look_ahead(producer, fill, rows_ahead(producer), false,
+                                  &producer->prefetched, prefetch_batch);
 }
 
 /* ---- windows ---- */

@@ -213,8 +213,9 @@ static bool want_batch(struct trajd_producer *producer, const struct trajd_fill 
                 image->use_count =
                     trajd_gpu_frames_select_absent(image->on_gpu, image->uses, image->use_count);
             if (image->view)
-                has_room =
-                    trajd_frames_want(image->view, image->uses, image->use_count) && has_room;
+                has_room = trajd_frames_want(image->view, image->uses, image->use_count,
+                                             position == fill->position) &&
+                           has_room;
         }
     return has_room;
 }
@@ -228,7 +229,7 @@ void trajd_producer_want_images(struct trajd_producer *producer, const struct tr
     if (producer->ahead_batch)
         trajd_producer_look_ahead(producer, fill,
                                   batches > producer->slot_count ? batches : producer->slot_count,
-                                  &producer->wanted, want_batch);
+                                  true, &producer->wanted, want_batch);
 }
 
 /* ---- writing ---- */
@@ -409,7 +410,7 @@ enum trajd_status trajd_producer_make_images(struct trajd_producer *producer,
         struct trajd_producer_image *image = &member->images[p];
         find_frames(member->batch, image, first, count, NULL);
         if (image->use_count) /* so that all cameras are decoded at once */
-            trajd_frames_want(image->view, image->uses, image->use_count);
+            trajd_frames_want(image->view, image->uses, image->use_count, true);
     }
     for (uint32_t p = 0; p < member->plan->rules.image_count && !status; p++) {
         struct image_writing writing = {.producer = producer,

@@ -115,10 +115,10 @@ static inline bool trajd_producer_reads_row(const struct trajd_fill *fill, uint6
 }
 
 /* Calls `look` for the next `depth` batches after this one, each batch once, until one has no room:
- * the next call begins with that one. */
+ * the next call begins with that one. with_this: where production begins, first for this batch. */
 static inline void trajd_producer_look_ahead(struct trajd_producer *producer,
                                              const struct trajd_fill *fill, uint64_t depth,
-                                             struct trajd_producer_ahead *ahead,
+                                             bool with_this, struct trajd_producer_ahead *ahead,
                                              bool (*look)(struct trajd_producer *producer,
                                                           const struct trajd_fill *fill,
                                                           uint64_t position, uint32_t count))
@@ -129,7 +129,8 @@ static inline void trajd_producer_look_ahead(struct trajd_producer *producer,
 
     if (ahead->run_id != fill->run_id || ahead->epoch != fill->epoch || ahead->until > end ||
         ahead->until < begin)
-        *ahead = (struct trajd_producer_ahead){fill->run_id, fill->epoch, begin};
+        *ahead = (struct trajd_producer_ahead){fill->run_id, fill->epoch,
+                                               with_this ? fill->position : begin};
     for (end = end < length ? end : length; ahead->until < end;) {
         const uint64_t remaining = end - ahead->until,
                        count = remaining < batch ? remaining : batch;

@@ -456,7 +456,7 @@ static void a_closed_view_gives_its_memory_back(void **state)
     for (int i = 0; i < 50; i++) {
         struct trajd_frame_view *view = open_view(world, i % 2);
         list_uses(uses, (uint32_t)i / 2 % 2);
-        trajd_frames_want(view, uses, ROWS);
+        trajd_frames_want(view, uses, ROWS, false);
         if (i % 5 == 0) {
             assert_int_equal(trajd_frames_pin(view, uses, ROWS, NULL), TRAJD_OK);
             check_pixels(uses);
