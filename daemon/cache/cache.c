@@ -43,32 +43,11 @@ static enum trajd_status find_clocks(struct trajd_cache *cache, struct trajd_err
     return TRAJD_OK;
 }
 
-/* Finds the bytes of the file that an entry is read from, so that entries that lie side by side are
- * read together. */
-static void find_place(const struct trajd_array *array, struct entry *p)
-{
-    if (array->storage == TRAJD_STORAGE_CONTIGUOUS) {
-        p->file_begin = array->offset;
-        p->file_end = array->offset + array->size_bytes;
-    }
-    for (uint64_t c = 0; array->storage == TRAJD_STORAGE_CHUNKED && c < array->chunk_count; c++) {
-        const struct trajd_chunk *chunk = &array->chunks[c];
-        const uint64_t end = chunk->offset + chunk->stored_size;
-        if (chunk->offset == TRAJD_ARRAY_MISSING_CHUNK)
-            continue;
-        p->file_begin =
-            p->file_end && p->file_begin < chunk->offset ? p->file_begin : chunk->offset;
-        p->file_end = p->file_end > end ? p->file_end : end;
-    }
-}
-
 static void prepare_entries(struct trajd_cache *cache)
 {
     for (uint32_t entry = 0; entry < cache->entry_count; entry++) {
         struct entry *p = &cache->entries[entry];
         p->bytes = trajd_cache_footprint(trajd_cache_entry_row_bytes(cache, entry));
-        if (p->bytes)
-            find_place(trajd_cache_entry_array(cache, entry), p);
         p->heap_index = NO_ENTRY;
         p->first_use = p->last_prefetched = NO_USE;
     }

@@ -81,6 +81,24 @@ const uint32_t *trajd_cache_entry_rows(const struct trajd_cache *cache, uint32_t
     return clock->kept_rows;
 }
 
+struct place trajd_cache_find_place(const struct trajd_cache *cache, uint32_t entry)
+{
+    const struct trajd_array *array = trajd_cache_entry_array(cache, entry);
+    struct place place = {0};
+
+    if (array->storage == TRAJD_STORAGE_CONTIGUOUS)
+        return (struct place){array->offset, array->offset + array->size_bytes};
+    for (uint64_t c = 0; array->storage == TRAJD_STORAGE_CHUNKED && c < array->chunk_count; c++) {
+        const struct trajd_chunk *chunk = &array->chunks[c];
+        const uint64_t end = chunk->offset + chunk->stored_size;
+        if (chunk->offset == TRAJD_ARRAY_MISSING_CHUNK)
+            continue;
+        place.begin = place.end && place.begin < chunk->offset ? place.begin : chunk->offset;
+        place.end = place.end > end ? place.end : end;
+    }
+    return place;
+}
+
 void trajd_cache_enqueue(struct trajd_cache *cache, enum queue_kind kind, uint32_t entry)
 {
     struct entry *p = &cache->entries[entry];
@@ -91,6 +109,8 @@ void trajd_cache_enqueue(struct trajd_cache *cache, enum queue_kind kind, uint32
     if (p->queued[kind])
         return;
     p->queued[kind] = true;
+    if (!p->place.end)
+        p->place = trajd_cache_find_place(cache, entry);
     p->next[kind] = NO_ENTRY;
     if (queue->last == NO_ENTRY)
         queue->first = entry;

@@ -185,8 +185,9 @@ static uint64_t list_candidates(const struct trajd_cache *cache,
         for (uint32_t k = 0; k < selection->array_count; k++) {
             uint32_t entry = trajd_cache_entry(cache, selection, k, e);
             if (cache->entries[entry].bytes) /* constant, so no lock is needed */
-                candidates[count++] = (struct candidate){cache->index->episodes[e].file_index,
-                                                         entry, cache->entries[entry].file_begin};
+                candidates[count++] =
+                    (struct candidate){cache->index->episodes[e].file_index, entry,
+                                       trajd_cache_find_place(cache, entry).begin};
         }
     }
     qsort(candidates, count, sizeof *candidates, by_place);

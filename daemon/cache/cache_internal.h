@@ -28,11 +28,16 @@
 enum entry_state { ENTRY_ABSENT, ENTRY_LOADING, ENTRY_RESIDENT, ENTRY_FAILED };
 enum queue_kind { QUEUE_DEMAND, QUEUE_FILL, QUEUE_AHEAD, QUEUE_COUNT };
 
+/* Where a file has bytes. */
+struct place {
+    uint64_t begin, end;
+};
+
 struct entry {
     void *rows; /* while resident */
     /* as accounted: rounded up to what the allocation takes; 0: nothing to load */
     uint64_t bytes;
-    uint64_t file_begin, file_end;       /* where its file has the bytes of its rows; constant */
+    struct place place;                  /* of its rows; since it was first queued */
     uint64_t last_use;                   /* the cache's tick at the last unpin */
     struct trajd_error *failure;         /* while failed */
     uint32_t pins;                       /* includes pins that wait */
@@ -138,6 +143,9 @@ const struct trajd_array *trajd_cache_entry_array(const struct trajd_cache *cach
  * many there are. Needs no lock. */
 const uint32_t *trajd_cache_entry_rows(const struct trajd_cache *cache, uint32_t entry,
                                        uint64_t *count);
+/* Returns the place of the entry's array in its file: entries that lie side by side are read
+ * together. Needs no lock. */
+struct place trajd_cache_find_place(const struct trajd_cache *cache, uint32_t entry);
 void trajd_cache_enqueue(struct trajd_cache *cache, enum queue_kind kind, uint32_t entry);
 /* Adds the arrays that no selection has named before to total_bytes. */
 void trajd_cache_name_arrays(struct trajd_cache *cache, const struct trajd_selection *selection);

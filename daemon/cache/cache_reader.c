@@ -83,11 +83,11 @@ static uint32_t file_of(const struct trajd_cache *cache, uint32_t entry)
     return cache->index->episodes[trajd_cache_entry_episode(cache, entry)].file_index;
 }
 
-static int by_file_begin(const void *a, const void *b, void *context)
+static int by_place(const void *a, const void *b, void *context)
 {
     const struct entry *entries = context;
-    const uint64_t left = entries[*(const uint32_t *)a].file_begin,
-                   right = entries[*(const uint32_t *)b].file_begin;
+    const uint64_t left = entries[*(const uint32_t *)a].place.begin,
+                   right = entries[*(const uint32_t *)b].place.begin;
 
     return (left > right) - (left < right);
 }
@@ -98,8 +98,8 @@ static void add(struct trajd_cache *cache, struct task *task, uint32_t entry)
 
     p->state = ENTRY_LOADING;
     task->entries[task->count++] = entry;
-    task->begin = p->file_begin < task->begin ? p->file_begin : task->begin;
-    task->end = p->file_end > task->end ? p->file_end : task->end;
+    task->begin = p->place.begin < task->begin ? p->place.begin : task->begin;
+    task->end = p->place.end > task->end ? p->place.end : task->end;
 }
 
 /* Lists other entries of the same file that wait in the same queue, in the order of the file. Looks
@@ -115,13 +115,13 @@ static uint32_t list_followers(const struct trajd_cache *cache, enum queue_kind 
     for (uint32_t entry = begin; entry < end && count < EXTENT_ENTRIES - 1; entry++) {
         const struct entry *p = &cache->entries[entry];
         if (!p->queued[kind] || entry == first || !is_wanted(cache, kind, entry) ||
-            p->file_end - p->file_begin > EXTENT_BYTES)
+            p->place.end - p->place.begin > EXTENT_BYTES)
             continue;
         if (file_of(cache, entry) != file_of(cache, first))
             break;
         followers[count++] = entry;
     }
-    qsort_r(followers, count, sizeof *followers, by_file_begin, cache->entries);
+    qsort_r(followers, count, sizeof *followers, by_place, cache->entries);
     return count;
 }
 
@@ -132,8 +132,8 @@ static void add_if_near(struct trajd_cache *cache, enum queue_kind kind, struct 
     const struct entry *p = &cache->entries[entry];
 
     if (p->state == ENTRY_ABSENT && task->end - task->begin < EXTENT_BYTES &&
-        p->file_begin <= task->end + EXTENT_GAP_BYTES &&
-        task->begin <= p->file_end + EXTENT_GAP_BYTES &&
+        p->place.begin <= task->end + EXTENT_GAP_BYTES &&
+        task->begin <= p->place.end + EXTENT_GAP_BYTES &&
         make_room(cache, kind, entry, &task->evicted))
         add(cache, task, entry);
 }
