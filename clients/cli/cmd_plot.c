@@ -66,9 +66,10 @@ static void list_streams(const struct trajd_index *index)
 {
     for (uint32_t s = 0; s < index->stream_count; s++) {
         const struct trajd_index_stream *stream = &index->streams[s];
-        printf("%-32s %-10s %-16s %s%s\n", stream->name, trajd_window_kind_name(stream->kind),
-               index->clocks[stream->clock_index].name, stream->unit ? stream->unit : "",
-               stream->image.is_present ? "images: -o FILE.png" : "");
+        const char *unit = stream->unit ? stream->unit : "";
+        const char *last = stream->image.is_present ? "images: -o FILE.png" : unit;
+        printf("%-32s %-10s %-*s%s%s\n", stream->name, trajd_window_kind_name(stream->kind),
+               *last ? 16 : 0, index->clocks[stream->clock_index].name, *last ? " " : "", last);
     }
 }
 

@@ -51,7 +51,7 @@ static const char *open_column(struct trajd_scan *scan, hid_t group, const char 
     if (*count)
         return NULL;
     H5Dclose(*dataset);
-    return trajd_arena_format(scan->arena, "%s: has no rows, or is no column of numbers", path);
+    return trajd_arena_format(scan->arena, "%s: has no rows, or is not a column of numbers", path);
 }
 
 static const char *cannot_read(struct trajd_scan *scan, const char *path)

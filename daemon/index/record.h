@@ -20,7 +20,7 @@
 #define TRAJD_RECORD_SIZE_MAX (256u << 20)
 #define TRAJD_RECORD_META_MAX 4096 /* bytes of one text */
 /* the refusal of a required array whose path leads to a group or a named type */
-#define TRAJD_RECORD_NO_DATASET "it is no dataset"
+#define TRAJD_RECORD_NO_DATASET "it is not a dataset"
 
 struct trajd_record_array {
     const char *path;    /* relative to the episode; a path with a '*' as the layout has it */

@@ -1,6 +1,6 @@
 /* Between rows and columns, in blocks of four rows and four columns. With AVX-512, blocks have eight
  * rows. Those are written by hand: gcc 12 takes vectors of 64 bytes apart in functions that are
- * inlined, and was no faster than with four rows. Builds with a sanitizer test the blocks of four
+ * inlined, and was not faster than with four rows. Builds with a sanitizer test the blocks of four
  * rows, others those of eight. */
 #include "kernels/transform/transform_columns.h"
 

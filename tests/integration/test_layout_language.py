@@ -274,7 +274,7 @@ def test_episodes_of_one_array(tmp_path, split, columns, groups, inside, name):
     ("{flags: terminals}", {"terminals": flags([4], 90)}, "actions: has 100 rows, and the episodes of terminals have 90"),
     ("{flags: [terminals, timeouts]}", {"terminals": flags([4]), "timeouts": flags([4], 90)}, "timeouts: has 90 rows, and terminals has 100"),
     ("{flags: terminals}", {}, "terminals: missing"),
-    ("{flags: terminals}", {"terminals": np.zeros((100, 2))}, "terminals: has no rows, or is no column of numbers"),
+    ("{flags: terminals}", {"terminals": np.zeros((100, 2))}, "terminals: has no rows, or is not a column of numbers"),
     ("{lengths: n}", {"n": np.array([50, 60])}, "actions: has 100 rows, and the episodes of n have 110"),
     ("{lengths: n}", {"n": np.array([50, 0, 50])}, "episode_1: n: the episode has 0 rows at row 50"),
     ("{lengths: n}", {"n": np.array([50, -1, 51])}, "n: row 1 is -1, and no number of rows"),

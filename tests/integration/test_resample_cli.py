@@ -658,6 +658,7 @@ def test_plot(demo_file):
     assert shown.returncode == 0 and "joint_pos by angle at 20 Hz" in shown.stdout and re.search("[\u2801-\u28ff]", shown.stdout)
     listed = plot(demo_file, "--layout", "demo").stdout.splitlines()
     assert len(listed) == 13 and ["joint_pos", "angle", "joint", "rad"] in [line.split() for line in listed]
+    assert [line for line in listed if line != line.rstrip()] == []
 
 
 @pytest.mark.parametrize("arguments, word", [

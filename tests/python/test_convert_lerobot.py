@@ -554,3 +554,13 @@ def test_missing_packages_are_named(tmp_path):
     done = subprocess.run([sys.executable, "-c", script, "lerobot", str(tmp_path), "-o", str(tmp_path / "out.hdf5")], capture_output=True,
                           text=True, env={**os.environ, **package_environment()})
     assert (done.returncode, done.stderr) == (2, "trajd-convert: pyarrow is not installed: pip install 'trajd[convert]'\n")
+
+
+def test_packages_that_do_not_fit_each_other_are_not_called_missing(tmp_path):
+    """As pyarrow does beside a numpy for which it was not built: the error has no name."""
+    (tmp_path / "pyarrow.py").write_text("raise ImportError('numpy.core.multiarray failed to import\\n\\nand more')\n")
+    script = "import sys; sys.path.insert(0, sys.argv.pop()); from trajd.convert.__main__ import main; sys.exit(main(sys.argv[1:]))"
+    done = subprocess.run([sys.executable, "-c", script, "lerobot", tmp_path, "-o", tmp_path / "out.hdf5", tmp_path], capture_output=True,
+                          text=True, env={**os.environ, **package_environment()})
+    assert (done.returncode, done.stderr) == (
+        2, "trajd-convert: numpy.core.multiarray failed to import: pip install -U 'trajd[convert]'\n")

@@ -26,6 +26,16 @@ def test_programs_do_not_call_themselves_the_version_before():
     assert said == {VERSION} and VERSION != BEFORE
 
 
+def test_all_files_name_one_version():
+    images = {match for path in ("Dockerfile", "kubernetes.yaml", "kubernetes_shards.yaml")
+              for match in re.findall(r"registry\.example/trajd:(\S+)", (ROOT / "configs/clusters" / path).read_text())}
+    assert images == {VERSION}
+    cited = dict(re.findall(r"^(version|date-released): (.*)", (ROOT / "CITATION.cff").read_text(), re.M))
+    if ".dev" not in VERSION:  # between releases the version to cite is the last one
+        title, _ = changelog.check((ROOT / "CHANGELOG.md").read_text(), VERSION, BEFORE)
+        assert title == f"{cited['version']} - {cited['date-released']}" and cited["version"] == VERSION
+
+
 def test_entries_are_counted():
     assert changelog.check(GOOD, "0.2.0.dev0", "0.1.0") == ("Unreleased", {"Added": ["one"], "Fixed": ["two"]})
 

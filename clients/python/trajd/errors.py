@@ -149,8 +149,9 @@ def run_command(program: str, extra: str, command: Callable[[], None], show: Cal
     try:
         command()
         return 0
-    except ImportError as error:
-        print(f"{program}: {error.name} is not installed: pip install 'trajd[{extra}]'", file=sys.stderr)
+    except ImportError as error:  # one without a name: packages do not fit each other, such as pyarrow and numpy
+        what = f"{error.name} is not installed: pip install" if error.name else f"{show(str(error).strip().splitlines()[0])}: pip install -U"
+        print(f"{program}: {what} 'trajd[{extra}]'", file=sys.stderr)
     except (Error, OSError) as error:
         print(f"{program}: {show(str(error))}", file=sys.stderr)
     except KeyboardInterrupt:

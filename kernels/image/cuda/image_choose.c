@@ -13,7 +13,7 @@ enum {
     THREADS = 256,
     ITEMS_MAX = 65535, /* of a block: the division by groups is exact below 2^16 */
     CAPABILITY_MIN = 90,
-    MATRIX_CHUNKS = 8, /* blocks of source rows in shared memory: more are no faster */
+    MATRIX_CHUNKS = 8, /* blocks of source rows in shared memory: more are not faster */
     MATRIX_WIDTH_MIN = 256,
     MATRIX_PIXELS_MIN = 5350000,         /* of all frames, before and after */
     MATRIX_PIXELS_MIN_NARROW = 40000000, /* where a warp has two tiles */

@@ -175,7 +175,7 @@ static void left_out_arrays_are_noted(void **state)
     trajd_index_destroy(&index);
     index = open_named("states_group.hdf5", "robomimic");
     assert_int_equal(index->kept_count, 1);
-    assert_non_null(strstr(index->notes[0], "demo_0/states: left out: it is no dataset"));
+    assert_non_null(strstr(index->notes[0], "demo_0/states: left out: it is not a dataset"));
     trajd_index_destroy(&index);
     /* offsets below a user block are right */
     index = open_named("user_block_contiguous.hdf5", "robomimic");

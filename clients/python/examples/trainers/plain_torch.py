@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains with torch alone: plain_torch.py square.yaml [EPOCHS]
 
-On several GPUs: torchrun --nproc-per-node=8 plain_torch.py square.yaml. Each rank gets its rows of each batch, so the
+On several GPUs: torchrun --nproc-per-node=8 plain_torch.py square.yaml. Each rank gets its share of each batch, so the
 losses are those of one rank."""
 import os
 import sys

@@ -27,7 +27,7 @@ def configuration(options):
 
 
 class Camera(torch.nn.Sequential):
-    """From images (B, T, ...) of any size and layout to 16 numbers a window."""
+    """From images (B, T, ...) of any size and layout to 16 numbers per window."""
     def __init__(self):
         super().__init__(torch.nn.Conv2d(3, 8, 8, 8), torch.nn.Tanh(), torch.nn.Conv2d(8, 16, 2), torch.nn.AdaptiveAvgPool2d(1),
                          torch.nn.Flatten())

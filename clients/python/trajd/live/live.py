@@ -240,7 +240,7 @@ class Live:
 
         Raises Timeout while a stream has no row yet, DataError if a stream on the anchor's clock, or all streams have
         stopped (`max_anchor_age`), and NotFound if t_ns lies so far in the past that rows are gone. Another stream that
-        stops holds its last row, because the next one may still come: a DataWarning says so once an episode. Give `max_age` in the feed, and
+        stops holds its last row, because the next one may still come: a DataWarning says so once per episode. Give `max_age` in the feed, and
         look at the mask. A DataWarning also names a stream whose newest row is stamped ahead of t_ns by more than `history`."""
         t_ns = _stamp(t_ns)
         anchor_ns, content = self._core.observe(t_ns, partial)
@@ -302,7 +302,7 @@ class Live:
     def _tell(self, name: str, kind: str, text: str) -> None:
         if (name, kind) not in self._told:
             self._told.add((name, kind))
-            warnings.warn(f"live stream {name}: {text} (this is said once an episode; Live.state() counts)", DataWarning, stacklevel=4)
+            warnings.warn(f"live stream {name}: {text} (this is said once per episode; Live.state() counts)", DataWarning, stacklevel=4)
 
     def __repr__(self) -> str:
         return f"Live({self.feed}: {', '.join(self.streams)})"
