@@ -152,7 +152,7 @@ static void make_values(struct trajd_live *live, uint8_t *out)
         if (trajd_rules_grid(&live->rules, t)->rule == TRAJD_TARGET_ROWS &&
             live->batch->targets[t].bases[0])
             mask_lost_rows(live, t);
-    trajd_binding_finish(live->batch, 0, 0, 1, NULL, out);
+    trajd_binding_finish(live->batch, 0, 0, 1, NULL);
 }
 
 static enum trajd_status observe(struct trajd_live *live, int64_t t_ns, unsigned flags,

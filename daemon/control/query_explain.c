@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "daemon/control/query.h"
-#include "daemon/window/mixture_plan.h"
+#include "daemon/window/window_batch.h"
 #include "daemon/window/window_report.h"
 #include "proto/plural.h"
 

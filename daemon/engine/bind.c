@@ -353,6 +353,7 @@ void trajd_bind_rows(struct trajd_binding *batch, uint32_t first, uint32_t count
         stream->mask = (out->row_mask ? out->row_mask : slot + out->mask_offset_bytes) +
                        first_row * stream->mask_window_stride_bytes;
     }
+    batch->slot = slot;
     batch->request.window_count = count;
     batch->request.window_rows = batch->window_rows ? batch->window_rows + first : NULL;
 }
@@ -415,7 +416,7 @@ static void blend_rotations(const struct trajd_binding *batch, uint32_t o, uint3
                                       begin, end);
 }
 
-void trajd_binding_job(const struct trajd_binding *batch, uint32_t first, uint32_t o, uint8_t *slot,
+void trajd_binding_job(const struct trajd_binding *batch, uint32_t first, uint32_t o,
                        struct trajd_transform_job *job)
 {
     const struct trajd_plan_output *out = &batch->rules->outputs[o],
@@ -437,9 +438,9 @@ void trajd_binding_job(const struct trajd_binding *batch, uint32_t first, uint32
         .source = place->rows + row * out->step_count * row_bytes,
         .reference = is_relative ? reference->rows + row * state_bytes : NULL,
         .reference_mask = is_relative ? reference->row_mask + row : NULL,
-        .mask = slot + place->mask_offset_bytes + row * out->step_count,
+        .mask = batch->slot + place->mask_offset_bytes + row * out->step_count,
         .edge = batch->rules->edge,
-        .output = slot + place->offset_bytes +
+        .output = batch->slot + place->offset_bytes +
                   row * out->step_count * out->feature_count * trajd_dtype_size(out->dtype),
         .scale = out->scale,
         .offset = out->offset,
@@ -505,7 +506,7 @@ static void mask_filled(const struct trajd_binding *batch, uint32_t o, uint32_t 
 }
 
 void trajd_binding_finish(const struct trajd_binding *batch, uint32_t first, uint32_t begin,
-                          uint32_t end, const bool *wanted, uint8_t *slot)
+                          uint32_t end, const bool *wanted)
 {
     struct trajd_transform_job job;
 
@@ -516,7 +517,7 @@ void trajd_binding_finish(const struct trajd_binding *batch, uint32_t first, uin
     for (uint32_t o = 0; o < batch->rules->visible_count; o++)
         if (batch->rules->outputs[o].transform && (!wanted || wanted[o])) {
             blend_rotations(batch, o, begin, end);
-            trajd_binding_job(batch, first, o, slot, &job);
+            trajd_binding_job(batch, first, o, &job);
             trajd_transform_windows(&job, begin, end);
         }
 }

@@ -61,6 +61,7 @@ struct trajd_binding {
     struct trajd_binding_bracket *brackets; /* [bracket_count] */
     struct trajd_binding_target *targets;   /* [target_count] */
     struct trajd_binding_output *outputs;   /* [output_count] */
+    uint8_t *slot;                          /* of the windows that were bound last */
     /* the request that bind fills. The streams of images stand behind its stream_count, only for
      * trajd_resample_resolve. Its arrays are [..._count]; they point into the arrays above */
     struct trajd_grid *request_grids;
@@ -112,7 +113,7 @@ void trajd_bind_rows(struct trajd_binding *batch, uint32_t first, uint32_t count
  * streams of an output, and not all, it masks steps as the others have them (is_filled). Call it
  * when they are resampled. Threads may make different windows at the same time. */
 void trajd_binding_finish(const struct trajd_binding *batch, uint32_t first, uint32_t begin,
-                          uint32_t end, const bool *wanted, uint8_t *slot);
+                          uint32_t end, const bool *wanted);
 
 /* Puts the rows of an output elsewhere, for example into a GPU's memory, with a mask of their own.
  * Borrowed until the batch is destroyed. */
@@ -121,7 +122,7 @@ void trajd_binding_lend_rows(struct trajd_binding *batch, uint32_t output_index,
 /* Fills *job for the windows that were bound last, from `first` on, of an output with a transform.
  * Its scale, offset and window_rows are those of the batch. */
 void trajd_binding_job(const struct trajd_binding *batch, uint32_t first, uint32_t output_index,
-                       uint8_t *slot, struct trajd_transform_job *job);
+                       struct trajd_transform_job *job);
 
 /* A rotation in the rows of a target, which the kernels blend number by number. */
 struct trajd_binding_blend {

@@ -329,7 +329,7 @@ enum trajd_status trajd_gpu_images_prepare(struct trajd_gpu_images *images,
     if (!status)
         status = send(images, gpu_batch, number, error);
     if (!status)
-        trajd_producer_want_images(producer, &gpu_batch->fill);
+        trajd_producer_prefetch_frames(producer, &gpu_batch->fill);
     return status;
 }
 

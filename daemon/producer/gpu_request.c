@@ -320,7 +320,7 @@ uint64_t trajd_gpu_request_block_bytes(const struct trajd_gpu_request *request,
 
 /* Makes the jobs of the windows that the batch bound last, from `first` on. */
 static void gather_jobs(const struct trajd_gpu_request *request, uint32_t frame, uint32_t first,
-                        const struct trajd_resample_request *gathered, uint8_t *slot)
+                        const struct trajd_resample_request *gathered)
 {
     struct trajd_transform_gpu_job *to = request->jobs + (size_t)frame * request->job_count;
 
@@ -328,7 +328,7 @@ static void gather_jobs(const struct trajd_gpu_request *request, uint32_t frame,
         const struct trajd_plan_output *out = &request->batch->plan->rules.outputs[o];
         if (!out->transform)
             continue;
-        trajd_binding_job(request->batch, first, o, slot, &to->job);
+        trajd_binding_job(request->batch, first, o, &to->job);
         to->job.window_rows = gathered->window_rows;
         to->job.scale = request->scale[o];
         to->job.offset = request->offset[o];
@@ -340,8 +340,8 @@ static void gather_jobs(const struct trajd_gpu_request *request, uint32_t frame,
 
 const struct trajd_resample_request *trajd_gpu_request_gather(struct trajd_gpu_request *request,
                                                               uint32_t frame, uint32_t first,
-                                                              uint8_t *slot, uint8_t *block,
-                                                              uint8_t *device_block, uint64_t *used)
+                                                              uint8_t *block, uint8_t *device_block,
+                                                              uint64_t *used)
 {
     const struct trajd_resample_request *from = &request->batch->request;
     const uint64_t each = from->window_count * sizeof(int64_t),
@@ -376,7 +376,7 @@ const struct trajd_resample_request *trajd_gpu_request_gather(struct trajd_gpu_r
     to->request.window_rows =
         put(&gathering, from->window_rows, from->window_count * sizeof(uint32_t));
     *used = gathering.used;
-    gather_jobs(request, frame, first, &to->request, slot);
+    gather_jobs(request, frame, first, &to->request);
     return &to->request;
 }
 

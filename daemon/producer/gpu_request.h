@@ -34,10 +34,11 @@ uint64_t trajd_gpu_request_block_bytes(const struct trajd_gpu_request *request,
 /* Returns the batch's request as it was bound last; its outputs, masks and bases must be addresses
  * on the GPU. Writes its arrays to `block`, which the caller copies to `device_block` on the GPU,
  * and the number of bytes to *used. Makes the jobs of outputs with a transform, of the windows from
- * `first` on, with outputs in `slot`. The result is valid until the next call for that frame. */
-const struct trajd_resample_request *
-trajd_gpu_request_gather(struct trajd_gpu_request *request, uint32_t frame, uint32_t first,
-                         uint8_t *slot, uint8_t *block, uint8_t *device_block, uint64_t *used);
+ * `first` on. The result is valid until the next call for that frame. */
+const struct trajd_resample_request *trajd_gpu_request_gather(struct trajd_gpu_request *request,
+                                                              uint32_t frame, uint32_t first,
+                                                              uint8_t *block, uint8_t *device_block,
+                                                              uint64_t *used);
 /* Launches the transforms of a frame's request, behind the request itself. Does not block. */
 enum trajd_status trajd_gpu_request_transform(const struct trajd_gpu_request *request,
                                               uint32_t frame, struct trajd_device_stream *stream,

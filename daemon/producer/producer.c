@@ -175,6 +175,30 @@ enum trajd_status trajd_producer_load_rows(struct trajd_producer *producer,
 
 /* ---- ahead of production ---- */
 
+/* Calls `look` for the next `depth` batches after this one, each batch once, until one has no room:
+ * the next call begins with that one. with_this: where production begins, first for this batch. */
+static void look_ahead(struct trajd_producer *producer, const struct trajd_fill *fill,
+                       uint64_t depth, bool with_this, struct trajd_producer_ahead *ahead,
+                       bool (*look)(struct trajd_producer *producer, const struct trajd_fill *fill,
+                                    uint64_t position, uint32_t count))
+{
+    const uint64_t length = trajd_mixture_plan_epoch_length(producer->plan),
+                   batch = producer->spec->global_batch, begin = fill->position + fill->row_count;
+    uint64_t end = begin + depth * batch;
+
+    if (ahead->run_id != fill->run_id || ahead->epoch != fill->epoch || ahead->until > end ||
+        ahead->until < begin)
+        *ahead = (struct trajd_producer_ahead){fill->run_id, fill->epoch,
+                                               with_this ? fill->position : begin};
+    for (end = end < length ? end : length; ahead->until < end;) {
+        const uint64_t remaining = end - ahead->until,
+                       count = remaining < batch ? remaining : batch;
+        if (!look(producer, fill, ahead->until, (uint32_t)count))
+            return;
+        ahead->until += count;
+    }
+}
+
 static int compare_episodes(const void *a, const void *b)
 {
     const uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
@@ -236,15 +260,26 @@ static uint64_t rows_ahead(const struct trajd_producer *producer)
                : batches;
 }
 
-void trajd_producer_prefetch(struct trajd_producer *producer, const struct trajd_fill *fill)
+void trajd_producer_prefetch_rows(struct trajd_producer *producer, const struct trajd_fill *fill)
 {
     bool is_resident = true;
 
     for (uint32_t p = 0; p < producer->plan->member_count; p++)
         is_resident = is_resident && producer->members[p].resident;
     if (!is_resident)
-        trajd_producer_look_ahead(producer, fill, rows_ahead(producer), false,
-                                  &producer->prefetched, prefetch_batch);
+        look_ahead(producer, fill, rows_ahead(producer), false, &producer->prefetched,
+                   prefetch_batch);
+}
+
+void trajd_producer_prefetch_frames(struct trajd_producer *producer, const struct trajd_fill *fill)
+{
+    const struct trajd_window_spec *spec = producer->spec;
+    const uint64_t place = (uint64_t)spec->block_windows * spec->block_neighbours,
+                   batches = spec->order == TRAJD_ORDER_GLOBAL ? 0 : place / spec->global_batch;
+
+    if (producer->ahead_batch)
+        look_ahead(producer, fill, batches > producer->slot_count ? batches : producer->slot_count,
+                   true, &producer->wanted, trajd_producer_want_frames);
 }
 
 /* ---- windows ---- */
@@ -259,7 +294,7 @@ static const void *const *rows_of(void *context, uint32_t episode)
 
 /* Fills one row of the batch with NaN, in outputs whose type has one (bad_rows: keep). Rows that
  * cannot be read become NaN and masked MISSING, whatever pads the edges. */
-static void fill_row_with_nan(const struct trajd_binding *batch, uint8_t *slot, uint32_t row)
+static void fill_row_with_nan(const struct trajd_binding *batch, uint32_t row)
 {
     const struct trajd_window_plan *plan = batch->plan;
 
@@ -267,7 +302,7 @@ static void fill_row_with_nan(const struct trajd_binding *batch, uint8_t *slot, 
         const struct trajd_plan_output *output = &plan->rules.outputs[o];
         const uint64_t count = output->step_count * output->feature_count,
                        size = trajd_dtype_size(output->dtype);
-        uint8_t *at = slot + batch->outputs[o].offset_bytes + row * count * size;
+        uint8_t *at = batch->slot + batch->outputs[o].offset_bytes + row * count * size;
         const uint64_t nan = output->dtype == TRAJD_F64    ? UINT64_C(0x7ff8000000000000)
                              : output->dtype == TRAJD_F32  ? 0x7fc00000
                              : output->dtype == TRAJD_F16  ? 0x7e00
@@ -278,19 +313,18 @@ static void fill_row_with_nan(const struct trajd_binding *batch, uint8_t *slot, 
     }
 }
 
-static void fill_windows_with_nan(const struct trajd_producer_member *member, uint8_t *slot,
-                                  uint32_t first, uint32_t count)
+static void fill_windows_with_nan(const struct trajd_producer_member *member, uint32_t first,
+                                  uint32_t count)
 {
     for (uint32_t w = first; w < first + count; w++)
         if (member->pinned[member->batch->windows[w].episode_index] == 2)
-            fill_row_with_nan(member->batch, slot,
+            fill_row_with_nan(member->batch,
                               member->batch->window_rows ? member->batch->window_rows[w] : w);
 }
 
 struct finishing {
     const struct trajd_binding *batch;
     uint32_t first;
-    uint8_t *memory;
 };
 
 /* Makes the outputs with a transform of resampled windows, in a thread of the pool. */
@@ -298,7 +332,7 @@ static void finish_slice(void *context, uint32_t begin, uint32_t end)
 {
     const struct finishing *finishing = context;
 
-    trajd_binding_finish(finishing->batch, finishing->first, begin, end, NULL, finishing->memory);
+    trajd_binding_finish(finishing->batch, finishing->first, begin, end, NULL);
 }
 
 /* Makes these windows. TRAJD_ERR_MEMORY: their rows do not fit the cache together at present. */
@@ -307,7 +341,7 @@ static enum trajd_status try_windows(struct trajd_producer *producer,
                                      const struct trajd_fill *fill, uint32_t first, uint32_t count,
                                      struct trajd_error *error)
 {
-    struct finishing finishing = {member->batch, first, fill->memory};
+    struct finishing finishing = {member->batch, first};
     int64_t begin_ns = trajd_now_ns();
     enum trajd_status status = trajd_producer_pin_windows(producer, member, first, count, error);
 
@@ -318,9 +352,9 @@ static enum trajd_status try_windows(struct trajd_producer *producer,
                                      &finishing, producer->options.pool, error);
         trajd_producer_count_time(producer, TRAJD_PRODUCER_RESAMPLE_NS, begin_ns);
         if (!status)
-            status = trajd_producer_make_images(producer, member, fill, first, count, error);
+            status = trajd_producer_make_images(producer, member, first, count, error);
         if (producer->spec->keep_bad_rows)
-            fill_windows_with_nan(member, fill->memory, first, count);
+            fill_windows_with_nan(member, first, count);
     }
     trajd_producer_unpin_windows(member, first, count);
     return status;
@@ -490,8 +524,8 @@ static void make_batch(struct trajd_producer *producer, const struct trajd_fill 
     struct trajd_error error;
 
     trajd_mixture_batch_look_up(producer->batch, fill->epoch, fill->position, fill->row_count);
-    trajd_producer_prefetch(producer, fill);
-    trajd_producer_want_images(producer, fill);
+    trajd_producer_prefetch_rows(producer, fill);
+    trajd_producer_prefetch_frames(producer, fill);
     for (uint32_t r = 0; r < fill->range_count && !status; r++)
         status = trajd_producer_make_rows(producer, fill, fill->ranges[r], &error);
     if (status == TRAJD_ERR_CLOSED && __atomic_load_n(&producer->stop, __ATOMIC_RELAXED))

@@ -199,7 +199,7 @@ static enum trajd_status gather_some(struct trajd_producer *producer,
     if (status)
         return status;
     request = trajd_gpu_request_gather(own->members[p].request, frame, first,
-                                       gpu_batch->fill.memory, gpu_batch->staging + used->block,
+                                       gpu_batch->staging + used->block,
                                        gpu_batch->block + used->block, &size_bytes);
     status =
         own->members[p].streamed_rows
@@ -338,7 +338,7 @@ enum trajd_status trajd_producer_gpu_prepare(struct trajd_producer *producer,
     memset(gpu_batch->requests, 0, producer->plan->member_count * sizeof *gpu_batch->requests);
     gpu_batch->sends.count = 0;
     if (producer->on_gpu->copies)
-        trajd_producer_prefetch(producer, fill);
+        trajd_producer_prefetch_rows(producer, fill);
     if (producer->on_gpu->copies && producer->spec->keep_bad_rows)
         clear_lacking(producer);
     trajd_mixture_batch_look_up(producer->batch, fill->epoch, fill->position, fill->row_count);

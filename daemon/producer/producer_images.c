@@ -200,8 +200,8 @@ void trajd_image_find_batch(struct trajd_producer *producer, const struct trajd_
     }
 }
 
-static bool want_batch(struct trajd_producer *producer, const struct trajd_fill *fill,
-                       uint64_t position, uint32_t count)
+bool trajd_producer_want_frames(struct trajd_producer *producer, const struct trajd_fill *fill,
+                                uint64_t position, uint32_t count)
 {
     bool has_room = true;
 
@@ -218,18 +218,6 @@ static bool want_batch(struct trajd_producer *producer, const struct trajd_fill 
                            has_room;
         }
     return has_room;
-}
-
-void trajd_producer_want_images(struct trajd_producer *producer, const struct trajd_fill *fill)
-{
-    const struct trajd_window_spec *spec = producer->spec;
-    const uint64_t place = (uint64_t)spec->block_windows * spec->block_neighbours,
-                   batches = spec->order == TRAJD_ORDER_GLOBAL ? 0 : place / spec->global_batch;
-
-    if (producer->ahead_batch)
-        trajd_producer_look_ahead(producer, fill,
-                                  batches > producer->slot_count ? batches : producer->slot_count,
-                                  true, &producer->wanted, want_batch);
 }
 
 /* ---- writing ---- */
@@ -275,7 +263,7 @@ static void *parameters_of(const struct image_writing *writing, const struct ima
     const uint32_t o = plan->rules.targets[writing->image->target_index].output_index;
     const struct trajd_plan_output *output = &plan->rules.outputs[o];
 
-    return (uint8_t *)writing->fill->memory + writing->batch->outputs[o].augment_offset_bytes +
+    return writing->batch->slot + writing->batch->outputs[o].augment_offset_bytes +
            (row * output->step_count + step->step) * trajd_image_augment_bytes(output);
 }
 
@@ -400,8 +388,7 @@ static enum trajd_status make_image(struct trajd_producer *producer, struct imag
 }
 
 enum trajd_status trajd_producer_make_images(struct trajd_producer *producer,
-                                             struct trajd_producer_member *member,
-                                             const struct trajd_fill *fill, uint32_t first,
+                                             struct trajd_producer_member *member, uint32_t first,
                                              uint32_t count, struct trajd_error *error)
 {
     enum trajd_status status = TRAJD_OK;
@@ -416,7 +403,6 @@ enum trajd_status trajd_producer_make_images(struct trajd_producer *producer,
         struct image_writing writing = {.producer = producer,
                                         .batch = member->batch,
                                         .image = &member->images[p],
-                                        .fill = fill,
                                         .first = first};
         status = make_image(producer, &writing, error);
     }

@@ -52,7 +52,6 @@ struct image_writing {
     const struct trajd_producer *producer;
     const struct trajd_binding *batch;
     struct trajd_producer_image *image;
-    const struct trajd_fill *fill;
     uint32_t first; /* window of the batch */
     uint32_t slice_steps;
     bool is_out_of_memory; /* atomic */

@@ -8,7 +8,7 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/producer/producer.h"
-#include "daemon/window/mixture_plan.h"
+#include "daemon/window/window_batch.h"
 
 #define TRAJD_PRODUCER_ID_COUNT 4 /* window_id, dataset_index, episode_index, anchor_ns */
 
@@ -84,8 +84,10 @@ bool trajd_producer_pause_for_room(const struct trajd_producer *producer,
                                    const struct trajd_error *error);
 /* Frees what load_rows has made, also after it failed. */
 void trajd_producer_drop_rows(struct trajd_producer *producer);
-/* Prefetches the episodes of the batches after this one, each batch once. Does not block. */
-void trajd_producer_prefetch(struct trajd_producer *producer, const struct trajd_fill *fill);
+/* Prefetch the rows, and the frames, of the batches after this one, each batch once. Do not
+ * block. */
+void trajd_producer_prefetch_rows(struct trajd_producer *producer, const struct trajd_fill *fill);
+void trajd_producer_prefetch_frames(struct trajd_producer *producer, const struct trajd_fill *fill);
 /* Makes the windows looked up last that belong to these rows of the batch, dataset by dataset.
  * Where they need more rows at once than the cache can hold, makes each half of them on its own. */
 enum trajd_status trajd_producer_make_rows(struct trajd_producer *producer,
@@ -114,32 +116,6 @@ static inline bool trajd_producer_reads_row(const struct trajd_fill *fill, uint6
     return false;
 }
 
-/* Calls `look` for the next `depth` batches after this one, each batch once, until one has no room:
- * the next call begins with that one. with_this: where production begins, first for this batch. */
-static inline void trajd_producer_look_ahead(struct trajd_producer *producer,
-                                             const struct trajd_fill *fill, uint64_t depth,
-                                             bool with_this, struct trajd_producer_ahead *ahead,
-                                             bool (*look)(struct trajd_producer *producer,
-                                                          const struct trajd_fill *fill,
-                                                          uint64_t position, uint32_t count))
-{
-    const uint64_t length = trajd_mixture_plan_epoch_length(producer->plan),
-                   batch = producer->spec->global_batch, begin = fill->position + fill->row_count;
-    uint64_t end = begin + depth * batch;
-
-    if (ahead->run_id != fill->run_id || ahead->epoch != fill->epoch || ahead->until > end ||
-        ahead->until < begin)
-        *ahead = (struct trajd_producer_ahead){fill->run_id, fill->epoch,
-                                               with_this ? fill->position : begin};
-    for (end = end < length ? end : length; ahead->until < end;) {
-        const uint64_t remaining = end - ahead->until,
-                       count = remaining < batch ? remaining : batch;
-        if (!look(producer, fill, ahead->until, (uint32_t)count))
-            return;
-        ahead->until += count;
-    }
-}
-
 /* ---- producer_images.c ---- */
 
 /* Opens the views of a member's images, and closes them, also after opening failed. */
@@ -147,13 +123,14 @@ enum trajd_status trajd_producer_open_images(struct trajd_producer *producer,
                                              struct trajd_producer_member *member,
                                              struct trajd_error *error);
 void trajd_producer_close_images(struct trajd_producer_member *member);
-/* Asks for the frames of the batches after this one, each batch once. Does not block. */
-void trajd_producer_want_images(struct trajd_producer *producer, const struct trajd_fill *fill);
+/* Asks for the frames of the batch at `position`, which is that of `fill` or one after it. Does not
+ * block. False where there is no room for all of them. */
+bool trajd_producer_want_frames(struct trajd_producer *producer, const struct trajd_fill *fill,
+                                uint64_t position, uint32_t count);
 /* Makes the images of the windows [first, first + count), which are bound. Blocks until their
  * frames are decoded. TRAJD_ERR_MEMORY: there is no room for all of them at once. */
 enum trajd_status trajd_producer_make_images(struct trajd_producer *producer,
-                                             struct trajd_producer_member *member,
-                                             const struct trajd_fill *fill, uint32_t first,
+                                             struct trajd_producer_member *member, uint32_t first,
                                              uint32_t count, struct trajd_error *error);
 
 /* ---- producer_report.c ---- */

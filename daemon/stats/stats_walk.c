@@ -232,7 +232,7 @@ static void transform_slice(void *context, uint32_t begin, uint32_t end)
 {
     struct windows_walk *walk = context;
 
-    trajd_binding_finish(walk->batch, 0, begin, end, walk->transforms, walk->slot);
+    trajd_binding_finish(walk->batch, 0, begin, end, walk->transforms);
 }
 
 static enum trajd_status resample(struct windows_walk *walk, uint32_t count,

@@ -5,7 +5,7 @@
 #define TRAJD_WINDOW_MIXTURE_PLAN_H
 
 #include "daemon/window/order/mixture.h"
-#include "daemon/window/window_batch.h"
+#include "daemon/window/window_plan.h"
 
 struct trajd_mixture_plan {
     const struct trajd_window_spec *spec;
@@ -54,28 +54,5 @@ uint64_t trajd_mixture_plan_number_count(const struct trajd_mixture_plan *plan);
 /* Writes the window with that number. False: there is none. */
 bool trajd_mixture_plan_window(const struct trajd_mixture_plan *plan, uint64_t window_id,
                                struct trajd_window *window);
-
-/* A batch of a feed: one batch of each member's plan. For one thread at a time. */
-struct trajd_mixture_batch {
-    const struct trajd_mixture_plan *plan;
-    struct trajd_binding **members; /* [plan->member_count] */
-    struct trajd_window *windows;   /* [G]: of a mixture, in the order of rows */
-};
-
-/* Makes an empty batch. The plan must be complete (trajd_window_batch_create) and outlive the
- * batch. Caller destroys. */
-enum trajd_status trajd_mixture_batch_create(const struct trajd_mixture_plan *plan,
-                                             struct trajd_mixture_batch **batch,
-                                             struct trajd_error *error);
-void trajd_mixture_batch_destroy(struct trajd_mixture_batch **batch);
-
-/* Looks up the windows [position, position + row_count) of an epoch. Each member's batch then has
- * its windows, with their rows. */
-void trajd_mixture_batch_look_up(struct trajd_mixture_batch *batch, uint64_t epoch,
-                                 uint64_t position, uint32_t row_count);
-/* Finds the windows of a member that belong to the rows [begin, begin + count) of the batch:
- * *window_count windows from *first on. */
-void trajd_mixture_batch_slice(const struct trajd_binding *member, uint32_t begin, uint32_t count,
-                               uint32_t *first, uint32_t *window_count);
 
 #endif

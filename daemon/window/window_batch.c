@@ -1,6 +1,8 @@
 /* Looks up the windows of a batch. */
 #include "daemon/window/window_batch.h"
 
+#include <stdlib.h>
+
 #include "daemon/window/window_plan_internal.h"
 
 enum trajd_status trajd_window_batch_create(const struct trajd_window_plan *plan,
@@ -59,4 +61,84 @@ void trajd_window_batch_add(struct trajd_binding *batch, const struct trajd_wind
     if (batch->window_rows)
         batch->window_rows[w] = row;
     place_window(batch, w);
+}
+
+/* ---- of a feed ---- */
+
+enum trajd_status trajd_mixture_batch_create(const struct trajd_mixture_plan *plan,
+                                             struct trajd_mixture_batch **out,
+                                             struct trajd_error *error)
+{
+    struct trajd_mixture_batch *batch = calloc(1, sizeof *batch);
+    enum trajd_status status = TRAJD_OK;
+
+    if (batch) {
+        batch->plan = plan;
+        batch->members = calloc(plan->member_count, sizeof *batch->members);
+        batch->windows = calloc(plan->spec->global_batch, sizeof *batch->windows);
+    }
+    if (!batch || !batch->members || !batch->windows)
+        status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for feed %s",
+                                 plan->spec->feed_name);
+    for (uint32_t p = 0; p < plan->member_count && !status; p++)
+        status = trajd_window_batch_create(plan->members[p], &batch->members[p], error);
+    if (status)
+        trajd_mixture_batch_destroy(&batch);
+    *out = batch;
+    return status;
+}
+
+void trajd_mixture_batch_destroy(struct trajd_mixture_batch **out)
+{
+    struct trajd_mixture_batch *batch = *out;
+
+    *out = NULL;
+    if (!batch)
+        return;
+    for (uint32_t p = 0; batch->members && p < batch->plan->member_count; p++)
+        trajd_binding_destroy(&batch->members[p]);
+    free(batch->members);
+    free(batch->windows);
+    free(batch);
+}
+
+void trajd_mixture_batch_look_up(struct trajd_mixture_batch *batch, uint64_t epoch,
+                                 uint64_t position, uint32_t row_count)
+{
+    const struct trajd_mixture_plan *plan = batch->plan;
+
+    if (!plan->mixture) {
+        trajd_window_batch_look_up(batch->members[0], epoch, position, row_count);
+        return;
+    }
+    trajd_mixture_run(plan->mixture, epoch, position, row_count, batch->windows);
+    for (uint32_t p = 0; p < plan->member_count; p++)
+        batch->members[p]->window_count = 0;
+    for (uint32_t row = 0; row < row_count; row++)
+        trajd_window_batch_add(batch->members[batch->windows[row].dataset_index],
+                               &batch->windows[row], row);
+}
+
+/* Returns the first of a member's windows whose row is `row` or after it. */
+static uint32_t window_at(const struct trajd_binding *member, uint32_t row)
+{
+    uint32_t low = 0, high = member->window_count;
+
+    if (!member->window_rows)
+        return row < high ? row : high;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (member->window_rows[middle] < row)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+void trajd_mixture_batch_slice(const struct trajd_binding *member, uint32_t begin, uint32_t count,
+                               uint32_t *first, uint32_t *window_count)
+{
+    *first = window_at(member, begin);
+    *window_count = window_at(member, begin + count) - *first;
 }

@@ -251,26 +251,25 @@ static void add_row(const struct trajd_mixture *mixture, uint64_t slot, uint32_t
         flush(mixture, d, walk);
 }
 
-/* Adds rows from an absolute position on: at most GROUP_WINDOWS and `limit`, all of one round.
+/* Adds rows from an absolute position on: at most GROUP_WINDOWS and `count`, all of one round.
  * Returns how many. */
-static uint32_t add_rows(const struct trajd_mixture *mixture, uint64_t absolute, uint32_t row,
-                         uint64_t limit, struct walk *walk)
+static uint32_t add_rows(const struct trajd_mixture *mixture, uint64_t position, uint32_t row,
+                         uint64_t count, struct walk *walk)
 {
     uint64_t slots[GROUP_WINDOWS], begin, remaining;
-    uint32_t count = GROUP_WINDOWS;
 
-    if (!walk->is_ready || absolute - walk->round_begin >= mixture->weight_sum)
-        enter_round(mixture, absolute / mixture->weight_sum, walk);
-    begin = absolute - walk->round_begin;
+    if (!walk->is_ready || position - walk->round_begin >= mixture->weight_sum)
+        enter_round(mixture, position / mixture->weight_sum, walk);
+    begin = position - walk->round_begin;
     remaining = mixture->weight_sum - begin;
-    count = limit < count ? (uint32_t)limit : count;
-    count = remaining < count ? (uint32_t)remaining : count;
+    count = remaining < count ? remaining : count;
+    count = count < GROUP_WINDOWS ? count : GROUP_WINDOWS;
     for (uint32_t i = 0; i < count; i++)
         slots[i] = begin + i;
-    trajd_permutation_map(&walk->slots, slots, count);
+    trajd_permutation_map(&walk->slots, slots, (uint32_t)count);
     for (uint32_t i = 0; i < count; i++)
         add_row(mixture, slots[i], row + i, walk);
-    return count;
+    return (uint32_t)count;
 }
 
 void trajd_mixture_run(const struct trajd_mixture *mixture, uint64_t epoch, uint64_t position,

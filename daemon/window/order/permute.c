@@ -71,15 +71,15 @@ void trajd_permutation_make(struct trajd_permutation *permutation, uint64_t key,
 /* Lays [0, n) out as a rectangle of a rows of b columns, with fewer than a cells too many. Each
  * round moves a cell along its column by an amount that depends on its column, or along its row by
  * an amount that depends on its row. Both are bijections of the rectangle. */
-TRAJD_INLINE void move_cells(const struct trajd_permutation *permutation, uint64_t *cells,
+TRAJD_INLINE void move_cells(const struct trajd_permutation *permutation, uint64_t *positions,
                              uint32_t count)
 {
     const uint64_t a = permutation->a, b = permutation->b;
     uint64_t rows[GROUP_CELLS], columns[GROUP_CELLS];
 
     for (uint32_t i = 0; i < count; i++) {
-        rows[i] = cells[i] / b;
-        columns[i] = cells[i] % b;
+        rows[i] = positions[i] / b;
+        columns[i] = positions[i] % b;
     }
     for (uint32_t round = 0; round < TRAJD_PERMUTATION_ROUNDS; round += 2) {
         const uint64_t down = permutation->keys[round], right = permutation->keys[round + 1];
@@ -89,14 +89,14 @@ TRAJD_INLINE void move_cells(const struct trajd_permutation *permutation, uint64
             columns[i] = add_within(b, columns[i], scale_below(b, scramble(right + rows[i])));
     }
     for (uint32_t i = 0; i < count; i++)
-        cells[i] = rows[i] * b + columns[i];
+        positions[i] = rows[i] * b + columns[i];
 }
 
 /* Moves GROUP_CELLS cells, some at a time in the lanes of vectors. */
 TRAJD_WIDE_CLONES
-static void move_group(const struct trajd_permutation *permutation, uint64_t *cells)
+static void move_group(const struct trajd_permutation *permutation, uint64_t *positions)
 {
-    move_cells(permutation, cells, GROUP_CELLS);
+    move_cells(permutation, positions, GROUP_CELLS);
 }
 
 void trajd_permutation_map(const struct trajd_permutation *permutation, uint64_t *positions,

@@ -6,7 +6,7 @@
 
 #include "plan_fixture.h"
 #include "daemon/base/yaml.h"
-#include "daemon/window/mixture_plan.h"
+#include "daemon/window/window_batch.h"
 #include "daemon/window/window_report.h"
 #include "proto/array_len.h"
 
