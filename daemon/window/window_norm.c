@@ -1,7 +1,6 @@
 /* Normalisation of a plan's outputs: turns numbers or statistics into a scale and an offset per
  * feature. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/base/digest.h"
@@ -157,9 +156,9 @@ enum trajd_status trajd_window_norm_prepare(struct trajd_window_plan *plan, uint
             "send {scale: [...], offset: [...]}, or statistics_from: with a feed "
             "of this configuration",
             output->line, output->name);
-    out->scale = malloc(trajd_plan_norm_count(out) * sizeof *out->scale);
-    out->offset = malloc(trajd_plan_norm_count(out) * sizeof *out->offset);
-    if (!out->scale || !out->offset)
+    out->scale = trajd_arena_array(&plan->arena, trajd_plan_norm_count(out), sizeof *out->scale);
+    out->offset = trajd_arena_array(&plan->arena, trajd_plan_norm_count(out), sizeof *out->offset);
+    if (plan->arena.is_starved)
         return trajd_plan_no_memory(error);
     for (uint64_t d = 0; d < trajd_plan_norm_count(out); d++) {
         out->scale[d] = output->norm_count ? output->scale[d] : 1;

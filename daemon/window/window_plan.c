@@ -127,6 +127,7 @@ static uint64_t hash_spec(const struct trajd_window_spec *spec)
 
 static enum trajd_status allocate(struct trajd_window_plan *plan, struct trajd_error *error)
 {
+    struct trajd_arena *arena = &plan->arena;
     size_t targets = 0;
 
     for (uint32_t o = 0; o < plan->spec->output_count; o++)
@@ -134,19 +135,16 @@ static enum trajd_status allocate(struct trajd_window_plan *plan, struct trajd_e
     plan->rules.output_count = plan->spec->output_count;
     for (uint32_t o = 0; o < plan->rules.output_count; o++)
         plan->rules.visible_count += !plan->spec->outputs[o].is_hidden;
-    plan->rules.outputs = calloc(plan->rules.output_count, sizeof *plan->rules.outputs);
-    plan->rules.targets = calloc(targets, sizeof *plan->rules.targets);
-    plan->models = calloc(targets, sizeof *plan->models);
-    plan->rules.grids = calloc(targets, sizeof *plan->rules.grids);
-    plan->goals = calloc(plan->rules.output_count, sizeof *plan->goals);
-    plan->rules.brackets = calloc(targets, sizeof *plan->rules.brackets);
-    plan->entry_arrays = calloc(targets, sizeof *plan->entry_arrays);
-    plan->entry_as_float32 = calloc(targets, sizeof *plan->entry_as_float32);
-    return plan->rules.outputs && plan->rules.targets && plan->models && plan->rules.grids &&
-                   plan->goals && plan->rules.brackets && plan->entry_arrays &&
-                   plan->entry_as_float32
-               ? TRAJD_OK
-               : trajd_plan_no_memory(error);
+    plan->rules.outputs =
+        trajd_arena_array(arena, plan->rules.output_count, sizeof *plan->rules.outputs);
+    plan->rules.targets = trajd_arena_array(arena, targets, sizeof *plan->rules.targets);
+    plan->models = trajd_arena_array(arena, targets, sizeof *plan->models);
+    plan->rules.grids = trajd_arena_array(arena, targets, sizeof *plan->rules.grids);
+    plan->goals = trajd_arena_array(arena, plan->rules.output_count, sizeof *plan->goals);
+    plan->rules.brackets = trajd_arena_array(arena, targets, sizeof *plan->rules.brackets);
+    plan->entry_arrays = trajd_arena_array(arena, targets, sizeof *plan->entry_arrays);
+    plan->entry_as_float32 = trajd_arena_array(arena, targets, sizeof *plan->entry_as_float32);
+    return arena->is_starved ? trajd_plan_no_memory(error) : TRAJD_OK;
 }
 
 static enum trajd_status create(const struct trajd_plan_peer *peer,
@@ -163,6 +161,7 @@ static enum trajd_status create(const struct trajd_plan_peer *peer,
     *out = NULL;
     if (!plan)
         return trajd_plan_no_memory(error);
+    plan->arena.limit_bytes = SIZE_MAX;
     plan->spec = spec;
     plan->dataset = dataset;
     plan->peers = peers;
@@ -263,27 +262,6 @@ void trajd_window_plan_destroy(struct trajd_window_plan **out)
         return;
     trajd_rules_clear_grids(&plan->rules);
     trajd_sampler_destroy(&plan->sampler);
-    for (uint32_t o = 0; plan->rules.outputs && o < plan->rules.output_count; o++) {
-        free(plan->rules.outputs[o].scale);
-        free(plan->rules.outputs[o].offset);
-        free(plan->rules.outputs[o].transform);
-    }
-    free(plan->rules.outputs);
-    free(plan->rules.targets);
-    free(plan->rules.images);
-    free(plan->rules.grids);
-    free(plan->goals);
-    free(plan->anchor_ends);
-    free(plan->rules.brackets);
-    free(plan->entry_arrays);
-    free(plan->entry_as_float32);
-    free(plan->episodes);
-    trajd_plan_texts_clear(&plan->quarantined);
-    trajd_plan_texts_clear(&plan->warnings);
-    free(plan->version_changes);
-    free(plan->models);
-    free(plan->clocks);
-    free(plan->views);
-    trajd_arena_free(&plan->view_arena);
+    trajd_arena_free(&plan->arena);
     free(plan);
 }

@@ -33,8 +33,8 @@
 
 /* Lines for people. */
 struct trajd_plan_texts {
-    uint32_t count;                   /* of all texts; the list has the first of them */
-    char *list[TRAJD_PLAN_TEXTS_MAX]; /* owned; NULL if out of memory */
+    uint32_t count;                         /* of all texts; the list has the first of them */
+    const char *list[TRAJD_PLAN_TEXTS_MAX]; /* NULL if out of memory */
 };
 
 struct trajd_window_plan {
@@ -66,10 +66,10 @@ struct trajd_window_plan {
     uint32_t listed_count;               /* of them, those that `episodes:` lists */
     struct trajd_plan_texts quarantined; /* the reasons, in the order of the index */
     struct trajd_plan_texts warnings;    /* trajd_window_plan_warn */
-    char *version_changes;               /* trajd_window_plan_keeps; owned; NULL: none */
+    const char *version_changes;         /* trajd_window_plan_keeps; NULL: none */
     struct trajd_clock *clocks;          /* [clocks of the index], as the kernels take them */
     struct trajd_view *views;            /* [episodes of the index] */
-    struct trajd_arena view_arena;       /* owns what they point to */
+    struct trajd_arena arena;            /* owns all tables and texts but grids and the sampler */
 };
 
 /* Makes a plan. Caller destroys. spec and dataset must outlive it. TRAJD_ERR_ARGUMENT with the

@@ -215,21 +215,36 @@ bool trajd_plan_reaches_out(const struct trajd_window_plan *plan,
     return true;
 }
 
-void trajd_plan_texts_add(const struct trajd_window_plan *plan, struct trajd_plan_texts *texts,
-                          const char *line)
+/* Prints a text into the plan's arena. NULL if out of memory. */
+static const char *print_all(struct trajd_window_plan *plan, const char *format, va_list arguments)
 {
-    if (line && texts->count < TRAJD_PLAN_TEXTS_MAX &&
-        asprintf(&texts->list[texts->count], "%s%s%s%s", plan->is_member ? "dataset " : "",
-                 plan->is_member ? plan->dataset->name : "", plan->is_member ? ": " : "", line) < 0)
-        texts->list[texts->count] = NULL;
-    texts->count++;
+    char *text, *kept = NULL;
+
+    if (vasprintf(&text, format, arguments) >= 0) {
+        kept = trajd_arena_copy(&plan->arena, text, strlen(text));
+        free(text);
+    }
+    return kept;
 }
 
-void trajd_plan_texts_clear(struct trajd_plan_texts *texts)
+static const char *print(struct trajd_window_plan *plan, const char *format, ...)
 {
-    for (uint32_t i = 0; i < TRAJD_PLAN_TEXTS_MAX; i++)
-        free(texts->list[i]);
-    *texts = (struct trajd_plan_texts){0};
+    const char *text;
+    va_list arguments;
+
+    va_start(arguments, format);
+    text = print_all(plan, format, arguments);
+    va_end(arguments);
+    return text;
+}
+
+void trajd_plan_texts_add(struct trajd_window_plan *plan, struct trajd_plan_texts *texts,
+                          const char *line)
+{
+    if (line && texts->count < TRAJD_PLAN_TEXTS_MAX)
+        texts->list[texts->count] =
+            plan->is_member ? print(plan, "dataset %s: %s", plan->dataset->name, line) : line;
+    texts->count++;
 }
 
 void trajd_plan_texts_print(const struct trajd_plan_texts *texts, const char *before, FILE *out)
@@ -243,30 +258,21 @@ void trajd_plan_texts_print(const struct trajd_plan_texts *texts, const char *be
 
 void trajd_window_plan_warn(struct trajd_window_plan *plan, const char *format, ...)
 {
-    char *line = NULL;
     va_list arguments;
 
     va_start(arguments, format);
-    if (vasprintf(&line, format, arguments) < 0)
-        line = NULL;
+    trajd_plan_texts_add(plan, &plan->warnings, print_all(plan, format, arguments));
     va_end(arguments);
-    trajd_plan_texts_add(plan, &plan->warnings, line);
-    free(line);
 }
 
 void trajd_window_plan_keeps(struct trajd_window_plan *plan, const char *format, ...)
 {
-    char *change = NULL, *all = NULL;
+    const char *before = plan->version_changes, *change;
     va_list arguments;
 
     va_start(arguments, format);
-    if (vasprintf(&change, format, arguments) < 0)
-        change = NULL;
+    change = print_all(plan, format, arguments);
     va_end(arguments);
-    if (change && asprintf(&all, "%s%s%s", plan->version_changes ? plan->version_changes : "",
-                           plan->version_changes ? "; " : "", change) >= 0) {
-        free(plan->version_changes);
-        plan->version_changes = all;
-    }
-    free(change);
+    if (change)
+        plan->version_changes = before ? print(plan, "%s; %s", before, change) : change;
 }

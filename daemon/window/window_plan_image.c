@@ -1,7 +1,6 @@
 /* The images of a plan: how the frames of each stream are prepared, how they become the tensor,
  * and the digest of that, which is not part of the fingerprint. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/base/digest.h"
@@ -192,11 +191,12 @@ enum trajd_status trajd_plan_resolve_image(struct trajd_window_plan *plan, uint3
         status = find_source(output, stream, &source, error);
     if (status)
         return status;
-    images = realloc(plan->rules.images, (plan->rules.image_count + 1) * sizeof *images);
-    if (!images)
+    if (!plan->rules.images)
+        plan->rules.images =
+            trajd_arena_array(&plan->arena, plan->rules.output_count, sizeof *images);
+    if (!plan->rules.images)
         return trajd_plan_no_memory(error);
-    plan->rules.images = images;
-    images += plan->rules.image_count++;
+    images = &plan->rules.images[plan->rules.image_count++];
     out->dtype = output->dtype ? output->dtype : output->image.has_norm ? TRAJD_F32 : source.type;
     status = prepare(&output->image, stream, &source, &images->preparation, &rank, error);
     if (!status)
@@ -223,22 +223,19 @@ enum trajd_status trajd_plan_put_images_last(struct trajd_window_plan *plan,
                                              struct trajd_error *error)
 {
     struct trajd_plan_rules *rules = &plan->rules;
-    struct trajd_plan_target *sorted = calloc(rules->target_count, sizeof *sorted);
-    struct trajd_index_stream *models = calloc(rules->target_count, sizeof *models);
+    struct trajd_plan_target *sorted =
+        trajd_arena_array(&plan->arena, rules->target_count, sizeof *sorted);
+    struct trajd_index_stream *models =
+        trajd_arena_array(&plan->arena, rules->target_count, sizeof *models);
     uint32_t rows = 0, images = rules->target_count - rules->image_count;
 
-    if (!sorted || !models) {
-        free(sorted);
-        free(models);
+    if (plan->arena.is_starved)
         return trajd_plan_no_memory(error);
-    }
     for (uint32_t t = 0; t < rules->target_count; t++) {
         const uint32_t to = is_image(plan, &rules->targets[t]) ? images++ : rows++;
         sorted[to] = rules->targets[t];
         models[to] = plan->models[t];
     }
-    free(rules->targets);
-    free(plan->models);
     rules->targets = sorted;
     plan->models = models;
     rules->row_target_count = rows;

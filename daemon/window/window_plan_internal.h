@@ -14,10 +14,10 @@ enum trajd_status trajd_plan_output_error(const struct trajd_spec_output *output
                                           const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 enum trajd_status trajd_plan_no_memory(struct trajd_error *error);
-/* Adds a line about the plan's dataset. In a mixture the line names the dataset first. */
-void trajd_plan_texts_add(const struct trajd_window_plan *plan, struct trajd_plan_texts *texts,
+/* Adds a line about the plan's dataset, which must live as long as the plan. In a mixture the line
+ * names the dataset first. */
+void trajd_plan_texts_add(struct trajd_window_plan *plan, struct trajd_plan_texts *texts,
                           const char *line);
-void trajd_plan_texts_clear(struct trajd_plan_texts *texts);
 enum { TRAJD_PLAN_REACH_SIZE = 96 };
 /* Returns whether the anchor and the steps of a target span more than the longest episode, so that
  * no window is without padding. Then the text has both lengths: "reach over 50 s, and ...". */

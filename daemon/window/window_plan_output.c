@@ -453,9 +453,11 @@ enum trajd_status trajd_plan_resolve_chain(struct trajd_window_plan *plan, uint3
         if (!status)
             status = check_clocks(plan, out->reference_output, output->chain, error);
     }
-    out->transform = status ? NULL : malloc(sizeof *out->transform);
+    if (status)
+        return status;
+    out->transform = trajd_arena_array(&plan->arena, 1, sizeof *out->transform);
     if (!out->transform)
-        return status ? status : trajd_plan_no_memory(error);
+        return trajd_plan_no_memory(error);
     status = trajd_chain_resolve(output->chain, sources, source_count, state, state_count,
                                  out->transform, error);
     if (status)

@@ -451,12 +451,12 @@ enum trajd_status trajd_window_plan_segments(struct trajd_window_plan *plan,
     enum trajd_status status = TRAJD_OK;
 
     trajd_digest_init(&list.anchors);
-    plan->episodes = calloc(episode_count + 1, sizeof *plan->episodes);
+    plan->episodes = trajd_arena_array(&plan->arena, episode_count, sizeof *plan->episodes);
     if (plan->rules.goal_count)
-        plan->anchor_ends = calloc(episode_count + 1, sizeof *plan->anchor_ends);
-    if (!list.segments || !flags || !plan->episodes ||
-        (plan->rules.goal_count && !plan->anchor_ends))
-        status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a window plan");
+        plan->anchor_ends =
+            trajd_arena_array(&plan->arena, episode_count, sizeof *plan->anchor_ends);
+    if (!list.segments || !flags || plan->arena.is_starved)
+        status = trajd_plan_no_memory(error);
     if (!status)
         status = find_segments(plan, flags, &list, error);
     if (!status)

@@ -1,7 +1,6 @@
 /* The streams of a plan as the kernels take them: what does not change from batch to batch. Also
  * decides in which form the cache keeps the rows. */
 #include <math.h>
-#include <stdlib.h>
 
 #include "daemon/window/window_plan_internal.h"
 
@@ -177,41 +176,40 @@ static bool ends_early(const struct trajd_plan_rules *rules,
 }
 
 /* Fills the view of an episode. Lists that all episodes would leave empty are NULL. */
-static bool make_view(struct trajd_window_plan *plan, uint32_t e, bool gathered, bool own_rows)
+static void make_view(struct trajd_window_plan *plan, uint32_t e, bool gathered, bool own_rows)
 {
     const struct trajd_plan_rules *rules = &plan->rules;
     const struct trajd_dataset *dataset = plan->dataset;
     const struct trajd_episode *episode = &dataset->index->episodes[e];
-    struct trajd_arena *arena = &plan->view_arena;
+    struct trajd_arena *arena = &plan->arena;
     struct trajd_view *view = &plan->views[e];
     int64_t *row_begin = NULL, *row_counts = NULL;
     bool *frames = NULL;
 
     view->clocks = episode->clocks;
     if (episode->quarantine)
-        return true;
+        return;
     view->ends_early = ends_early(rules, episode->clocks);
     if (gathered) {
-        row_begin = trajd_arena_alloc(arena, rules->clock_count * sizeof *row_begin);
+        row_begin = trajd_arena_array(arena, rules->clock_count, sizeof *row_begin);
         for (uint32_t c = 0; row_begin && c < rules->clock_count; c++)
             row_begin[c] = dataset->clock_row_begin[c] ? dataset->clock_row_begin[c][e] : 0;
     }
     if (own_rows) {
-        row_counts = trajd_arena_alloc(arena, rules->bracket_count * sizeof *row_counts);
+        row_counts = trajd_arena_array(arena, rules->bracket_count, sizeof *row_counts);
         for (uint32_t b = 0; row_counts && b < rules->bracket_count; b++)
             row_counts[b] = rules->brackets[b].array_index < 0
                                 ? -1
                                 : trajd_plan_row_count(plan, &rules->brackets[b], episode);
     }
     if (rules->image_count) {
-        frames = trajd_arena_alloc(arena, rules->image_count * sizeof *frames);
+        frames = trajd_arena_array(arena, rules->image_count, sizeof *frames);
         for (uint32_t p = 0; frames && p < rules->image_count; p++)
             frames[p] = has_frames(plan, episode, p);
     }
     view->row_begin = row_begin;
     view->row_counts = row_counts;
     view->has_frames = frames;
-    return (row_begin || !gathered) && (row_counts || !own_rows) && (frames || !rules->image_count);
 }
 
 enum trajd_status trajd_window_plan_prepare(struct trajd_window_plan *plan,
@@ -221,10 +219,9 @@ enum trajd_status trajd_window_plan_prepare(struct trajd_window_plan *plan,
     enum trajd_status status = TRAJD_OK;
     bool gathered, own_rows;
 
-    plan->clocks = calloc(index->clock_count + 1, sizeof *plan->clocks);
-    plan->views = calloc(index->episode_count + 1, sizeof *plan->views);
-    plan->view_arena.limit_bytes = SIZE_MAX;
-    if (!plan->clocks || !plan->views)
+    plan->clocks = trajd_arena_array(&plan->arena, index->clock_count, sizeof *plan->clocks);
+    plan->views = trajd_arena_array(&plan->arena, index->episode_count, sizeof *plan->views);
+    if (plan->arena.is_starved)
         return trajd_plan_no_memory(error);
     for (uint32_t c = 0; c < index->clock_count; c++)
         plan->clocks[c] = (struct trajd_clock){.stamps_ns = plan->dataset->clock_stamps_ns[c],
@@ -240,7 +237,6 @@ enum trajd_status trajd_window_plan_prepare(struct trajd_window_plan *plan,
     gathered = is_gathered(plan->dataset);
     own_rows = has_own_rows(&plan->rules);
     for (uint32_t e = 0; e < index->episode_count; e++)
-        if (!make_view(plan, e, gathered, own_rows))
-            return trajd_plan_no_memory(error);
-    return TRAJD_OK;
+        make_view(plan, e, gathered, own_rows);
+    return plan->arena.is_starved ? trajd_plan_no_memory(error) : TRAJD_OK;
 }
