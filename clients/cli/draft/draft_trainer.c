@@ -134,7 +134,8 @@ static enum trajd_status try_keys(const char *keys, const struct trajd_index_str
     output = trajd_yaml_root(yaml);
     status = trajd_image_preset_read(yaml, output, &spec, error);
     if (!status)
-        status = trajd_image_spec_read(yaml, trajd_yaml_get(output, "image"), &spec, error);
+        status = trajd_image_spec_read(&(struct trajd_yaml_reader){yaml, error, NULL},
+                                       trajd_yaml_get(output, "image"), &spec);
     if (!status)
         status = try_spec(&spec, stream, frame_bytes, error);
     trajd_yaml_destroy(&yaml);

@@ -102,7 +102,8 @@ static enum trajd_status read_size(const char *text, struct pack_config *config,
     status = trajd_yaml_parse("--prepare", keys, strlen(keys), &yaml, error);
     if (status)
         return status;
-    status = trajd_image_spec_read(yaml, trajd_yaml_root(yaml), &config->preset, error);
+    status = trajd_image_spec_read(&(struct trajd_yaml_reader){yaml, error, NULL},
+                                   trajd_yaml_root(yaml), &config->preset);
     trajd_yaml_destroy(&yaml);
     config->preparations[config->count++] =
         (struct pack_preparation){.output = text, .image = &config->preset};

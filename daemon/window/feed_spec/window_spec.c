@@ -90,11 +90,12 @@ static enum trajd_status read_resample(const struct trajd_yaml_reader *r,
     return trajd_yaml_read_keys(r, node, "{variant: auto|NAME}", keys, ARRAY_LEN(keys), spec);
 }
 
-/* Reads a time of 0 or more. `zero` says what 0 means. */
+/* Reads `rank_timeout:` or `rejoin_wait:`, a time of 0 or more. */
 static enum trajd_status read_wait(const struct trajd_yaml_reader *r,
-                                   const struct trajd_yaml_node *node, const char *zero,
-                                   int64_t *wait_ns)
+                                   const struct trajd_yaml_node *node, void *member)
 {
+    const char *zero = strcmp(node->key, "rank_timeout") == 0 ? "no limit" : "no wait";
+    int64_t *wait_ns = member;
     enum trajd_status status;
 
     if (node->kind == TRAJD_YAML_SCALAR && strcmp(node->value, "0") == 0) {
@@ -106,18 +107,6 @@ static enum trajd_status read_wait(const struct trajd_yaml_reader *r,
         return trajd_yaml_error(r->yaml, node, r->error, "%s: expected 0 (%s) to %lld s",
                                 node->value, zero, (long long)(TRAJD_SPEC_MAX_NS / 1000000000));
     return status;
-}
-
-static enum trajd_status read_rank_timeout(const struct trajd_yaml_reader *r,
-                                           const struct trajd_yaml_node *node, void *wait_ns)
-{
-    return read_wait(r, node, "no limit", wait_ns);
-}
-
-static enum trajd_status read_rejoin_wait(const struct trajd_yaml_reader *r,
-                                          const struct trajd_yaml_node *node, void *wait_ns)
-{
-    return read_wait(r, node, "no wait", wait_ns);
 }
 
 static enum trajd_status read_fan_out(const struct trajd_yaml_reader *r,
@@ -165,8 +154,8 @@ static const struct trajd_yaml_key feed_keys[] = {
     {"bad_rows", TRAJD_YAML_FLAG, .offset = AT(keep_bad_rows), .words = bad_rows},
     {"resample", .read = read_resample},
     {"outputs", .read = trajd_spec_read_outputs},
-    {"rank_timeout", .offset = AT(rank_timeout_ns), .read = read_rank_timeout},
-    {"rejoin_wait", .offset = AT(rejoin_wait_ns), .read = read_rejoin_wait},
+    {"rank_timeout", .offset = AT(rank_timeout_ns), .read = read_wait},
+    {"rejoin_wait", .offset = AT(rejoin_wait_ns), .read = read_wait},
     {"statistics_from", TRAJD_YAML_STRING, .offset = AT(statistics_from)},
     {"fan_out", .read = read_fan_out},
     {"where", .offset = AT(select), .read = trajd_spec_read_where},

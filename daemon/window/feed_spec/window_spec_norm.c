@@ -50,21 +50,22 @@ void trajd_spec_norm_clear(struct trajd_spec_output *output)
     output->norm_statistics = NULL;
 }
 
+/* Reads `scale:` or `offset:`. */
 static enum trajd_status read_floats(const struct trajd_yaml_reader *r,
-                                     const struct trajd_yaml_node *node, uint32_t *count,
-                                     const float **out)
+                                     const struct trajd_yaml_node *node, void *member)
 {
+    struct trajd_spec_output *output = member;
     float *values;
     uint32_t i = 0;
 
     if (node->kind != TRAJD_YAML_SEQUENCE || node->child_count == 0)
         return trajd_yaml_error(r->yaml, node, r->error,
                                 "expected a list with one number per feature");
-    if (*count && *count != node->child_count)
+    if (output->norm_count && output->norm_count != node->child_count)
         return trajd_yaml_error(
             r->yaml, node, r->error,
             "%u numbers, but `scale` and `offset` need the same count, and the other has %u",
-            node->child_count, *count);
+            node->child_count, output->norm_count);
     values = trajd_yaml_alloc(r, node->child_count * sizeof *values);
     if (!values)
         return TRAJD_ERR_MEMORY;
@@ -75,25 +76,9 @@ static enum trajd_status read_floats(const struct trajd_yaml_reader *r,
             return status;
         values[i++] = (float)value;
     }
-    *count = node->child_count;
-    *out = values;
+    output->norm_count = node->child_count;
+    *(strcmp(node->key, "scale") == 0 ? &output->scale : &output->offset) = values;
     return TRAJD_OK;
-}
-
-static enum trajd_status read_scale(const struct trajd_yaml_reader *r,
-                                    const struct trajd_yaml_node *node, void *member)
-{
-    struct trajd_spec_output *output = member;
-
-    return read_floats(r, node, &output->norm_count, &output->scale);
-}
-
-static enum trajd_status read_offset(const struct trajd_yaml_reader *r,
-                                     const struct trajd_yaml_node *node, void *member)
-{
-    struct trajd_spec_output *output = member;
-
-    return read_floats(r, node, &output->norm_count, &output->offset);
 }
 
 /* A missing scale is 1, a missing offset 0. */
@@ -153,8 +138,8 @@ static const struct trajd_yaml_key norm_keys[] = {
      .words = overs},
     {"min_std", TRAJD_YAML_DOUBLE, .offset = AT(norm_min_std), .low = MIN_STD, .high = MAX_STD},
     {"per", TRAJD_YAML_FLAG, .offset = AT(norm_per_step), .words = units},
-    {"scale", .read = read_scale},
-    {"offset", .read = read_offset},
+    {"scale", .read = read_floats},
+    {"offset", .read = read_floats},
 };
 
 /* Checks that the keys beside `by:` fit it and one another. */

@@ -220,18 +220,6 @@ static enum trajd_status read_return(const struct trajd_yaml_reader *r,
                                 keys, ARRAY_LEN(keys), member);
 }
 
-static enum trajd_status read_image(const struct trajd_yaml_reader *r,
-                                    const struct trajd_yaml_node *node, void *image)
-{
-    return trajd_image_spec_read(r->yaml, node, image, r->error);
-}
-
-static enum trajd_status read_layout(const struct trajd_yaml_reader *r,
-                                     const struct trajd_yaml_node *node, void *image)
-{
-    return trajd_image_spec_read_layout(r->yaml, node, image, r->error);
-}
-
 static bool is_none(const struct trajd_yaml_node *norm)
 {
     return norm && norm->kind == TRAJD_YAML_SCALAR && strcmp(norm->value, "none") == 0;
@@ -244,7 +232,7 @@ static enum trajd_status read_norm(const struct trajd_yaml_reader *r,
     struct trajd_spec_output *output = member;
 
     return trajd_image_norm_is(node) && !is_none(node)
-               ? trajd_image_spec_read_norm(r->yaml, node, &output->image, r->error)
+               ? trajd_image_spec_read_norm(r, node, &output->image)
                : trajd_spec_read_norm(r, node, output);
 }
 
@@ -269,9 +257,9 @@ static enum trajd_status read_chain(const struct trajd_yaml_reader *r,
         return TRAJD_ERR_MEMORY;
     output->chain = chain;
     if (strcmp(node->key, "relative_to") == 0)
-        return trajd_chain_read_relative(r->yaml, node, chain, r->error);
+        return trajd_chain_read_relative(r, node, chain);
     chain->default_to = output->preset ? output->preset->rotation_to : TRAJD_ROTATION_NONE;
-    status = trajd_chain_read_rotations(r->yaml, node, chain, r->error);
+    status = trajd_chain_read_rotations(r, node, chain);
     chain->default_to = TRAJD_ROTATION_NONE; /* only what it leads to is part of the fingerprint */
     return status;
 }
@@ -289,8 +277,8 @@ static const struct trajd_yaml_key output_keys[] = {
     {"range_low", .read = read_range_low},
     {"norm", .read = read_norm},
     {"missing", TRAJD_YAML_CHOICE, .offset = AT(missing), .words = missings},
-    {"image", .offset = AT(image), .read = read_image},
-    {"layout", .offset = AT(image), .read = read_layout},
+    {"image", .offset = AT(image), .read = trajd_image_spec_read},
+    {"layout", .offset = AT(image), .read = trajd_image_spec_read_layout},
     {"goal", .read = read_goal},
     {"return", .read = read_return},
     {"rotation", .read = read_chain},
@@ -489,8 +477,7 @@ static enum trajd_status read_output(const struct trajd_yaml_reader *r,
                                 "an output needs `at:`, its steps, for example {at: -1..0}");
     status = trajd_yaml_read_keys(r, node, NULL, output_keys, ARRAY_LEN(output_keys), output);
     if (!status && output->image.is_given && is_none(trajd_yaml_get(node, "norm")))
-        status = trajd_image_spec_read_norm(r->yaml, trajd_yaml_get(node, "norm"), &output->image,
-                                            r->error);
+        status = trajd_image_spec_read_norm(r, trajd_yaml_get(node, "norm"), &output->image);
     if (status)
         return status;
     if (!output->source_count) {

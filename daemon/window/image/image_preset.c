@@ -123,16 +123,17 @@ static enum trajd_status apply(const char *keys, bool has_layout, bool has_norm,
     struct trajd_yaml *yaml;
     const struct trajd_yaml_node *root, *norm;
     enum trajd_status status = trajd_yaml_parse("preset", keys, strlen(keys), &yaml, error);
+    const struct trajd_yaml_reader reader = {yaml, error, NULL};
 
     if (status)
         return status;
     root = trajd_yaml_root(yaml);
-    status = trajd_image_spec_read(yaml, trajd_yaml_get(root, "image"), spec, error);
+    status = trajd_image_spec_read(&reader, trajd_yaml_get(root, "image"), spec);
     if (!status && !has_layout)
-        status = trajd_image_spec_read_layout(yaml, trajd_yaml_get(root, "layout"), spec, error);
+        status = trajd_image_spec_read_layout(&reader, trajd_yaml_get(root, "layout"), spec);
     norm = trajd_yaml_get(root, "norm");
     if (!status && norm && !has_norm)
-        status = trajd_image_spec_read_norm(yaml, norm, spec, error);
+        status = trajd_image_spec_read_norm(&reader, norm, spec);
     trajd_yaml_destroy(&yaml);
     return status;
 }

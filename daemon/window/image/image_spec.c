@@ -28,10 +28,9 @@ static void begin(struct trajd_image_spec *spec)
 /* ---- values that several keys have ---- */
 
 static enum trajd_status read_side(const struct trajd_yaml_reader *r,
-                                   const struct trajd_yaml_node *node, int64_t least,
-                                   uint32_t *side)
+                                   const struct trajd_yaml_node *node, uint32_t *side)
 {
-    const struct trajd_yaml_key key = {.low = (double)least, .high = TRAJD_IMAGE_SIDE_MAX};
+    static const struct trajd_yaml_key key = {.low = 1, .high = TRAJD_IMAGE_SIDE_MAX};
 
     return trajd_yaml_read_key(r, node, &key, side);
 }
@@ -44,15 +43,15 @@ static enum trajd_status read_size(const struct trajd_yaml_reader *r,
     enum trajd_status status;
 
     if (node->kind == TRAJD_YAML_SCALAR) {
-        status = read_side(r, node, 1, height);
+        status = read_side(r, node, height);
         *width = *height;
         return status;
     }
     if (node->kind != TRAJD_YAML_SEQUENCE || node->child_count != 2)
         return trajd_yaml_error(r->yaml, node, r->error,
                                 "expected [HEIGHT, WIDTH], or one number for a square");
-    status = read_side(r, node->children, 1, height);
-    return status ? status : read_side(r, node->children->next, 1, width);
+    status = read_side(r, node->children, height);
+    return status ? status : read_side(r, node->children->next, width);
 }
 
 static enum trajd_status read_filter(const struct trajd_yaml_reader *r,
@@ -337,9 +336,8 @@ static enum trajd_status read_fit(const struct trajd_yaml_reader *r,
     return trajd_yaml_choice(r->yaml, node, trajd_image_fit_names(), fit, r->error);
 }
 
-enum trajd_status trajd_image_spec_read(const struct trajd_yaml *yaml,
-                                        const struct trajd_yaml_node *node,
-                                        struct trajd_image_spec *spec, struct trajd_error *error)
+enum trajd_status trajd_image_spec_read(const struct trajd_yaml_reader *r,
+                                        const struct trajd_yaml_node *node, void *member)
 {
     static const struct trajd_yaml_key keys[] = {
         {"preset", .type = TRAJD_YAML_LATER}, /* before the others */
@@ -355,37 +353,34 @@ enum trajd_status trajd_image_spec_read(const struct trajd_yaml *yaml,
         {"pad_value", TRAJD_YAML_DOUBLE, .offset = AT(pad_value), .high = 65535},
         {"rounding", TRAJD_YAML_CHOICE, .offset = AT(augment.rounding), .words = roundings},
     };
-    const struct trajd_yaml_reader reader = {yaml, error, NULL};
+    struct trajd_image_spec *spec = member;
     const struct trajd_yaml_node *child;
     enum trajd_status status;
 
     begin(spec);
     if ((child = trajd_yaml_get(node, "random_crop")) || (child = trajd_yaml_get(node, "random")))
         return trajd_yaml_error(
-            yaml, child, error,
+            r->yaml, child, r->error,
             "no such key; a random crop is written `augment: [{crop: [76, 76]}]`");
-    status = trajd_yaml_read_keys(&reader, node, "a mapping, for example {resize: [224, 224]}",
-                                  keys, ARRAY_LEN(keys), spec);
+    status = trajd_yaml_read_keys(r, node, "a mapping, for example {resize: [224, 224]}", keys,
+                                  ARRAY_LEN(keys), spec);
     if (status || spec->height)
         return status;
     if ((child = trajd_yaml_get(node, "fit")) || (child = trajd_yaml_get(node, "filter")))
-        return trajd_yaml_error(yaml, child, error,
+        return trajd_yaml_error(r->yaml, child, r->error,
                                 "it says how a frame is resized, and there is no resize:");
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_image_spec_read_layout(const struct trajd_yaml *yaml,
-                                               const struct trajd_yaml_node *node,
-                                               struct trajd_image_spec *spec,
-                                               struct trajd_error *error)
+enum trajd_status trajd_image_spec_read_layout(const struct trajd_yaml_reader *r,
+                                               const struct trajd_yaml_node *node, void *spec)
 {
     static const char *const words[] = {"hwc", "chw", NULL};
-    int choice = 0;
-    const enum trajd_status status = trajd_yaml_choice(yaml, node, words, &choice, error);
+    static const struct trajd_yaml_key key = {
+        .type = TRAJD_YAML_FLAG, .offset = AT(is_chw), .words = words};
 
     begin(spec);
-    spec->is_chw = choice == 1;
-    return status;
+    return trajd_yaml_read_key(r, node, &key, spec);
 }
 
 /* ---- norm ---- */
@@ -397,24 +392,24 @@ bool trajd_image_norm_is(const struct trajd_yaml_node *node)
 }
 
 /* Reads one number, or a list with one for each channel. */
-static enum trajd_status read_numbers(const struct trajd_yaml *yaml,
+static enum trajd_status read_numbers(const struct trajd_yaml_reader *r,
                                       const struct trajd_yaml_node *node, double least,
-                                      uint32_t *count, double *numbers, struct trajd_error *error)
+                                      uint32_t *count, double *numbers)
 {
     enum trajd_status status = TRAJD_OK;
     uint32_t i = 0;
 
     if (node->kind == TRAJD_YAML_SCALAR) {
-        status = trajd_yaml_double(yaml, node, least, 1e6, numbers, error);
+        status = trajd_yaml_double(r->yaml, node, least, 1e6, numbers, r->error);
         numbers[1] = numbers[2] = numbers[0];
         return status;
     }
     if (node->kind != TRAJD_YAML_SEQUENCE || (node->child_count != 1 && node->child_count != 3))
-        return trajd_yaml_error(yaml, node, error,
+        return trajd_yaml_error(r->yaml, node, r->error,
                                 "expected a number, or a list with one for each channel");
     for (const struct trajd_yaml_node *child = node->children; child && !status;
          child = child->next)
-        status = trajd_yaml_double(yaml, child, least, 1e6, &numbers[i++], error);
+        status = trajd_yaml_double(r->yaml, child, least, 1e6, &numbers[i++], r->error);
     if (i == 1)
         numbers[1] = numbers[2] = numbers[0];
     else
@@ -422,12 +417,11 @@ static enum trajd_status read_numbers(const struct trajd_yaml *yaml,
     return status;
 }
 
-enum trajd_status trajd_image_spec_read_norm(const struct trajd_yaml *yaml,
-                                             const struct trajd_yaml_node *node,
-                                             struct trajd_image_spec *spec,
-                                             struct trajd_error *error)
+enum trajd_status trajd_image_spec_read_norm(const struct trajd_yaml_reader *r,
+                                             const struct trajd_yaml_node *node, void *member)
 {
     static const char *const keys[] = {"mean", "std", NULL};
+    struct trajd_image_spec *spec = member;
     struct trajd_image_norm *norm = &spec->norm;
     enum trajd_status status;
 
@@ -437,18 +431,16 @@ enum trajd_status trajd_image_spec_read_norm(const struct trajd_yaml *yaml,
         *norm = *trajd_image_norm_named(node->value);
         return TRAJD_OK;
     }
-    status = trajd_yaml_check_keys(yaml, node, keys, error);
+    status = trajd_yaml_check_keys(r->yaml, node, keys, r->error);
     if (status)
         return status;
     if (!trajd_yaml_get(node, "std"))
-        return trajd_yaml_error(yaml, node, error,
+        return trajd_yaml_error(r->yaml, node, r->error,
                                 "expected {mean, std} of values from 0 to 1, for example "
                                 "{mean: 0.5, std: 0.5}");
     norm->range = TRAJD_IMAGE_UNIT;
     norm->count = 1;
-    status =
-        read_numbers(yaml, trajd_yaml_get(node, "mean"), -1e6, &norm->count, norm->mean, error);
+    status = read_numbers(r, trajd_yaml_get(node, "mean"), -1e6, &norm->count, norm->mean);
     return status ? status
-                  : read_numbers(yaml, trajd_yaml_get(node, "std"), 1e-6, &norm->count, norm->std,
-                                 error);
+                  : read_numbers(r, trajd_yaml_get(node, "std"), 1e-6, &norm->count, norm->std);
 }

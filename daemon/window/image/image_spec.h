@@ -51,20 +51,16 @@ struct trajd_image_spec {
     struct trajd_image_norm norm;
 };
 
+/* The next three read one key each into a struct trajd_image_spec, and fit a table of keys. */
 /* Reads `image:`, a mapping. TRAJD_ERR_ARGUMENT with line and key. */
-enum trajd_status trajd_image_spec_read(const struct trajd_yaml *yaml,
-                                        const struct trajd_yaml_node *node,
-                                        struct trajd_image_spec *spec, struct trajd_error *error);
+enum trajd_status trajd_image_spec_read(const struct trajd_yaml_reader *r,
+                                        const struct trajd_yaml_node *node, void *spec);
 /* Reads `layout:`: chw or hwc. */
-enum trajd_status trajd_image_spec_read_layout(const struct trajd_yaml *yaml,
-                                               const struct trajd_yaml_node *node,
-                                               struct trajd_image_spec *spec,
-                                               struct trajd_error *error);
+enum trajd_status trajd_image_spec_read_layout(const struct trajd_yaml_reader *r,
+                                               const struct trajd_yaml_node *node, void *spec);
+enum trajd_status trajd_image_spec_read_norm(const struct trajd_yaml_reader *r,
+                                             const struct trajd_yaml_node *node, void *spec);
 /* Returns whether the value of `norm:` is one for images: a word such as unit, or {mean, std}. */
 bool trajd_image_norm_is(const struct trajd_yaml_node *node);
-enum trajd_status trajd_image_spec_read_norm(const struct trajd_yaml *yaml,
-                                             const struct trajd_yaml_node *node,
-                                             struct trajd_image_spec *spec,
-                                             struct trajd_error *error);
 
 #endif

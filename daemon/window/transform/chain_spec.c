@@ -13,11 +13,12 @@
 static const char *const steps[] = {"anchor", "before", NULL};
 static const char *const frames[] = {"anchor", "base", NULL};
 
-/* Reads "3:6": columns 3, 4 and 5. */
-static enum trajd_status read_range(const struct trajd_yaml_reader *r,
-                                    const struct trajd_yaml_node *node, uint32_t *first,
-                                    uint32_t *end)
+/* Reads `columns:` or `position:`. "3:6" are the columns 3, 4 and 5. */
+static enum trajd_status read_columns(const struct trajd_yaml_reader *r,
+                                      const struct trajd_yaml_node *node, void *member)
 {
+    struct trajd_chain_rotation *rotation = member;
+    const bool is_position = strcmp(node->key, "position") == 0;
     const char *text;
     char *rest;
     long from, to;
@@ -32,25 +33,9 @@ static enum trajd_status read_range(const struct trajd_yaml_reader *r,
                                 "%s: expected \"FROM:TO\", columns without the end, such as "
                                 "\"3:6\" for columns 3, 4 and 5 (at most %d)",
                                 text, TRAJD_TRANSFORM_MAX_COLUMNS);
-    *first = (uint32_t)from;
-    *end = (uint32_t)to;
+    *(is_position ? &rotation->position_first : &rotation->first) = (uint32_t)from;
+    *(is_position ? &rotation->position_end : &rotation->end) = (uint32_t)to;
     return TRAJD_OK;
-}
-
-static enum trajd_status read_columns(const struct trajd_yaml_reader *r,
-                                      const struct trajd_yaml_node *node, void *member)
-{
-    struct trajd_chain_rotation *rotation = member;
-
-    return read_range(r, node, &rotation->first, &rotation->end);
-}
-
-static enum trajd_status read_position(const struct trajd_yaml_reader *r,
-                                       const struct trajd_yaml_node *node, void *member)
-{
-    struct trajd_chain_rotation *rotation = member;
-
-    return read_range(r, node, &rotation->position_first, &rotation->position_end);
 }
 
 static enum trajd_status read_form(const struct trajd_yaml_reader *r,
@@ -91,7 +76,7 @@ static enum trajd_status read_rotation(const struct trajd_yaml_reader *r,
          .is_needed = true},
         {"to", .offset = offsetof(struct trajd_chain_rotation, to), .read = read_form},
         {"columns", .read = read_columns},
-        {"position", .read = read_position},
+        {"position", .read = read_columns},
     };
     static const char form[] = "{from: FORM, to: FORM}, for example {from: quat_xyzw, to: rot6d}, "
                                "and optionally columns: and position:";
@@ -115,25 +100,23 @@ static enum trajd_status read_rotation(const struct trajd_yaml_reader *r,
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_chain_read_rotations(const struct trajd_yaml *yaml,
+enum trajd_status trajd_chain_read_rotations(const struct trajd_yaml_reader *r,
                                              const struct trajd_yaml_node *node,
-                                             struct trajd_chain_spec *chain,
-                                             struct trajd_error *error)
+                                             struct trajd_chain_spec *chain)
 {
-    const struct trajd_yaml_reader reader = {yaml, error, NULL};
     enum trajd_status status = TRAJD_OK;
 
     if (node->kind != TRAJD_YAML_SEQUENCE) {
         chain->rotation_count = 1;
-        return read_rotation(&reader, node, chain->default_to, &chain->rotations[0]);
+        return read_rotation(r, node, chain->default_to, &chain->rotations[0]);
     }
     if (!node->child_count || node->child_count > TRAJD_CHAIN_MAX_ROTATIONS)
-        return trajd_yaml_error(yaml, node, error, "expected 1 to %d rotations",
+        return trajd_yaml_error(r->yaml, node, r->error, "expected 1 to %d rotations",
                                 TRAJD_CHAIN_MAX_ROTATIONS);
     for (const struct trajd_yaml_node *child = node->children; child && !status;
          child = child->next)
-        status = read_rotation(&reader, child, chain->default_to,
-                               &chain->rotations[chain->rotation_count++]);
+        status =
+            read_rotation(r, child, chain->default_to, &chain->rotations[chain->rotation_count++]);
     return status;
 }
 
@@ -155,10 +138,9 @@ static enum trajd_status read_mask(const struct trajd_yaml_reader *r,
     return status;
 }
 
-enum trajd_status trajd_chain_read_relative(const struct trajd_yaml *yaml,
+enum trajd_status trajd_chain_read_relative(const struct trajd_yaml_reader *r,
                                             const struct trajd_yaml_node *node,
-                                            struct trajd_chain_spec *chain,
-                                            struct trajd_error *error)
+                                            struct trajd_chain_spec *chain)
 {
     static const struct trajd_yaml_key keys[] = {
         {"from", .type = TRAJD_YAML_LATER}, /* this and `kind` are keys of the hidden output */
@@ -168,16 +150,15 @@ enum trajd_status trajd_chain_read_relative(const struct trajd_yaml *yaml,
         {"kind", .type = TRAJD_YAML_LATER},
         {"rotation", .offset = AT(reference_form), .read = read_form},
     };
-    const struct trajd_yaml_reader reader = {yaml, error, NULL};
     enum trajd_status status;
 
     chain->is_relative = true;
     chain->has_kind = trajd_yaml_get(node, "kind");
     if (node->kind != TRAJD_YAML_MAPPING)
         return TRAJD_OK;
-    status = trajd_yaml_read_keys(&reader, node, NULL, keys, ARRAY_LEN(keys), chain);
+    status = trajd_yaml_read_keys(r, node, NULL, keys, ARRAY_LEN(keys), chain);
     if (!status && !trajd_yaml_get(node, "from"))
-        return trajd_yaml_error(yaml, node, error,
+        return trajd_yaml_error(r->yaml, node, r->error,
                                 "needs `from:`, the stream or streams of the state");
     return status;
 }

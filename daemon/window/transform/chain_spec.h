@@ -31,15 +31,13 @@ struct trajd_chain_spec {
 };
 
 /* Reads `rotation:`, one mapping or a list of them. */
-enum trajd_status trajd_chain_read_rotations(const struct trajd_yaml *yaml,
+enum trajd_status trajd_chain_read_rotations(const struct trajd_yaml_reader *r,
                                              const struct trajd_yaml_node *node,
-                                             struct trajd_chain_spec *chain,
-                                             struct trajd_error *error);
+                                             struct trajd_chain_spec *chain);
 /* Reads `relative_to:` but for its streams: a stream, a list of them, or a mapping. */
-enum trajd_status trajd_chain_read_relative(const struct trajd_yaml *yaml,
+enum trajd_status trajd_chain_read_relative(const struct trajd_yaml_reader *r,
                                             const struct trajd_yaml_node *node,
-                                            struct trajd_chain_spec *chain,
-                                            struct trajd_error *error);
+                                            struct trajd_chain_spec *chain);
 
 /* Keys that an output has unless it gives them itself. */
 struct trajd_preset {

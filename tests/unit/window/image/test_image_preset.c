@@ -27,14 +27,15 @@ static enum trajd_status read_output(const char *text, struct trajd_image_spec *
 
     *spec = (struct trajd_image_spec){0};
     assert_int_equal(trajd_yaml_parse("t", text, strlen(text), &yaml, error), TRAJD_OK);
+    const struct trajd_yaml_reader reader = {yaml, error, NULL};
     root = trajd_yaml_root(yaml);
     status = trajd_image_preset_read(yaml, root, spec, error);
     if (!status && (node = trajd_yaml_get(root, "image")))
-        status = trajd_image_spec_read(yaml, node, spec, error);
+        status = trajd_image_spec_read(&reader, node, spec);
     if (!status && (node = trajd_yaml_get(root, "layout")))
-        status = trajd_image_spec_read_layout(yaml, node, spec, error);
+        status = trajd_image_spec_read_layout(&reader, node, spec);
     if (!status && (node = trajd_yaml_get(root, "norm")))
-        status = trajd_image_spec_read_norm(yaml, node, spec, error);
+        status = trajd_image_spec_read_norm(&reader, node, spec);
     trajd_yaml_destroy(&yaml);
     return status;
 }
