@@ -50,6 +50,13 @@ void *trajd_helper_memory(void *memory)
     return memory;
 }
 
+void trajd_helper_make_plain(char *text, char by)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f)
+            *text = by;
+}
+
 bool trajd_helper_send(uint32_t kind, const void *data, size_t length)
 {
     struct trajd_helper_header header = {TRAJD_HELPER_MAGIC, kind, length};

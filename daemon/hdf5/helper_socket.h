@@ -25,6 +25,9 @@ void trajd_helper_is_at(const char *group, const char *path);
 /* Returns `memory`. Where it is NULL, ends the process: the parent tries the file again. */
 void *trajd_helper_memory(void *memory);
 
+/* Replaces the characters of a text that would end a line or move the cursor. */
+void trajd_helper_make_plain(char *text, char by);
+
 /* Sends a frame of `length` bytes. Blocks. False where the parent is gone. */
 bool trajd_helper_send(uint32_t kind, const void *data, size_t length);
 

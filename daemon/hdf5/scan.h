@@ -172,4 +172,83 @@ const char *trajd_scan_links(struct trajd_scan *scan, hid_t group, struct trajd_
 bool trajd_scan_names_add(struct trajd_scan *scan, struct trajd_scan_names *names, const char *name,
                           size_t length);
 
+/* ---- scan_value.c: one value in an attribute or a dataset, or numbers of one column ---- */
+
+struct trajd_scan_value {
+    hid_t id; /* < 0: it cannot be opened */
+    hid_t type, space;
+    bool is_dataset;
+};
+
+/* Opens the attribute of the object, or the dataset at `object` where `attribute` is NULL. The
+ * caller closes it in any case. */
+struct trajd_scan_value trajd_scan_value_open(hid_t group, const char *object,
+                                              const char *attribute);
+/* Also clears libhdf5's errors. */
+void trajd_scan_value_close(struct trajd_scan_value *value);
+
+bool trajd_scan_value_is_one(const struct trajd_scan_value *value);
+/* Reads the value, which must be one, as `type`. */
+bool trajd_scan_value_read(const struct trajd_scan_value *value, hid_t type, void *out);
+/* Returns a value of a text type; NULL where it is not one text or cannot be read. The caller
+ * frees. */
+char *trajd_scan_value_read_text(const struct trajd_scan_value *value);
+
+/* Returns the name of an enum's value, "true" or "false" for h5py's booleans; NULL where it is not
+ * one value, has no name or cannot be read. The caller frees. */
+char *trajd_scan_value_read_enum(const struct trajd_scan_value *value);
+
+/* Returns the number of rows of an array of numbers with one or two axes, and the values of each; 0
+ * for any other. */
+uint64_t trajd_scan_row_count(hid_t dataset, uint64_t *width);
+/* Reads `count` rows of `width` values from `begin` on. False where libhdf5 cannot read them. */
+bool trajd_scan_rows_read(hid_t dataset, uint64_t begin, uint64_t count, uint64_t width,
+                          double *values);
+/* Returns the number of values, or 0 where the dataset is none of numbers in one column. */
+uint64_t trajd_scan_column_count(hid_t dataset);
+/* Reads `count` values from `begin` on. False where libhdf5 cannot read them. */
+bool trajd_scan_column_read(hid_t dataset, uint64_t begin, uint64_t count, double *values);
+
+/* ---- array/scan_alike.c: datasets that differ from one which libhdf5 has described only in where
+ * and how many their rows are. Most datasets of a set of recordings are such, and libhdf5 takes
+ * 20 us to open and close one. ---- */
+
+/* What the rows of every dataset are read for: the parent compares as many whole rows as the first
+ * size holds, at least one, but none that is larger than the second one. */
+enum { TRAJD_SCAN_CHECK_BYTES = 4096, TRAJD_SCAN_CHECK_ROW_MAX = 64 << 20 };
+
+/* Keeps the description of the dataset whose object header lies at `header`. Does nothing for one
+ * whose rows are not in one piece, or whose header is of another form than most. */
+void trajd_scan_alike_keep(struct trajd_scan *scan, const char *path, haddr_t header,
+                           const struct trajd_layout_image *image,
+                           const struct trajd_record_array *dataset);
+
+/* Describes a dataset whose object header equals the one that was kept for this path. Returns false
+ * where it does not: then libhdf5 has to look. */
+bool trajd_scan_alike(struct trajd_scan *scan, const char *path, haddr_t header,
+                      const struct trajd_layout_image *image, struct trajd_record_array *dataset);
+
+/* ---- array/scan_packed.c, array/scan_video.c: groups in place of a dataset ---- */
+
+/* Returns whether the path leads to a group that has these members; NULL ends the names early. */
+bool trajd_scan_has(hid_t group, const char *path, const char *const names[3]);
+/* Describe such a group. Return NULL, or the reason why it cannot be used. */
+const char *trajd_scan_packed(struct trajd_scan *scan, hid_t group,
+                              const struct trajd_layout_image *image, struct trajd_array *array);
+const char *trajd_scan_video(struct trajd_scan *scan, hid_t group,
+                             const struct trajd_layout_image *image, struct trajd_array *array);
+
+/* Finds a dataset of the group that must be in one piece in the file, with `count` entries of
+ * `width` elements. Returns NULL, or the reason why it cannot be used. */
+const char *trajd_scan_piece(struct trajd_scan *scan, hid_t group, const char *name, hid_t type,
+                             uint64_t width, uint64_t *offset, uint64_t *count);
+/* Reads an attribute of one text; "" where there is none, "?" where it is not a text that fits. */
+void trajd_scan_word(hid_t group, const char *name, char *word, size_t word_size);
+/* Reads an attribute of `count` numbers. False where it is none. */
+bool trajd_scan_numbers(hid_t group, const char *name, uint64_t count, uint64_t *numbers);
+/* Compares the words of the group with the layout. A layout that leaves the colour open takes any.
+ * Returns NULL, or how they differ. */
+const char *trajd_scan_words(struct trajd_scan *scan, hid_t group,
+                             const struct trajd_layout_image *image);
+
 #endif

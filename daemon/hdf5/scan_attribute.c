@@ -7,7 +7,6 @@
 #include "daemon/base/json_read.h"
 #include "daemon/hdf5/helper_socket.h"
 #include "daemon/hdf5/scan.h"
-#include "daemon/hdf5/scan_value.h"
 #include "daemon/index/writer_protocol.h"
 
 enum { RATE_TEXT_SIZE = 64, KEY_COUNT_MAX = 4096 };
@@ -43,10 +42,7 @@ static const char *keep_text(struct trajd_scan *scan, char *text)
 {
     const char *copy;
 
-    for (char *c = text; *c; c++) {
-        if ((unsigned char)*c < 0x20 || *c == 0x7f)
-            *c = '?';
-    }
+    trajd_helper_make_plain(text, '?');
     copy = trajd_arena_copy(scan->arena, text, strlen(text));
     return copy ? copy : "";
 }

@@ -6,7 +6,6 @@
 
 #include "daemon/layout/glob.h"
 #include "daemon/hdf5/scan.h"
-#include "daemon/hdf5/scan_value.h"
 #include "proto/array_len.h"
 
 /* An axis this long is none of arms, fingers or points of a hand. */

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/hdf5/helper_socket.h"
 #include "daemon/hdf5/scan.h"
 #include "daemon/index/rows/inflate.h"
 
@@ -66,10 +67,7 @@ const char *trajd_scan_error(struct trajd_scan *scan)
     H5Eclear2(H5E_DEFAULT);
     if (number != EINVAL) /* an offset in a damaged file that no file can have */
         scan->record->io_errno = number;
-    for (char *c = text; *c; c++) {
-        if ((unsigned char)*c < 0x20 || *c == 0x7f)
-            *c = ' ';
-    }
+    trajd_helper_make_plain(text, ' ');
     copy = number > 0 ? trajd_arena_format(scan->arena, "read failed: %s", strerror(number))
            : strstr(text, "version") ? trajd_arena_format(scan->arena, "%s (%s)", text, newer)
                                      : trajd_arena_copy(scan->arena, text, strlen(text));

@@ -7,7 +7,6 @@
 
 #include "daemon/hdf5/helper_socket.h"
 #include "daemon/hdf5/scan.h"
-#include "daemon/hdf5/scan_value.h"
 #include "proto/array_len.h"
 #include "proto/plural.h"
 

@@ -8,7 +8,6 @@
 #include "daemon/base/json_read.h"
 #include "daemon/hdf5/helper_socket.h"
 #include "daemon/hdf5/scan.h"
-#include "daemon/hdf5/scan_value.h"
 
 enum { PLACE_SIZE = 8192 };
 

@@ -7,7 +7,6 @@
 #include "daemon/hdf5/group_links.h"
 #include "daemon/hdf5/helper_socket.h"
 #include "daemon/hdf5/scan.h"
-#include "daemon/hdf5/scan_value.h"
 #include "daemon/index/tree/tree.h"
 
 enum { DEPTH_MAX = 32, PATH_SIZE = 4096, WORDS_SIZE = 256 };
@@ -67,10 +66,7 @@ static void describe_value(const struct trajd_scan_value *value, char *text, siz
     else if ((class == H5T_INTEGER || class == H5T_FLOAT) &&
              trajd_scan_value_read(value, H5T_NATIVE_DOUBLE, &number))
         snprintf(text, size, "%.9g", number);
-    for (char *c = text; *c; c++) {
-        if ((unsigned char)*c < 0x20 || *c == 0x7f)
-            *c = ' ';
-    }
+    trajd_helper_make_plain(text, ' ');
     free(copy);
 }
 

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/hdf5/scan.h"
 #include "daemon/hdf5/helper_socket.h"
-#include "daemon/hdf5/scan_value.h"
 
 enum { TEXT_BYTES_MAX = 16 << 20, ENUM_NAME_SIZE = 128 };
 

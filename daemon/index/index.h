@@ -14,7 +14,7 @@
 
 #include "daemon/engine/view.h"
 #include "daemon/index/rows/array.h"
-#include "daemon/index/rows/file_stat.h"
+#include "daemon/index/rows/file_bytes.h"
 #include "daemon/layout/layout.h"
 #include "daemon/layout/quaternions.h"
 #include "proto/timebase.h"

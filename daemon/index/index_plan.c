@@ -346,14 +346,15 @@ enum trajd_status trajd_index_settle_shapes(struct trajd_validation *v, struct t
                                             struct trajd_error *error)
 {
     struct settling s = {.validation = v, .index = index, .episodes = episodes};
-    bool *is_stream = calloc(v->array_count + 1, sizeof *is_stream),
-         *is_required = calloc(v->array_count + 1, sizeof *is_required);
+    struct trajd_arena scratch = {.limit_bytes = SIZE_MAX};
+    bool *is_stream = trajd_arena_array(&scratch, v->array_count, sizeof *is_stream),
+         *is_required = trajd_arena_array(&scratch, v->array_count, sizeof *is_required);
     bool has_memory;
 
-    s.votes = calloc((size_t)index->episode_count + 1, sizeof *s.votes);
-    s.firsts = calloc(v->array_count + 1, sizeof *s.firsts);
-    s.differs = calloc(v->array_count + 1, sizeof *s.differs);
-    has_memory = s.votes && s.firsts && s.differs && is_stream && is_required;
+    s.votes = trajd_arena_array(&scratch, index->episode_count, sizeof *s.votes);
+    s.firsts = trajd_arena_array(&scratch, v->array_count, sizeof *s.firsts);
+    s.differs = trajd_arena_array(&scratch, v->array_count, sizeof *s.differs);
+    has_memory = !scratch.is_starved;
     if (has_memory)
         compare_all(&s);
     for (uint32_t p = 0; p < v->plan_count && has_memory; p++) {
@@ -366,10 +367,6 @@ enum trajd_status trajd_index_settle_shapes(struct trajd_validation *v, struct t
             if (is_stream[s.array] && is_required[s.array] == s.is_required)
                 has_memory = settle(&s);
         }
-    free(s.votes);
-    free(s.firsts);
-    free(s.differs);
-    free(is_stream);
-    free(is_required);
+    trajd_arena_free(&scratch);
     return has_memory ? TRAJD_OK : no_memory(error);
 }

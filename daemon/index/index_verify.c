@@ -8,7 +8,6 @@
 #include "daemon/base/digest.h"
 #include "daemon/index/index_internal.h"
 #include "daemon/index/rows/encoded.h"
-#include "daemon/index/rows/file_bytes.h"
 #include "daemon/index/stamps.h"
 #include "proto/plural.h"
 

@@ -15,7 +15,6 @@
 
 #include "daemon/producer/gpu.h"
 #include "daemon/producer/gpu_request.h"
-#include "daemon/producer/gpu_sends.h"
 #include "daemon/producer/gpu_streamed_rows.h"
 #include "daemon/producer/producer_internal.h"
 

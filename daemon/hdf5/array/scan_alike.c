@@ -8,11 +8,11 @@
  *
  * Equal bytes mean the same to libhdf5. The address, the number of rows and the time of a change may
  * differ. The bytes come from a file and are not trusted. */
-#include "daemon/hdf5/array/scan_alike.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/hdf5/scan.h"
 #include "daemon/base/digest.h"
 #include "daemon/hdf5/helper_socket.h"
 #include "daemon/index/rows/file_bytes.h"

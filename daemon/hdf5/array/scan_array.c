@@ -4,10 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/hdf5/scan.h"
 #include "daemon/base/digest.h"
 #include "daemon/hdf5/helper_socket.h"
-#include "daemon/hdf5/array/scan_alike.h"
-#include "daemon/hdf5/array/scan_packed.h"
 
 static const uint64_t row_count_max = 1u << 31;
 

@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/hdf5/array/scan_packed.h"
-#include "daemon/hdf5/scan_value.h"
+#include "daemon/hdf5/scan.h"
 
 enum { WORD_SIZE = 64, TEXT_SIZE = TRAJD_PREPARATION_TEXT_MAX + 1 };
 

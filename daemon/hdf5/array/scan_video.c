@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/hdf5/array/scan_packed.h"
+#include "daemon/hdf5/scan.h"
 
 enum { VERSION = 1, PATH_SIZE = TRAJD_CODEC_TEXT_MAX + 1 };
 static const uint64_t row_count_max = 1u << 31;

@@ -71,14 +71,6 @@ char **trajd_writer_texts(struct trajd_writer_frame *frame, uint32_t *count)
 
 /* ---- notes and failures ---- */
 
-/* Replaces characters that would end a line or move the cursor. */
-static void make_plain(char *text)
-{
-    for (; *text; text++)
-        if ((unsigned char)*text < 0x20 || *text == 0x7f)
-            *text = '?';
-}
-
 void trajd_writer_note(struct trajd_writer *writer, const char *format, ...)
 {
     char text[TEXT_SIZE];
@@ -91,7 +83,7 @@ void trajd_writer_note(struct trajd_writer *writer, const char *format, ...)
     va_end(arguments);
     if (writer->note_count == NOTES_MAX)
         snprintf(text, sizeof text, "more objects are left out than are listed here");
-    make_plain(text);
+    trajd_helper_make_plain(text, '?');
     trajd_helper_send(TRAJD_WRITER_NOTE, text, strlen(text));
 }
 
@@ -110,7 +102,7 @@ void trajd_writer_send_failed(uint32_t code, const char *what, const char *why)
 
     memcpy(body, &code, sizeof code);
     snprintf(text, sizeof body - sizeof code, "%s%s%s", what, *why ? ": " : "", why);
-    make_plain(text);
+    trajd_helper_make_plain(text, '?');
     trajd_helper_send(TRAJD_WRITER_FAILED, body, sizeof code + strlen(text));
 }
 

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "daemon/base/heartbeat.h"
-#include "daemon/index/rows/file_bytes.h"
 #include "daemon/index/rows/packed_video.h"
 
 enum { BLOCK_ENTRIES = 128, ENTRY_NUMBERS_MAX = 3, NUMBER_BYTES = 8, NAME_SIZE = 256 };

@@ -6,7 +6,7 @@
 
 #include "daemon/base/digest.h"
 #include "daemon/index/rows/array.h"
-#include "daemon/index/rows/file_stat.h"
+#include "daemon/index/rows/file_bytes.h"
 #include "daemon/layout/video.h"
 
 #define TRAJD_PACKET_BYTES_MAX (UINT64_C(16) << 20)

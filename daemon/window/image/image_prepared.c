@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/base/text/text.h"
 #include "daemon/base/yaml.h"
 
 bool trajd_image_is_bgr_for_cv2(enum trajd_image_encoding encoding, enum trajd_image_color color)
@@ -275,23 +276,22 @@ enum trajd_status trajd_image_prepared_read(const char *text, uint32_t channels,
 const char *trajd_image_describe(const struct trajd_image_preparation *p,
                                  char text[TRAJD_PREPARATION_WORDS_SIZE])
 {
-    const size_t room = TRAJD_PREPARATION_WORDS_SIZE;
-    size_t used = (size_t)snprintf(text, room, "%ux%u", p->source_height, p->source_width);
+    struct trajd_text out = {text, TRAJD_PREPARATION_WORDS_SIZE, 0};
 
+    trajd_text_add(&out, "%ux%u", p->source_height, p->source_width);
     if (trajd_image_is_whole(p))
-        snprintf(text + used, room - used, " as they are");
+        trajd_text_add(&out, " as they are");
     if (crops(p))
-        used += (size_t)snprintf(text + used, room - used, ", crop %ux%u at (%u, %u)",
-                                 p->crop.height, p->crop.width, p->crop.top, p->crop.left);
+        trajd_text_add(&out, ", crop %ux%u at (%u, %u)", p->crop.height, p->crop.width, p->crop.top,
+                       p->crop.left);
     if (resizes(p))
-        used +=
-            (size_t)snprintf(text + used, room - used, ", resized to %ux%u by %s", p->inner_height,
-                             p->inner_width, trajd_image_filter_name(p->filter));
+        trajd_text_add(&out, ", resized to %ux%u by %s", p->inner_height, p->inner_width,
+                       trajd_image_filter_name(p->filter));
     if (pads(p))
-        snprintf(text + used, room - used, ", at (%d, %d) of %ux%u filled with %g", p->top, p->left,
-                 p->height, p->width, p->pad_value);
+        trajd_text_add(&out, ", at (%d, %d) of %ux%u filled with %g", p->top, p->left, p->height,
+                       p->width, p->pad_value);
     else if (!has_inner_size(p))
-        snprintf(text + used, room - used, ", cut to %ux%u", p->height, p->width);
+        trajd_text_add(&out, ", cut to %ux%u", p->height, p->width);
     return text;
 }
 
@@ -315,22 +315,20 @@ const char *trajd_image_write_keys(const struct trajd_image_preparation *p,
 {
     const enum trajd_image_fit fit = find_fit(p);
     const bool has_size = resizes(p) || !has_inner_size(p);
-    const size_t room = TRAJD_PREPARATION_WORDS_SIZE;
-    size_t used = (size_t)snprintf(text, room, "{");
+    struct trajd_text out = {text, TRAJD_PREPARATION_WORDS_SIZE, 0};
 
+    trajd_text_add(&out, "{");
     if (crops(p))
-        used += (size_t)snprintf(text + used, room - used,
-                                 "crop: {top: %u, left: %u, height: %u, width: %u}%s", p->crop.top,
-                                 p->crop.left, p->crop.height, p->crop.width, has_size ? ", " : "");
+        trajd_text_add(&out, "crop: {top: %u, left: %u, height: %u, width: %u}%s", p->crop.top,
+                       p->crop.left, p->crop.height, p->crop.width, has_size ? ", " : "");
     if (has_size)
-        used += (size_t)snprintf(text + used, room - used, "resize: [%u, %u]", p->height, p->width);
+        trajd_text_add(&out, "resize: [%u, %u]", p->height, p->width);
     if (has_size && fit != TRAJD_IMAGE_STRETCH)
-        used += (size_t)snprintf(text + used, room - used, ", fit: %s", trajd_image_fit_name(fit));
+        trajd_text_add(&out, ", fit: %s", trajd_image_fit_name(fit));
     if (resizes(p))
-        used += (size_t)snprintf(text + used, room - used, ", filter: %s",
-                                 trajd_image_filter_name(p->filter));
+        trajd_text_add(&out, ", filter: %s", trajd_image_filter_name(p->filter));
     if (pads(p) && p->pad_value != 0)
-        used += (size_t)snprintf(text + used, room - used, ", pad_value: %.9g", p->pad_value);
-    snprintf(text + used, room - used, "}");
+        trajd_text_add(&out, ", pad_value: %.9g", p->pad_value);
+    trajd_text_add(&out, "}");
     return text;
 }
