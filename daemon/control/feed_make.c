@@ -196,14 +196,11 @@ enum trajd_status trajd_control_add_producer(struct trajd_control *control,
 static enum trajd_status unknown_feed(const struct trajd_control *control, const char *name,
                                       struct trajd_error *error)
 {
-    char names[256] = "";
-    size_t used = 0;
+    char names[256];
 
-    for (uint32_t f = 0; control->now->feed_names[f] && used < sizeof names; f++)
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", f ? ", " : "",
-                                 control->now->feed_names[f]);
+    trajd_yaml_join(control->now->feed_names, names, sizeof names);
     return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "there is no feed %s (feeds: %s)", name,
-                           used ? names : "none configured; send a specification instead");
+                           *names ? names : "none configured; send a specification instead");
 }
 
 static enum trajd_status parse_text(struct trajd_control *control, struct trajd_feed_source *source,

@@ -26,14 +26,12 @@ enum { ANSWER_COUNT = sizeof answers / sizeof answers[0] };
 
 static enum trajd_status unknown_question(const char *what, struct trajd_error *error)
 {
-    const char *names[ANSWER_COUNT], *nearest;
+    const char *names[ANSWER_COUNT + 1] = {NULL}, *nearest;
     char list[256];
-    size_t used = 0;
 
-    for (int a = 0; a < ANSWER_COUNT; a++) {
+    for (int a = 0; a < ANSWER_COUNT; a++)
         names[a] = answers[a].what;
-        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", a ? ", " : "", names[a]);
-    }
+    trajd_yaml_join(names, list, sizeof list);
     nearest = trajd_yaml_nearest(what, names, ANSWER_COUNT);
     return trajd_error_set(
         error, TRAJD_ERR_ARGUMENT, 0, "ask: unknown question \"%s\" (%s%s%squestions: %s)", what,

@@ -7,29 +7,18 @@
 
 /* ---- feeds ---- */
 
-static void free_slot(struct trajd_core_feed *feed, struct slot *slot)
-{
-    for (uint32_t j = 0; slot->job_parts && j < feed->options.job_count; j++)
-        free(slot->job_parts[j].parts);
-    free(slot->job_parts);
-    free(slot->ranges);
-}
-
 void trajd_feed_free(struct trajd_core_feed *feed)
 {
-    if (feed->slots)
-        for (uint32_t i = 0; i < feed->options.slot_count; i++)
-            free_slot(feed, &feed->slots[i]);
-    for (uint32_t j = 0; feed->jobs && j < feed->options.job_count; j++) {
+    for (uint32_t i = 0; i < feed->options.slot_count; i++) {
+        for (uint32_t j = 0; j < feed->options.job_count; j++)
+            free(feed->slots[i].job_parts[j].parts);
+        free(feed->slots[i].ranges);
+    }
+    for (uint32_t j = 0; j < feed->options.job_count; j++) {
         trajd_journal_close(&feed->jobs[j].journal);
         free(feed->jobs[j].ranks);
     }
-    free(feed->jobs);
-    free(feed->slots);
-    free(feed->members);
-    free((char *)feed->options.name);
-    free((char *)feed->options.instance_of);
-    free((char *)feed->options.journal_directory);
+    trajd_arena_free(&feed->arena);
     free(feed);
 }
 
@@ -62,21 +51,32 @@ static enum trajd_status check_options(const struct trajd_core_feed_options *opt
     return TRAJD_OK;
 }
 
-static bool make_jobs(struct trajd_core_feed *feed)
+static const char *copy(struct trajd_core_feed *feed, const char *text)
 {
-    if (feed->options.job_count == 0)
-        feed->options.job_count = 1;
-    feed->jobs = calloc(feed->options.job_count, sizeof *feed->jobs);
-    for (uint32_t j = 0; feed->jobs && j < feed->options.job_count; j++) {
+    return text ? trajd_arena_copy(&feed->arena, text, strlen(text)) : NULL;
+}
+
+/* Fills the tables and texts of the feed. Returns false if there is no memory. */
+static bool make_tables(struct trajd_core_feed *feed, uint32_t max_sessions)
+{
+    struct trajd_core_feed_options *options = &feed->options;
+
+    options->job_count = options->job_count ? options->job_count : 1;
+    options->name = copy(feed, options->name);
+    options->instance_of = copy(feed, options->instance_of);
+    options->journal_directory = copy(feed, options->journal_directory);
+    feed->members = trajd_arena_array(&feed->arena, max_sessions, sizeof *feed->members);
+    feed->slots = trajd_arena_array(&feed->arena, options->slot_count, sizeof *feed->slots);
+    feed->jobs = trajd_arena_array(&feed->arena, options->job_count, sizeof *feed->jobs);
+    for (uint32_t j = 0; feed->jobs && j < options->job_count; j++) {
         feed->jobs[j].feed = feed;
         feed->jobs[j].index = j;
         feed->jobs[j].run_id = ++feed->last_run_id;
     }
-    for (uint32_t i = 0; feed->slots && i < feed->options.slot_count; i++)
-        if (!(feed->slots[i].job_parts =
-                  calloc(feed->options.job_count, sizeof *feed->slots[i].job_parts)))
-            return false;
-    return feed->jobs != NULL;
+    for (uint32_t i = 0; feed->slots && i < options->slot_count; i++)
+        feed->slots[i].job_parts =
+            trajd_arena_array(&feed->arena, options->job_count, sizeof *feed->slots[i].job_parts);
+    return !feed->arena.is_starved;
 }
 
 enum trajd_status trajd_core_add_feed(struct trajd_core *core,
@@ -93,17 +93,11 @@ enum trajd_status trajd_core_add_feed(struct trajd_core *core,
     made = calloc(1, sizeof *made);
     if (!made)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: no memory", options->name);
+    made->arena.limit_bytes = SIZE_MAX;
     made->options = *options;
-    made->options.name = strdup(options->name);
-    made->options.instance_of = options->instance_of ? strdup(options->instance_of) : NULL;
-    made->options.journal_directory =
-        options->journal_directory ? strdup(options->journal_directory) : NULL;
-    made->slots = calloc(options->slot_count, sizeof *made->slots);
-    made->members = calloc(core->options.max_sessions, sizeof *made->members);
-    if (!make_jobs(made) || !made->options.name || !made->slots || !made->members ||
-        (options->instance_of && !made->options.instance_of) ||
-        (options->journal_directory && !made->options.journal_directory)) {
-        trajd_feed_free(made);
+    if (!make_tables(made, core->options.max_sessions)) {
+        trajd_arena_free(&made->arena);
+        free(made);
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: no memory", options->name);
     }
     made->core = core;

@@ -19,6 +19,7 @@
 #ifndef TRAJD_FEED_FEED_INTERNAL_H
 #define TRAJD_FEED_FEED_INTERNAL_H
 
+#include "daemon/base/arena.h"
 #include "daemon/feed/core.h"
 #include "daemon/feed/journal.h"
 
@@ -142,6 +143,7 @@ struct cursor {
 };
 
 struct trajd_core_feed {
+    struct trajd_arena arena; /* owns all tables and texts that do not grow */
     struct trajd_core *core;
     struct trajd_core_feed *next;
     struct trajd_core_feed_options options; /* owns the texts that core.h calls copied */

@@ -120,6 +120,9 @@ void trajd_scan_note(struct trajd_scan *scan, const char *episode, const char *w
 /* Fills the filter_keys of all episodes in the record. */
 void trajd_scan_filters(struct trajd_scan *scan);
 
+#define TRAJD_LIBRARY_ERROR_SIZE 256
+/* Writes the innermost message of libhdf5's error stack; "" where there is none. */
+void trajd_library_error(char text[TRAJD_LIBRARY_ERROR_SIZE]);
 /* Returns the innermost message of libhdf5's error stack as one printable line, and clears the
  * stack. Sets record->io_errno where storage failed. */
 const char *trajd_scan_error(struct trajd_scan *scan);

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/hdf5/group_links.h"
 #include "daemon/hdf5/scan.h"
 
 enum { NAME_LENGTH_MAX = 1024, LINK_COUNT_MAX = 1 << 20, PATH_SIZE = 4096 };

@@ -52,18 +52,23 @@ static const char newer[] = "it is damaged, or a newer HDF5 wrote it (libver=\"l
 static herr_t visit_error(unsigned depth, const H5E_error2_t *entry, void *context)
 {
     if (depth == 0 && entry->desc)
-        snprintf(context, 256, "%s", entry->desc);
+        snprintf(context, TRAJD_LIBRARY_ERROR_SIZE, "%s", entry->desc);
     return 0;
+}
+
+void trajd_library_error(char text[TRAJD_LIBRARY_ERROR_SIZE])
+{
+    *text = '\0';
+    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, visit_error, text);
 }
 
 const char *trajd_scan_error(struct trajd_scan *scan)
 {
     const int number = scan->descriptor.error;
-    char text[256] = "";
-    char *copy;
+    char text[TRAJD_LIBRARY_ERROR_SIZE], *copy;
 
     scan->has_failed = true;
-    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, visit_error, text);
+    trajd_library_error(text);
     H5Eclear2(H5E_DEFAULT);
     if (number != EINVAL) /* an offset in a damaged file that no file can have */
         scan->record->io_errno = number;

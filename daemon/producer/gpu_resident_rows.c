@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/base/arena.h"
+
 #define ROW_ALIGNMENT 256
 
 static struct trajd_gpu_array *find(const struct trajd_gpu *gpu,
@@ -98,13 +100,14 @@ static enum trajd_status fill_fresh(struct trajd_gpu *gpu, struct trajd_dataset 
                                     struct trajd_gpu_array *const *fresh, struct trajd_error *error)
 {
     const uint32_t count = selection->array_count;
-    uint32_t *indexes = calloc(count + 1, sizeof *indexes);
-    bool *as_float32 = calloc(count + 1, sizeof *as_float32);
-    struct trajd_gpu_array **chosen = calloc(count + 1, sizeof *chosen);
+    struct trajd_arena scratch = {.limit_bytes = SIZE_MAX};
+    uint32_t *indexes = trajd_arena_array(&scratch, count, sizeof *indexes);
+    bool *as_float32 = trajd_arena_array(&scratch, count, sizeof *as_float32);
+    struct trajd_gpu_array **chosen = trajd_arena_array(&scratch, count, sizeof *chosen);
     struct trajd_selection some = {indexes, 0, as_float32};
     enum trajd_status status = TRAJD_OK;
 
-    if (!indexes || !as_float32 || !chosen)
+    if (scratch.is_starved)
         status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of dataset %s",
                                  dataset->name);
     for (uint32_t k = 0; k < count && !status; k++)
@@ -115,9 +118,7 @@ static enum trajd_status fill_fresh(struct trajd_gpu *gpu, struct trajd_dataset 
         }
     if (some.array_count && !status)
         status = trajd_gpu_fill(gpu, dataset, &some, chosen, error);
-    free(indexes);
-    free(as_float32);
-    free(chosen);
+    trajd_arena_free(&scratch);
     return status;
 }
 

@@ -107,12 +107,13 @@ enum trajd_status trajd_mixture_plan_create(const struct trajd_window_spec *spec
 
     *out = NULL;
     if (plan) {
+        plan->arena.limit_bytes = SIZE_MAX;
         plan->spec = spec;
         plan->member_count = spec->member_count;
-        plan->members = calloc(spec->member_count, sizeof *plan->members);
-        plan->peers = calloc(spec->member_count, sizeof *plan->peers);
+        plan->members = trajd_arena_array(&plan->arena, spec->member_count, sizeof *plan->members);
+        plan->peers = trajd_arena_array(&plan->arena, spec->member_count, sizeof *plan->peers);
     }
-    if (!plan || !plan->members || !plan->peers) {
+    if (!plan || plan->arena.is_starved) {
         trajd_mixture_plan_destroy(&plan);
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for feed %s",
                                spec->feed_name);
@@ -140,8 +141,7 @@ void trajd_mixture_plan_destroy(struct trajd_mixture_plan **out)
     trajd_mixture_destroy(&plan->mixture);
     for (uint32_t p = 0; plan->members && p < plan->member_count; p++)
         trajd_window_plan_destroy(&plan->members[p]);
-    free(plan->members);
-    free(plan->peers);
+    trajd_arena_free(&plan->arena);
     free(plan);
 }
 

@@ -8,6 +8,7 @@
 #include "daemon/window/window_plan.h"
 
 struct trajd_mixture_plan {
+    struct trajd_arena arena; /* owns the tables */
     const struct trajd_window_spec *spec;
     uint32_t member_count;
     /* [member_count], in the order of `mix:`. The outputs of all have the same names, types and

@@ -8,7 +8,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "daemon/hdf5/scan.h"
 #include "daemon/sandbox/sandbox.h"
 
 enum { CACHE_BYTES = 2 << 20 };

@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "daemon/hdf5/descriptor_file.h"
 #include "daemon/hdf5/helper_socket.h"
+#include "daemon/hdf5/scan.h"
 #include "daemon/index/writer_protocol.h"
 
 /* A frame that is read from front to back. `failed` is set where it ends early; all later values
@@ -118,15 +118,6 @@ static inline void trajd_writer_close(hid_t id)
 
 /* ---- writer_attribute.c ---- */
 
-/* An attribute with its type and space, each -1 where the attribute is absent. The caller closes it
- * with trajd_writer_close_attribute in both cases. */
-struct trajd_writer_attribute {
-    hid_t id, type, space;
-};
-struct trajd_writer_attribute trajd_writer_open_attribute(hid_t object, const char *name);
-void trajd_writer_close_attribute(const struct trajd_writer_attribute *attribute);
-/* Returns the text of an attribute that is one string, or NULL. The caller frees. */
-char *trajd_writer_get_text(const struct trajd_writer_attribute *attribute);
 /* Visits the attributes of an object. If libhdf5 cannot list them, sends a note instead. */
 void trajd_writer_visit_attributes(struct trajd_writer *writer, hid_t object, const char *path,
                                    H5A_operator2_t visit, void *context);

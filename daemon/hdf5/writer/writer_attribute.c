@@ -11,51 +11,10 @@ struct attribute_copy {
     const char *path;
 };
 
-struct trajd_writer_attribute trajd_writer_open_attribute(hid_t object, const char *name)
-{
-    struct trajd_writer_attribute attribute = {-1, -1, -1};
-
-    if (H5Aexists(object, name) > 0)
-        attribute.id = H5Aopen(object, name, H5P_DEFAULT);
-    if (attribute.id >= 0) {
-        attribute.type = H5Aget_type(attribute.id);
-        attribute.space = H5Aget_space(attribute.id);
-    }
-    return attribute;
-}
-
-void trajd_writer_close_attribute(const struct trajd_writer_attribute *attribute)
-{
-    trajd_writer_close(attribute->space);
-    trajd_writer_close(attribute->type);
-    trajd_writer_close(attribute->id);
-    H5Eclear2(H5E_DEFAULT);
-}
-
-char *trajd_writer_get_text(const struct trajd_writer_attribute *attribute)
-{
-    char *text = NULL, *copy;
-
-    if (attribute->type < 0 || H5Tget_class(attribute->type) != H5T_STRING ||
-        H5Sget_simple_extent_npoints(attribute->space) != 1)
-        return NULL;
-    if (H5Tis_variable_str(attribute->type) <= 0) {
-        copy = calloc(1, H5Tget_size(attribute->type) + 1);
-        if (copy && H5Aread(attribute->id, attribute->type, copy) < 0)
-            *copy = '\0';
-        return copy;
-    }
-    if (H5Aread(attribute->id, attribute->type, &text) < 0 || !text)
-        return NULL;
-    copy = trajd_helper_memory(strdup(text));
-    H5Dvlen_reclaim(attribute->type, attribute->space, H5P_DEFAULT, &text);
-    return copy;
-}
-
 static herr_t copy_attribute(hid_t object, const char *name, const H5A_info_t *info, void *context)
 {
     struct attribute_copy *copy = context;
-    struct trajd_writer_attribute attribute;
+    struct trajd_scan_value attribute;
     hid_t made = -1;
     void *value = NULL;
     size_t size;
@@ -64,7 +23,7 @@ static herr_t copy_attribute(hid_t object, const char *name, const H5A_info_t *i
     (void)info;
     if (H5Aexists(copy->to, name) > 0)
         return 0;
-    attribute = trajd_writer_open_attribute(object, name);
+    attribute = trajd_scan_value_open(object, ".", name);
     if (attribute.type >= 0 && attribute.space >= 0 &&
         /* a reference is an address in its file, also where it is a part of another type */
         H5Tdetect_class(attribute.type, H5T_REFERENCE) <= 0) {
@@ -90,7 +49,7 @@ static herr_t copy_attribute(hid_t object, const char *name, const H5A_info_t *i
     if (!ok)
         trajd_writer_note(copy->writer, "%s: attribute %s of %s cannot be carried over",
                           copy->writer->label, name, copy->path);
-    trajd_writer_close_attribute(&attribute);
+    trajd_scan_value_close(&attribute);
     return 0;
 }
 
@@ -121,13 +80,13 @@ void trajd_writer_copy_attributes(struct trajd_writer *writer, hid_t from, hid_t
 
 void trajd_writer_set_count(hid_t object, const char *name, uint64_t value)
 {
-    const struct trajd_writer_attribute attribute = trajd_writer_open_attribute(object, name);
+    struct trajd_scan_value attribute = trajd_scan_value_open(object, ".", name);
     const int64_t number = (int64_t)value;
 
     if (attribute.type >= 0 && H5Tget_class(attribute.type) == H5T_INTEGER &&
-        H5Sget_simple_extent_npoints(attribute.space) == 1)
+        trajd_scan_value_is_one(&attribute))
         H5Awrite(attribute.id, H5T_NATIVE_INT64, &number);
-    trajd_writer_close_attribute(&attribute);
+    trajd_scan_value_close(&attribute);
 }
 
 bool trajd_writer_set(hid_t object, const char *name, hid_t type, hid_t space, hid_t value_type,

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/hdf5/group_links.h"
 #include "daemon/hdf5/writer/writer.h"
 #include "daemon/layout/layout.h"
 
@@ -311,13 +310,13 @@ static herr_t visit_link(hid_t from, const char *name, const H5L_info_t *info, v
 
 static char *attribute_bytes(hid_t object, const char *name, size_t *size)
 {
-    const struct trajd_writer_attribute attribute = trajd_writer_open_attribute(object, name);
+    struct trajd_scan_value attribute = trajd_scan_value_open(object, ".", name);
     const hid_t type = attribute.type;
     char *bytes = NULL;
 
     *size = 0;
     if (type >= 0 && H5Tis_variable_str(type) > 0) {
-        bytes = trajd_writer_get_text(&attribute);
+        bytes = trajd_scan_value_read_text(&attribute);
         *size = bytes ? strlen(bytes) : 0;
     } else if (type >= 0 && H5Tdetect_class(type, H5T_VLEN) <= 0 &&
                H5Sget_simple_extent_npoints(attribute.space) > 0) {
@@ -326,7 +325,7 @@ static char *attribute_bytes(hid_t object, const char *name, size_t *size)
         if (bytes && H5Aread(attribute.id, type, bytes) < 0)
             *size = 0;
     }
-    trajd_writer_close_attribute(&attribute);
+    trajd_scan_value_close(&attribute);
     return bytes;
 }
 

@@ -87,14 +87,6 @@ void trajd_writer_note(struct trajd_writer *writer, const char *format, ...)
     trajd_helper_send(TRAJD_WRITER_NOTE, text, strlen(text));
 }
 
-/* Keeps the text of the innermost entry. */
-static herr_t visit_error(unsigned depth, const H5E_error2_t *entry, void *context)
-{
-    if (depth == 0 && entry->desc)
-        snprintf(context, TEXT_SIZE, "%s", entry->desc);
-    return 0;
-}
-
 void trajd_writer_send_failed(uint32_t code, const char *what, const char *why)
 {
     uint8_t body[sizeof code + TEXT_SIZE + TEXT_SIZE];
@@ -108,13 +100,13 @@ void trajd_writer_send_failed(uint32_t code, const char *what, const char *why)
 
 bool trajd_writer_fail(const char *format, ...)
 {
-    char what[TRAJD_WRITER_PATH_SIZE], why[TEXT_SIZE] = "";
+    char what[TRAJD_WRITER_PATH_SIZE], why[TRAJD_LIBRARY_ERROR_SIZE];
     va_list arguments;
 
     va_start(arguments, format);
     vsnprintf(what, sizeof what, format, arguments);
     va_end(arguments);
-    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, visit_error, why);
+    trajd_library_error(why);
     trajd_writer_send_failed(0, what, why);
     return false;
 }

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/hdf5/group_links.h"
 #include "daemon/hdf5/writer/writer.h"
 #include "daemon/index/rows/array.h"
 

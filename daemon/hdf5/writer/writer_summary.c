@@ -87,11 +87,12 @@ bool trajd_writer_masks(struct trajd_writer *writer, struct trajd_writer_frame *
 /* Returns the attribute's text, which the caller frees, or NULL. */
 static char *get_text(hid_t object, const char *name, bool *variable)
 {
-    const struct trajd_writer_attribute attribute = trajd_writer_open_attribute(object, name);
-    char *text = trajd_writer_get_text(&attribute);
+    struct trajd_scan_value attribute = trajd_scan_value_open(object, ".", name);
+    const bool is_text = attribute.type >= 0 && H5Tget_class(attribute.type) == H5T_STRING;
+    char *text = is_text ? trajd_scan_value_read_text(&attribute) : NULL;
 
-    *variable = attribute.type >= 0 && H5Tis_variable_str(attribute.type) > 0;
-    trajd_writer_close_attribute(&attribute);
+    *variable = is_text && H5Tis_variable_str(attribute.type) > 0;
+    trajd_scan_value_close(&attribute);
     return text;
 }
 

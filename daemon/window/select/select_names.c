@@ -15,6 +15,7 @@ struct names {
     uint32_t *by_id;      /* [episode_count]: episodes in the order of their ids */
     uint32_t *by_path;    /* [file_count]: files in the order of their paths */
     uint32_t *file_begin; /* [file_count + 1]: each file's first episode */
+    struct trajd_arena arena;
 };
 
 /* What a name means. */
@@ -48,11 +49,12 @@ static enum trajd_status make_names(const struct trajd_index *index, struct name
 {
     uint32_t e = 0;
 
-    *names = (struct names){.index = index,
-                            .by_id = calloc(index->episode_count + 1, sizeof *names->by_id),
-                            .by_path = calloc(index->file_count + 1, sizeof *names->by_path),
-                            .file_begin = calloc(index->file_count + 1, sizeof *names->file_begin)};
-    if (!names->by_id || !names->by_path || !names->file_begin)
+    *names = (struct names){.index = index, .arena.limit_bytes = SIZE_MAX};
+    names->by_id = trajd_arena_array(&names->arena, index->episode_count, sizeof *names->by_id);
+    names->by_path = trajd_arena_array(&names->arena, index->file_count, sizeof *names->by_path);
+    names->file_begin =
+        trajd_arena_array(&names->arena, index->file_count + 1, sizeof *names->file_begin);
+    if (names->arena.is_starved)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the names of episodes");
     for (uint32_t i = 0; i < index->episode_count; i++)
         names->by_id[i] = i;
@@ -68,13 +70,6 @@ static enum trajd_status make_names(const struct trajd_index *index, struct name
     qsort_r(names->by_path, index->file_count, sizeof *names->by_path, compare_paths,
             (void *)(uintptr_t)index);
     return TRAJD_OK;
-}
-
-static void free_names(struct names *names)
-{
-    free(names->by_id);
-    free(names->by_path);
-    free(names->file_begin);
 }
 
 /* Compares a path with the first `length` bytes of a text. */
@@ -287,7 +282,7 @@ enum trajd_status trajd_select_mark_listed(const struct trajd_select_rules *rule
         number_all(index, numbers);
         status = mark_entries(rules, &names, numbers, flags, refused, error);
     }
-    free_names(&names);
+    trajd_arena_free(&names.arena);
     free(numbers);
     return status;
 }
@@ -364,7 +359,7 @@ enum trajd_status trajd_select_ranges_find(const struct trajd_ranges *ranges,
         memset(found->entry_of, 0xff, index->episode_count * sizeof *found->entry_of);
     for (uint32_t e = 0; e < ranges->entry_count && !status; e++)
         status = find_entry(ranges, e, &names, found, error);
-    free_names(&names);
+    trajd_arena_free(&names.arena);
     if (status)
         trajd_select_ranges_free(found);
     return status;
