@@ -13,7 +13,6 @@
 #include "clients/cli/pack/pack_file.h"
 #include "clients/cli/cli_shard.h"
 #include "daemon/base/memory.h"
-#include "daemon/base/paths.h"
 #include "daemon/base/progress/progress.h"
 #include "proto/plural.h"
 
@@ -22,7 +21,6 @@ struct packer {
     const char *prepare;         /* NULL: no frames are prepared */
     uint32_t jpeg_quality;       /* 0: prepared frames are raw pixels */
     struct pack_config config;
-    char decoder[CLI_PATH_SIZE];
     bool force, resume;
     bool is_folder; /* the output */
     struct cli_files files;
@@ -79,7 +77,6 @@ static int pack_one(struct packer *packer, const char *input, const char *output
                     struct prep_record *record)
 {
     struct pack_options options = {.helper_path = packer->files.helper,
-                                   .decoder_path = packer->decoder,
                                    .preparations = packer->config.preparations,
                                    .preparation_count = packer->config.count,
                                    .jpeg_quality = packer->jpeg_quality,
@@ -146,10 +143,6 @@ static bool read_prepare(struct packer *packer)
 
     if (!packer->prepare)
         return true;
-    if (!trajd_paths_decoder(packer->decoder, sizeof packer->decoder)) {
-        cli_fail("trajd-decoder was found neither beside this program nor in its installation");
-        return false;
-    }
     if (pack_config_read(packer->prepare, &packer->config, &error)) {
         cli_fail("%s", error.message);
         return false;

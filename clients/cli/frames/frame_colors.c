@@ -18,7 +18,7 @@ const struct trajd_index_stream *frame_find_undecided(const struct trajd_index *
 }
 
 /* Finds the frame of an episode, and decodes the one in its middle as it is stored. The caller frees
- * frame->bytes and *pixels. */
+ * *pixels. */
 static bool read_middle(const struct trajd_index *index, const char *stream, const char *episode,
                         struct frame *frame, uint8_t **pixels)
 {
@@ -27,7 +27,7 @@ static bool read_middle(const struct trajd_index *index, const char *stream, con
     if (frame_find(index, stream, episode, frame, &error))
         return false;
     frame->row = trajd_array_row_count(frame->array) / 2;
-    return !frame_read(index, frame, &error) && !frame_decode(frame, pixels, &error);
+    return !frame_decode(index, frame, pixels, &error);
 }
 
 /* Returns the reading in which two frames are alike. What is lost by encoding is far less than half
@@ -64,8 +64,6 @@ static enum trajd_image_color compare(const struct trajd_index *index,
         color = choose(pixels, raw_pixels, (uint64_t)one.image.height * one.image.width);
         (*count)++;
     }
-    free(one.bytes);
-    free(other.bytes);
     free(pixels);
     free(raw_pixels);
     return color;
