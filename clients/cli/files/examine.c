@@ -1,16 +1,13 @@
 /* Goes through all rows of a dataset and collects findings, for trajctl validate. */
-#include "clients/cli/files/examine.h"
-
-#include "clients/cli/files/cli_files.h"
-#include "clients/cli/files/examine_internal.h"
-#include "clients/cli/files/examine_idle.h"
-#include "proto/plural.h"
-
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "clients/cli/files/examine_internal.h"
+#include "daemon/base/memory.h"
+#include "proto/plural.h"
 
 #define BLOCK_BYTES (UINT64_C(4) << 20)
 #define UNIT_TOLERANCE 1e-3
@@ -100,7 +97,7 @@ static void examine_block(struct scan *scan, const struct trajd_array *array, in
     }
 }
 
-static void report_episode(struct examiner *examiner, struct scan *scan,
+static void report_episode(const struct examiner *examiner, struct scan *scan,
                            struct examine_finding finding)
 {
     if (scan->zero_frames) {
@@ -145,7 +142,7 @@ static void report_episode(struct examiner *examiner, struct scan *scan,
 
 /* Examines the rows of one episode. Unreadable rows are a finding, but a storage failure is an
  * error: it tells nothing about the rows. */
-static enum trajd_status examine_array(struct examiner *examiner, struct scan *scan,
+static enum trajd_status examine_array(const struct examiner *examiner, struct scan *scan,
                                        const struct trajd_episode *episode, int fd,
                                        struct trajd_error *error)
 {
@@ -179,41 +176,7 @@ static enum trajd_status examine_array(struct examiner *examiner, struct scan *s
     return TRAJD_OK;
 }
 
-/* Examines the encoded frames of one episode. */
-static enum trajd_status examine_encoded(struct examiner *examiner,
-                                         const struct trajd_index_stream *stream,
-                                         const struct trajd_episode *episode, int fd,
-                                         struct trajd_error *error)
-{
-    const struct trajd_index_file *file = &examiner->index->files[episode->file_index];
-    struct examine_finding finding =
-        examine_at(examiner->index, EXAMINE_FRAMES, episode, stream->name);
-    struct examine_bad_frames found;
-    enum trajd_status status =
-        stream->form == TRAJD_ROWS_VIDEO
-            ? examine_video(examiner->index, episode, stream, fd, &found, error)
-            : examine_frames(examiner->encoded, fd, file->stat.size_bytes,
-                             &episode->extents[stream->array_index], stream, &found, error);
-
-    if (status) {
-        trajd_error_prefix(error, "%s:%s: %s", finding.file, finding.episode, finding.stream);
-        return status;
-    }
-    finding.row = found.first_empty;
-    finding.count = found.empty_count;
-    if (finding.count)
-        examine_report(examiner, &finding, "%" PRIu64 " empty frame%s, the first is row %" PRId64,
-                       finding.count, trajd_plural(finding.count), finding.row);
-    finding.row = found.first_bad;
-    finding.count = found.bad_count;
-    if (finding.count)
-        examine_report(examiner, &finding,
-                       "%" PRIu64 " frame%s cannot be decoded, the first is row %" PRId64 ": %s",
-                       finding.count, trajd_plural(finding.count), finding.row, found.rule);
-    return TRAJD_OK;
-}
-
-static void report_rotations(struct examiner *examiner, const struct scan *scan,
+static void report_rotations(const struct examiner *examiner, const struct scan *scan,
                              struct examine_finding finding)
 {
     char text[1024];
@@ -230,7 +193,7 @@ static void report_rotations(struct examiner *examiner, const struct scan *scan,
         examine_report(examiner, &finding, "%s", text);
 }
 
-static void report_stream(struct examiner *examiner, const struct scan *scan)
+static void report_stream(const struct examiner *examiner, const struct scan *scan)
 {
     struct examine_finding finding = {
         EXAMINE_CONSTANT, NULL, NULL, scan->stream->name, -1, 0, NULL};
@@ -276,46 +239,42 @@ static uint64_t largest_row_bytes(const struct trajd_index *index, uint32_t data
     return bytes;
 }
 
-static enum trajd_status start_scan(const struct trajd_index *index,
-                                    const struct trajd_index_stream *stream, struct scan *scan,
-                                    struct trajd_error *error)
+static void start_scan(const struct trajd_index *index, const struct trajd_index_stream *stream,
+                       struct scan *scan)
 {
     uint64_t elements, row_bytes = largest_row_bytes(index, stream->array_index, &elements);
+    const uint64_t columns = stream->feature_count;
 
-    *scan = (struct scan){.stream = stream,
-                          .columns = stream->feature_count,
-                          .as_bytes = stream->feature_count > EXAMINE_WIDEST_ROW};
-    scan->block = malloc(row_bytes > BLOCK_BYTES ? row_bytes : BLOCK_BYTES);
-    scan->before = malloc(row_bytes + 1);
-    if (!scan->as_bytes) {
-        scan->values = calloc(5 * (scan->columns + 1), sizeof *scan->values);
-        scan->low = scan->values ? scan->values + scan->columns : NULL;
-        scan->high = scan->values ? scan->low + scan->columns : NULL;
-        scan->last = scan->values ? scan->high + scan->columns : NULL;
-        scan->wraps.moved = scan->values ? scan->last + scan->columns : NULL;
-        scan->wraps.radians = calloc(2 * (scan->columns + 1), sizeof *scan->wraps.radians);
-        scan->wraps.degrees = scan->wraps.radians ? scan->wraps.radians + scan->columns : NULL;
-    }
-    if (!scan->block || !scan->before ||
-        (!scan->as_bytes && (!scan->values || !scan->wraps.radians)))
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of %s",
-                               stream->name);
-    for (uint64_t d = 0; d < scan->columns && !scan->as_bytes; d++) {
+    *scan = (struct scan){
+        .stream = stream, .columns = columns, .as_bytes = columns > EXAMINE_WIDEST_ROW};
+    scan->block = trajd_memory_or_exit(malloc(row_bytes > BLOCK_BYTES ? row_bytes : BLOCK_BYTES));
+    scan->before = trajd_memory_or_exit(malloc(row_bytes + 1));
+    if (scan->as_bytes)
+        return;
+    scan->values = trajd_memory_or_exit(calloc(5 * (columns + 1), sizeof *scan->values));
+    scan->low = scan->values + columns;
+    scan->high = scan->low + columns;
+    scan->last = scan->high + columns;
+    scan->wraps.moved = scan->last + columns;
+    scan->wraps.radians =
+        trajd_memory_or_exit(calloc(2 * (columns + 1), sizeof *scan->wraps.radians));
+    scan->wraps.degrees = scan->wraps.radians + columns;
+    for (uint64_t d = 0; d < columns; d++) {
         scan->low[d] = INFINITY;
         scan->high[d] = -INFINITY;
     }
-    return TRAJD_OK;
 }
 
-static enum trajd_status examine_stream(struct examiner *examiner,
+static enum trajd_status examine_stream(const struct examiner *examiner,
                                         const struct trajd_index_stream *stream,
                                         struct trajd_error *error)
 {
     const struct trajd_index *index = examiner->index;
     struct scan scan;
-    enum trajd_status status = start_scan(index, stream, &scan, error);
     struct episode_file file = {.index = index};
+    enum trajd_status status = TRAJD_OK;
 
+    start_scan(index, stream, &scan);
     for (uint32_t e = 0; e < index->episode_count && !status; e++) {
         const struct trajd_episode *episode = &index->episodes[e];
         if (episode->quarantine ||
@@ -324,7 +283,7 @@ static enum trajd_status examine_stream(struct examiner *examiner,
         status = episode_file_open(&file, episode, error);
         if (!status)
             status = trajd_array_is_encoded(&episode->extents[stream->array_index])
-                         ? examine_encoded(examiner, stream, episode, file.fd, error)
+                         ? examine_frames(examiner, stream, episode, file.fd, error)
                          : examine_array(examiner, &scan, episode, file.fd, error);
     }
     episode_file_close(&file);
@@ -337,28 +296,23 @@ static enum trajd_status examine_stream(struct examiner *examiner,
     return status;
 }
 
-enum trajd_status examine_index(const struct trajd_index *index,
-                                void (*report)(void *context,
-                                               const struct examine_finding *finding),
-                                void *context, struct trajd_error *error)
+enum trajd_status examine_index(struct examiner *examiner, struct trajd_error *error)
 {
-    struct examiner examiner = {.index = index, .report = report, .context = context};
-    enum trajd_status status = trajd_array_reader_create(&examiner.reader, error);
+    const struct trajd_index *index = examiner->index;
+    enum trajd_status status = TRAJD_OK;
 
-    if (!status)
-        status = trajd_encoded_reader_create(&examiner.encoded, error);
-    if (status) {
-        trajd_array_reader_destroy(&examiner.reader);
-        return status;
-    }
-    examine_refusals(&examiner);
-    examine_rates(&examiner);
-    for (uint32_t e = 0; e < index->episode_count && !status; e++)
+    trajd_array_reader_create(&examiner->reader, NULL);
+    trajd_memory_or_exit(examiner->reader);
+    trajd_encoded_reader_create(&examiner->encoded, NULL);
+    trajd_memory_or_exit(examiner->encoded);
+    examine_refusals(examiner);
+    examine_rates(examiner);
+    for (uint32_t e = 0; e < index->episode_count; e++)
         if (!index->episodes[e].quarantine)
-            status = examine_clocks(&examiner, &index->episodes[e], error);
+            examine_clocks(examiner, &index->episodes[e]);
     for (uint32_t s = 0; s < index->stream_count && !status; s++)
-        status = examine_stream(&examiner, &index->streams[s], error);
-    trajd_encoded_reader_destroy(&examiner.encoded);
-    trajd_array_reader_destroy(&examiner.reader);
+        status = examine_stream(examiner, &index->streams[s], error);
+    trajd_encoded_reader_destroy(&examiner->encoded);
+    trajd_array_reader_destroy(&examiner->reader);
     return status;
 }
