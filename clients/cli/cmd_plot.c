@@ -243,9 +243,7 @@ static void set_kind(void *place, const struct cli_option *option, char *value)
     struct plotting *plotting = place;
     struct trajd_error error;
 
-    plotting->rule.kind = trajd_convert_kind_parse(value, &error);
-    plotting->rule.layout_order = !strcmp(value, "slerp");
-    if (plotting->rule.kind == TRAJD_CONVERT_NO_KIND)
+    if (trajd_convert_rule_set_kind(&plotting->rule, value, &error))
         cli_refuse("%s: %s", option->name, error.message);
 }
 

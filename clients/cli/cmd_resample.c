@@ -90,9 +90,7 @@ static void set_kind(void *place, const struct cli_option *option, char *value)
     struct trajd_convert_rule *rule = add_rule(place, option, &value);
     struct trajd_error error;
 
-    rule->kind = trajd_convert_kind_parse(value, &error);
-    rule->layout_order = !strcmp(value, "slerp");
-    if (rule->kind == TRAJD_CONVERT_NO_KIND)
+    if (trajd_convert_rule_set_kind(rule, value, &error))
         cli_refuse("%s %s: %s", option->name, rule->stream, error.message);
 }
 
