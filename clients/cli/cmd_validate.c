@@ -121,8 +121,9 @@ static void on_finding(void *context, const struct examine_finding *finding)
 static void on_frames(void *context, const struct frame_check_result *result)
 {
     struct validation *validation = context;
-    struct examine_finding finding = examine_at(validation->examiner.index, EXAMINE_FRAMES,
-                                                result->episode, result->stream->name);
+    struct examine_finding finding =
+        examine_at(validation->examiner.index, EXAMINE_FRAMES, result->episode,
+                   result->stream->name, result->count);
     struct trajd_error error;
     char text[512];
 
@@ -131,7 +132,6 @@ static void on_frames(void *context, const struct frame_check_result *result)
              ": %s (`bad_rows: keep` of a feed masks such frames)",
              result->count, trajd_plural(result->count), result->first, result->reason);
     finding.row = (int64_t)result->first;
-    finding.count = result->count;
     finding.text = text;
     trajd_progress_clear();
     if (result->count)

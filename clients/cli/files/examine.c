@@ -32,9 +32,7 @@ struct scan {
     struct examine_wraps wraps;
     /* over all episodes: rows that follow another row, and those that equal it */
     uint64_t rows, repeated;
-    /* of one episode: their number, and the first row */
-    uint64_t not_finite, not_unit, flips, zero_frames;
-    int64_t first_not_finite, first_not_unit, first_flip, first_zero_frame;
+    struct examine_finding zero_frames, not_finite, not_unit, flips; /* of one episode */
     double worst_length;
 };
 
@@ -44,14 +42,12 @@ static void examine_quaternion(struct scan *scan, const double *q, const double 
     const double length = sqrt(q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3]);
 
     if (fabs(length - 1) > UNIT_TOLERANCE) {
-        if (!scan->not_unit++)
-            scan->first_not_unit = row;
+        examine_count(&scan->not_unit, row);
         if (fabs(length - 1) > fabs(scan->worst_length - 1))
             scan->worst_length = length;
     }
-    if (has_last && q[0] * last[0] + q[1] * last[1] + q[2] * last[2] + q[3] * last[3] < -0.5 &&
-        !scan->flips++)
-        scan->first_flip = row;
+    if (has_last && q[0] * last[0] + q[1] * last[1] + q[2] * last[2] + q[3] * last[3] < -0.5)
+        examine_count(&scan->flips, row);
 }
 
 static void examine_values(struct scan *scan, int64_t row)
@@ -65,8 +61,8 @@ static void examine_values(struct scan *scan, int64_t row)
         scan->low[d] = value < scan->low[d] ? value : scan->low[d];
         scan->high[d] = value > scan->high[d] ? value : scan->high[d];
     }
-    if (!finite && !scan->not_finite++)
-        scan->first_not_finite = row;
+    if (!finite)
+        examine_count(&scan->not_finite, row);
     if (finite && (kind == TRAJD_KIND_SLERP_XYZW || kind == TRAJD_KIND_SLERP_WXYZ))
         for (uint64_t d = 0; d + 4 <= scan->columns; d += 4)
             examine_quaternion(scan, scan->values + d, scan->last + d, row > 0, row);
@@ -89,55 +85,46 @@ static void examine_block(struct scan *scan, const struct trajd_array *array, in
             scan->repeated += memcmp(row, scan->before, bytes) == 0;
         }
         memcpy(scan->before, row, bytes);
-        if (scan->stream->image.color && bytes && !row[0] && !memcmp(row, row + 1, bytes - 1) &&
-            !scan->zero_frames++)
-            scan->first_zero_frame = number;
+        if (scan->stream->image.color && bytes && !row[0] && !memcmp(row, row + 1, bytes - 1))
+            examine_count(&scan->zero_frames, number);
         if (!scan->as_bytes && trajd_array_to_f64(array->dtype, row, scan->columns, scan->values))
             examine_values(scan, number);
     }
 }
 
-static void report_episode(const struct examiner *examiner, struct scan *scan,
-                           struct examine_finding finding)
+/* Begins the findings of an episode. `none` has no row. */
+static void begin_episode(struct scan *scan, struct examine_finding none)
 {
-    if (scan->zero_frames) {
-        finding.rule = EXAMINE_FRAMES;
-        finding.row = scan->first_zero_frame;
-        finding.count = scan->zero_frames;
-        examine_report(examiner, &finding,
-                       "%" PRIu64 " frame%s of zeros alone, the first is row %" PRId64
-                       ": the recorder probably failed to read them%s",
-                       finding.count, trajd_plural(finding.count), finding.row,
-                       scan->stream->image.masks_zero_frames
-                           ? "; feeds mask them"
-                           : "; zero_frames: mask in the layout masks them");
-    }
-    if (scan->not_finite) {
-        finding.rule = EXAMINE_NOT_FINITE;
-        finding.row = scan->first_not_finite;
-        finding.count = scan->not_finite;
-        examine_report(examiner, &finding,
-                       "%" PRIu64 " row%s with NaN or infinity, the first is row %" PRId64,
-                       finding.count, trajd_plural(finding.count), finding.row);
-    }
-    if (scan->not_unit) {
-        finding.rule = EXAMINE_NOT_UNIT;
-        finding.row = scan->first_not_unit;
-        finding.count = scan->not_unit;
-        examine_report(examiner, &finding,
-                       "%" PRIu64 " quaternion%s not of unit length, the first in row %" PRId64
-                       ", the worst of length %.6g",
-                       finding.count, trajd_plural(finding.count), finding.row, scan->worst_length);
-    }
-    if (scan->flips) {
-        finding.rule = EXAMINE_SIGN_FLIPS;
-        finding.row = scan->first_flip;
-        finding.count = scan->flips;
-        examine_report(examiner, &finding,
-                       "%" PRIu64 " time%s a quaternion changes its sign, first at row %" PRId64
-                       " (slerp takes the shorter arc)",
-                       finding.count, trajd_plural(finding.count), finding.row);
-    }
+    scan->zero_frames = scan->not_finite = scan->not_unit = scan->flips = none;
+    scan->zero_frames.rule = EXAMINE_FRAMES;
+    scan->not_finite.rule = EXAMINE_NOT_FINITE;
+    scan->not_unit.rule = EXAMINE_NOT_UNIT;
+    scan->flips.rule = EXAMINE_SIGN_FLIPS;
+    scan->worst_length = 1;
+}
+
+static void report_episode(const struct examiner *examiner, const struct scan *scan)
+{
+    examine_report(
+        examiner, &scan->zero_frames,
+        "%" PRIu64 " frame%s of zeros alone, the first is row %" PRId64
+        ": the recorder probably failed to read them%s",
+        scan->zero_frames.count, trajd_plural(scan->zero_frames.count), scan->zero_frames.row,
+        scan->stream->image.masks_zero_frames ? "; feeds mask them"
+                                              : "; zero_frames: mask in the layout masks them");
+    examine_report(examiner, &scan->not_finite,
+                   "%" PRIu64 " row%s with NaN or infinity, the first is row %" PRId64,
+                   scan->not_finite.count, trajd_plural(scan->not_finite.count),
+                   scan->not_finite.row);
+    examine_report(examiner, &scan->not_unit,
+                   "%" PRIu64 " quaternion%s not of unit length, the first in row %" PRId64
+                   ", the worst of length %.6g",
+                   scan->not_unit.count, trajd_plural(scan->not_unit.count), scan->not_unit.row,
+                   scan->worst_length);
+    examine_report(examiner, &scan->flips,
+                   "%" PRIu64 " time%s a quaternion changes its sign, first at row %" PRId64
+                   " (slerp takes the shorter arc)",
+                   scan->flips.count, trajd_plural(scan->flips.count), scan->flips.row);
 }
 
 /* Examines the rows of one episode. Unreadable rows are a finding, but a storage failure is an
@@ -151,14 +138,13 @@ static enum trajd_status examine_array(const struct examiner *examiner, struct s
     const uint64_t chunk_rows = array->storage == TRAJD_STORAGE_CHUNKED ? array->chunk_shape[0] : 1;
     uint64_t step = row_bytes ? BLOCK_BYTES / row_bytes / chunk_rows * chunk_rows : 0;
     struct examine_finding finding =
-        examine_at(examiner->index, EXAMINE_UNREADABLE, episode, scan->stream->name);
+        examine_at(examiner->index, EXAMINE_UNREADABLE, episode, scan->stream->name, 0);
     struct trajd_error cause;
 
     if (!row_bytes)
         return TRAJD_OK;
     step = step ? step : 1;
-    scan->not_finite = scan->not_unit = scan->flips = scan->zero_frames = 0;
-    scan->worst_length = 1;
+    begin_episode(scan, finding);
     for (uint64_t row = 0; row < rows; row += step) {
         const uint64_t count = rows - row < step ? rows - row : step;
         if (trajd_array_read(examiner->reader, fd, array, row, count, scan->block, &cause)) {
@@ -166,13 +152,13 @@ static enum trajd_status examine_array(const struct examiner *examiner, struct s
                 return trajd_error_set(error, cause.status, cause.foreign_code, "%s:%s: %s: %s",
                                        finding.file, finding.episode, finding.stream,
                                        cause.message);
-            finding.row = (int64_t)row;
+            examine_count(&finding, (int64_t)row);
             examine_report(examiner, &finding, "%s", cause.message);
             break;
         }
         examine_block(scan, array, (int64_t)row, count);
     }
-    report_episode(examiner, scan, finding);
+    report_episode(examiner, scan);
     return TRAJD_OK;
 }
 
@@ -183,14 +169,12 @@ static void report_rotations(const struct examiner *examiner, const struct scan 
 
     finding.rule = EXAMINE_QUATERNIONS;
     finding.count = examine_quaternions(examiner->index, scan->stream, text);
-    if (finding.count)
-        examine_report(examiner, &finding, "%s", text);
+    examine_report(examiner, &finding, "%s", text);
     finding.rule = EXAMINE_ANGLES;
     finding.count = scan->as_bytes ? 0
                                    : examine_wraps_end(&scan->wraps, scan->low, scan->high,
                                                        scan->columns, text, sizeof text);
-    if (finding.count)
-        examine_report(examiner, &finding, "%s", text);
+    examine_report(examiner, &finding, "%s", text);
 }
 
 static void report_stream(const struct examiner *examiner, const struct scan *scan)
@@ -210,12 +194,10 @@ static void report_stream(const struct examiner *examiner, const struct scan *sc
         else if (used < sizeof columns - 4)
             used += (size_t)snprintf(columns + used, sizeof columns - used, ", ..");
     }
-    if (finding.count)
-        examine_report(examiner, &finding, "column %s: one value in all episodes", columns);
+    examine_report(examiner, &finding, "column %s: one value in all episodes", columns);
     finding.rule = EXAMINE_IDLE;
     finding.count = scan->repeated;
-    if (scan->rows && scan->repeated * 2 >= scan->rows && finding.count &&
-        examine_repeats_are_idle(scan->stream))
+    if (scan->rows && scan->repeated * 2 >= scan->rows && examine_repeats_are_idle(scan->stream))
         examine_report(examiner, &finding, "%.0f%% of the rows repeat the row before",
                        100.0 * (double)scan->repeated / (double)scan->rows);
     report_rotations(examiner, scan, finding);

@@ -55,15 +55,16 @@ struct examine_finding {
     const char *text; /* for people; valid during the call */
 };
 
-/* Returns a finding of one row, which is not known, about a stream, a clock or NULL of an episode. */
+/* Returns a finding of `count` rows, of which none is known, about a stream, a clock or NULL of an
+ * episode. */
 static inline struct examine_finding examine_at(const struct trajd_index *index,
                                                 enum examine_rule rule,
                                                 const struct trajd_episode *episode,
-                                                const char *stream)
+                                                const char *stream, uint64_t count)
 {
     const char *file = index->files[episode->file_index].relative_path;
 
-    return (struct examine_finding){rule, file, episode->id, stream, -1, 1, NULL};
+    return (struct examine_finding){rule, file, episode->id, stream, -1, count, NULL};
 }
 
 /* Where findings of pairs begin. */

@@ -322,6 +322,7 @@ enum trajd_status examine_motion(const struct examiner *examiner,
     }
     examine_rows_close(&rows);
     if (!status)
-        report_camera(examiner, &camera, examine_at(index, EXAMINE_STUCK, episode, stream->name));
+        report_camera(examiner, &camera,
+                      examine_at(index, EXAMINE_STUCK, episode, stream->name, 1));
     return status;
 }

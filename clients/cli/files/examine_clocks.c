@@ -17,6 +17,8 @@ void examine_report(const struct examiner *examiner, const struct examine_findin
     char text[1024];
     va_list arguments;
 
+    if (!finding.count)
+        return;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
@@ -36,7 +38,7 @@ void examine_refusals(const struct examiner *examiner)
                            "%s", index->files[f].refusal);
     for (uint32_t e = 0; e < index->episode_count; e++) {
         const struct examine_finding finding =
-            examine_at(index, EXAMINE_QUARANTINED, &index->episodes[e], NULL);
+            examine_at(index, EXAMINE_QUARANTINED, &index->episodes[e], NULL, 1);
         if (index->episodes[e].quarantine)
             examine_report(examiner, &finding, "%s", index->episodes[e].quarantine);
     }
@@ -84,16 +86,14 @@ static void examine_gaps(const struct examiner *examiner, const struct trajd_epi
         const int64_t interval = clock->stamps_ns[i + 1] - clock->stamps_ns[i];
         if ((double)interval <= GAP_FACTOR * (double)median)
             continue;
-        if (!finding.count++)
-            finding.row = examine_array_row(clock, i);
+        examine_count(&finding, examine_array_row(clock, i));
         longest = interval > longest ? interval : longest;
     }
-    if (finding.count)
-        examine_report(examiner, &finding,
-                       "%" PRIu64 " gap%s, the first after row %" PRId64
-                       ", the longest %.6g ms; the median interval is %.6g ms",
-                       finding.count, trajd_plural(finding.count), finding.row,
-                       (double)longest / 1e6, (double)median / 1e6);
+    examine_report(examiner, &finding,
+                   "%" PRIu64 " gap%s, the first after row %" PRId64
+                   ", the longest %.6g ms; the median interval is %.6g ms",
+                   finding.count, trajd_plural(finding.count), finding.row, (double)longest / 1e6,
+                   (double)median / 1e6);
 }
 
 static void examine_end(const struct examiner *examiner, const struct trajd_episode *episode,
@@ -124,15 +124,12 @@ void examine_clocks(const struct examiner *examiner, const struct trajd_episode 
     for (uint32_t c = 0; c < index->clock_count; c++) {
         const struct trajd_episode_clock *clock = &episode->clocks[c];
         struct examine_finding finding =
-            examine_at(index, EXAMINE_STAMPS, episode, index->clocks[c].name);
-        if (clock->dropped_rows) {
-            finding.row = first_dropped(clock);
-            finding.count = clock->dropped_rows;
-            examine_report(examiner, &finding,
-                           "%" PRIu64 " row%s dropped, the first is row %" PRId64
-                           ": stamps repeat or go back",
-                           clock->dropped_rows, trajd_plural(clock->dropped_rows), finding.row);
-        }
+            examine_at(index, EXAMINE_STAMPS, episode, index->clocks[c].name, clock->dropped_rows);
+        finding.row = first_dropped(clock);
+        examine_report(examiner, &finding,
+                       "%" PRIu64 " row%s dropped, the first is row %" PRId64
+                       ": stamps repeat or go back",
+                       clock->dropped_rows, trajd_plural(clock->dropped_rows), finding.row);
         examine_end(examiner, episode, c, finding);
         if (clock->stamps_ns && clock->row_count >= 3)
             examine_gaps(examiner, clock, finding);

@@ -135,7 +135,7 @@ static void report(const struct examiner *examiner, const struct duplicates *d,
                    const struct trajd_episode *one, const struct trajd_episode *other,
                    const struct trajd_index_stream *worst, double least)
 {
-    const struct examine_finding finding = examine_at(d->index, EXAMINE_DUPLICATES, other, NULL);
+    const struct examine_finding finding = examine_at(d->index, EXAMINE_DUPLICATES, other, NULL, 1);
 
     examine_report(examiner, &finding,
                    "nearly repeats %s: %s: the first rows are equal, and of %s, which differs "

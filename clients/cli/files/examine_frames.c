@@ -9,17 +9,15 @@
 
 /* The encoded rows of one episode. */
 struct bad_frames {
-    uint64_t empty_count, bad_count;
-    int64_t first_empty, first_bad;      /* rows */
+    struct examine_finding empty, bad;
     char rule[TRAJD_ERROR_MESSAGE_SIZE]; /* that the first bad row breaks */
 };
 
 static void add_bad(struct bad_frames *found, uint64_t row, const struct trajd_error *cause)
 {
-    if (!found->bad_count++) {
-        found->first_bad = (int64_t)row;
+    examine_count(&found->bad, (int64_t)row);
+    if (found->bad.count == 1)
         snprintf(found->rule, sizeof found->rule, "%s", cause->message);
-    }
 }
 
 /* Looks at a row that is not empty. The row of a prepared frame may tell why it is bad. */
@@ -48,9 +46,9 @@ static void examine_frame(const struct trajd_array *array, const struct trajd_in
 {
     struct trajd_error cause;
 
-    if (!bytes->size && !found->empty_count++)
-        found->first_empty = (int64_t)row;
-    if (bytes->size && examine_row(array, stream, bytes, &cause))
+    if (!bytes->size)
+        examine_count(&found->empty, (int64_t)row);
+    else if (examine_row(array, stream, bytes, &cause))
         add_bad(found, row, &cause);
 }
 
@@ -149,27 +147,20 @@ enum trajd_status examine_frames(const struct examiner *examiner,
 {
     const struct trajd_array *array = &episode->extents[stream->array_index];
     const uint64_t file_size = examiner->index->files[episode->file_index].stat.size_bytes;
-    struct examine_finding finding =
-        examine_at(examiner->index, EXAMINE_FRAMES, episode, stream->name);
-    struct bad_frames found = {0};
+    const struct examine_finding none =
+        examine_at(examiner->index, EXAMINE_FRAMES, episode, stream->name, 0);
+    struct bad_frames found = {.empty = none, .bad = none};
     const enum trajd_status status =
         array->form == TRAJD_ROWS_VIDEO
             ? examine_video(examiner, episode->file_index, fd, array, &found, error)
             : examine_rows(examiner->encoded, fd, file_size, array, stream, &found, error);
 
     if (status)
-        return trajd_error_prefix(error, "%s:%s: %s", finding.file, finding.episode,
-                                  finding.stream);
-    finding.row = found.first_empty;
-    finding.count = found.empty_count;
-    if (finding.count)
-        examine_report(examiner, &finding, "%" PRIu64 " empty frame%s, the first is row %" PRId64,
-                       finding.count, trajd_plural(finding.count), finding.row);
-    finding.row = found.first_bad;
-    finding.count = found.bad_count;
-    if (finding.count)
-        examine_report(examiner, &finding,
-                       "%" PRIu64 " frame%s cannot be decoded, the first is row %" PRId64 ": %s",
-                       finding.count, trajd_plural(finding.count), finding.row, found.rule);
+        return trajd_error_prefix(error, "%s:%s: %s", none.file, none.episode, none.stream);
+    examine_report(examiner, &found.empty, "%" PRIu64 " empty frame%s, the first is row %" PRId64,
+                   found.empty.count, trajd_plural(found.empty.count), found.empty.row);
+    examine_report(examiner, &found.bad,
+                   "%" PRIu64 " frame%s cannot be decoded, the first is row %" PRId64 ": %s",
+                   found.bad.count, trajd_plural(found.bad.count), found.bad.row, found.rule);
     return TRAJD_OK;
 }

@@ -29,7 +29,14 @@ static inline bool examine_is_motion(const struct trajd_index_stream *stream)
     return examine_is_comparable(stream) && examine_repeats_are_idle(stream);
 }
 
-/* Reports a finding with this text. */
+/* Counts one more row of a finding, which began with none. */
+static inline void examine_count(struct examine_finding *finding, int64_t row)
+{
+    if (!finding->count++)
+        finding->row = row;
+}
+
+/* Reports a finding with this text, unless its count is 0. */
 void examine_report(const struct examiner *examiner, const struct examine_finding *base,
                     const char *format, ...) __attribute__((format(printf, 3, 4)));
 

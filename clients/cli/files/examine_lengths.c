@@ -111,10 +111,10 @@ static void compare(const struct lengths *l, struct misfit *misfits, uint64_t ro
 static void report_misfit(const struct lengths *l, const struct trajd_episode *episode,
                           const struct trajd_index_stream *stream, const struct misfit *misfit)
 {
-    struct examine_finding finding = examine_at(l->index, EXAMINE_FRAMES, episode, stream->name);
+    struct examine_finding finding =
+        examine_at(l->index, EXAMINE_FRAMES, episode, stream->name, misfit->count);
 
     finding.row = (int64_t)misfit->row;
-    finding.count = misfit->count;
     examine_report(l->examiner, &finding,
                    "no row of compress_len has the lengths of these frames: the nearest one "
                    "differs for %" PRIu64 ", first for row %" PRIu64

@@ -39,7 +39,7 @@ static void report_masks(const struct examiner *examiner, uint32_t first, const 
 {
     const struct trajd_index *index = examiner->index;
     struct examine_finding finding =
-        examine_at(index, EXAMINE_MASKS, &index->episodes[first], NULL);
+        examine_at(index, EXAMINE_MASKS, &index->episodes[first], NULL, 1);
 
     for (uint32_t e = first + 1; e < index->episode_count; e++)
         finding.count +=
@@ -170,7 +170,7 @@ static void compare_clocks(const struct examiner *examiner, const struct trajd_e
     const struct trajd_index *index = examiner->index;
     const struct trajd_episode_clock *one = &episode->clocks[a], *other = &episode->clocks[b];
     const struct examine_finding finding =
-        examine_at(index, EXAMINE_DRIFT, episode, index->clocks[b].name);
+        examine_at(index, EXAMINE_DRIFT, episode, index->clocks[b].name, 1);
     double span, drift, error = 0;
     char how[64];
 
