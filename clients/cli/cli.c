@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 enum { COMMANDS_MAX = 64 };
 
 const struct cli_command *cli_commands, *cli_running;
+bool cli_is_interrupted;
 
 const struct cli_command *cli_find_command(const char *name)
 {
@@ -102,6 +104,28 @@ int cli_create(const char *path)
     if (fd < 0 || fcntl(fd, F_SETFL, O_WRONLY))
         cli_die("%s: %m", path);
     return fd;
+}
+
+static void on_signal(int number)
+{
+    (void)number;
+    __atomic_store_n(&cli_is_interrupted, true, __ATOMIC_RELAXED);
+}
+
+void cli_catch_signals(void)
+{
+    const struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    signal(SIGXFSZ, SIG_IGN);
+}
+
+void cli_note(void *context, const char *text)
+{
+    (void)context;
+    trajd_progress_clear();
+    fprintf(stderr, "note: %s\n", text);
 }
 
 void cli_end(int status)

@@ -115,6 +115,12 @@ int cli_create(const char *path);
 void cli_refuse(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 /* Prints the usage of the command that runs. */
 void cli_print_usage(FILE *out);
+/* SIGINT and SIGTERM set it after cli_catch_signals, atomically. Exceeding the limit of the size of a
+ * file is an error of the write from then on. */
+extern bool cli_is_interrupted;
+void cli_catch_signals(void);
+/* Prints "note: TEXT" on stderr. `context` is ignored: a callback may be it. */
+void cli_note(void *context, const char *text);
 /* Ends the program. A status of CLI_OK becomes CLI_FAILED if the output could not be written: on a
  * full disk, a truncated document must not end with status 0. */
 void cli_end(int status) __attribute__((noreturn));

@@ -320,7 +320,7 @@ int shard_do(const struct shard_work *work)
         struct prep_record record = {0};
         struct trajd_error error;
         enum trajd_status status;
-        if (__atomic_load_n(work->cancel, __ATOMIC_RELAXED))
+        if (__atomic_load_n(&cli_is_interrupted, __ATOMIC_RELAXED))
             break;
         status = do_file(&run, &run.files[f], &record, &error);
         if (status && status != TRAJD_ERR_CLOSED)
@@ -329,7 +329,7 @@ int shard_do(const struct shard_work *work)
         own_count++;
         prep_record_clear(&record);
     }
-    if (__atomic_load_n(work->cancel, __ATOMIC_RELAXED))
+    if (__atomic_load_n(&cli_is_interrupted, __ATOMIC_RELAXED))
         result = cli_fail("shard %u/%u was ended: start it again, and it goes on", shard.index,
                           shard.count);
     else if (run.failed)

@@ -32,7 +32,6 @@ struct shard_work {
     const char *recipe;
     char **inputs; /* files, or folders, which stand for all *.hdf5 and *.h5 below them */
     uint32_t input_count;
-    const bool *cancel;
     /* Makes the output of an input and fills in the record: layout (a copy, which shard_do frees),
      * rate_hz, episodes, left_out and cut. *part_count: files, if the parts of an episode are files
      * of their own; else 0. `force`: an earlier run of this shard left something at the output's

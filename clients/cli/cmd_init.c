@@ -14,13 +14,13 @@
 #include "clients/cli/draft/draft_config.h"
 #include "clients/cli/draft/draft_shapes.h"
 #include "clients/cli/files/cli_files.h"
-#include "clients/cli/frames/frame_colors.h"
 #include "clients/cli/frames/frame_show.h"
 #include "daemon/index/tree/tree.h"
 #include "daemon/layout/glob.h"
 #include "proto/plural.h"
 
-enum { MOST_UNREAD = 8 }; /* that are named */
+enum { MOST_UNREAD = 8 };  /* that are named */
+enum { COMPARED_MAX = 8 }; /* episodes: each starts decoders */
 
 struct init {
     const char *layout, *preset_name, *path, *output; /* output NULL: stdout, and no drafts */
@@ -258,6 +258,92 @@ static void report_quarantined(const struct init *init, uint32_t which)
 
 /* ---- which colour encoded frames have first ---- */
 
+/* Returns the first stream with frames of which nothing says whether red or blue is first, or
+ * NULL. */
+static const struct trajd_index_stream *find_undecided(const struct trajd_index *index)
+{
+    for (uint32_t s = 0; s < index->stream_count; s++)
+        if (index->streams[s].image.color == TRAJD_COLOR_UNDECIDED)
+            return &index->streams[s];
+    return NULL;
+}
+
+/* Finds the frame of an episode, and decodes the one in its middle as it is stored. The caller frees
+ * *pixels. */
+static bool read_middle(const struct trajd_index *index, const char *stream, const char *episode,
+                        struct frame *frame, uint8_t **pixels)
+{
+    struct trajd_error error;
+
+    if (frame_find(index, stream, episode, frame, &error))
+        return false;
+    frame->row = trajd_array_row_count(frame->array) / 2;
+    return !frame_decode(index, frame, pixels, &error);
+}
+
+/* Returns the reading in which two frames are alike. What is lost by encoding is far less than half
+ * of what exchanged colours change, and two recordings that only share a name are far apart either
+ * way. */
+static enum trajd_image_color choose_color(const uint8_t *encoded, const uint8_t *raw,
+                                           uint64_t count)
+{
+    uint64_t same = 0, exchanged = 0;
+
+    for (uint64_t i = 0; i < 3 * count; i += 3)
+        for (uint64_t c = 0; c < 3; c++) {
+            same += (uint64_t)abs(encoded[i + c] - raw[i + c]);
+            exchanged += (uint64_t)abs(encoded[i + c] - raw[i + 2 - c]);
+        }
+    if (2 * same < exchanged)
+        return TRAJD_COLOR_RGB;
+    return 2 * exchanged < same ? TRAJD_COLOR_BGR : TRAJD_COLOR_UNDECIDED;
+}
+
+/* Compares the episode with the one of the same name in the other index, and counts it. */
+static enum trajd_image_color compare_episode(const struct trajd_index *index,
+                                              const struct trajd_index *raw, const char *stream,
+                                              const char *episode, uint32_t *count)
+{
+    enum trajd_image_color color = TRAJD_COLOR_UNDECIDED;
+    struct frame one = {0}, other = {0};
+    uint8_t *pixels = NULL, *raw_pixels = NULL;
+
+    if (read_middle(index, stream, episode, &one, &pixels) &&
+        read_middle(raw, stream, episode, &other, &raw_pixels) &&
+        other.stream->form == TRAJD_ROWS_PLAIN && one.row == other.row &&
+        one.image.height == other.image.height && one.image.width == other.image.width &&
+        other.stream->feature_count == one.stream->feature_count) {
+        color = choose_color(pixels, raw_pixels, (uint64_t)one.image.height * one.image.width);
+        (*count)++;
+    }
+    free(pixels);
+    free(raw_pixels);
+    return color;
+}
+
+/* Compares the undecided frames of an index with the raw frames of another one that have the same
+ * stream, episode and row. Returns RGB or BGR and sets *twin to the raw file, where one reading is
+ * clearly closer. Returns TRAJD_COLOR_UNDECIDED where there are no such frames, where they show
+ * something else, or where they have no colours. Blocks. */
+static enum trajd_image_color find_color(const struct trajd_index *index,
+                                         const struct trajd_index *raw, const char **twin)
+{
+    const struct trajd_index_stream *stream = find_undecided(index);
+
+    uint32_t count = 0;
+
+    for (uint32_t e = 0; e < raw->episode_count && stream && count < COMPARED_MAX; e++) {
+        const struct trajd_episode *episode = &raw->episodes[e];
+        const enum trajd_image_color color =
+            episode->quarantine ? TRAJD_COLOR_UNDECIDED
+                                : compare_episode(index, raw, stream->name, episode->id, &count);
+        *twin = raw->files[episode->file_index].path;
+        if (color != TRAJD_COLOR_UNDECIDED)
+            return color;
+    }
+    return TRAJD_COLOR_UNDECIDED;
+}
+
 /* Decides it by the raw frames of another dataset. */
 static bool compare_colors(struct init *init, uint32_t which)
 {
@@ -265,8 +351,8 @@ static bool compare_colors(struct init *init, uint32_t which)
 
     for (uint32_t i = 0; i < init->count && dataset->color == TRAJD_COLOR_UNDECIDED; i++)
         if (i != which)
-            dataset->color = frame_compare_colors(init->indices[which], init->indices[i],
-                                                  &dataset->color_source);
+            dataset->color =
+                find_color(init->indices[which], init->indices[i], &dataset->color_source);
     if (dataset->color == TRAJD_COLOR_UNDECIDED)
         dataset->color_source = NULL;
     else
@@ -279,7 +365,7 @@ static bool compare_colors(struct init *init, uint32_t which)
 static void show_readings(struct init *init, uint32_t which)
 {
     const struct trajd_index *index = init->indices[which];
-    const struct trajd_index_stream *stream = frame_find_undecided(index);
+    const struct trajd_index_stream *stream = find_undecided(index);
     const struct trajd_array *array = NULL;
     char frame[CLI_PATH_SIZE];
     const struct frame_request request = {.frame = frame, .output = init->readings[which]};
@@ -302,7 +388,7 @@ static void show_readings(struct init *init, uint32_t which)
 static void find_colors(struct init *init)
 {
     for (uint32_t i = 0; i < init->count; i++) {
-        if (!frame_find_undecided(init->indices[i]))
+        if (!find_undecided(init->indices[i]))
             continue;
         init->datasets[i].color = TRAJD_COLOR_UNDECIDED;
         if (compare_colors(init, i))

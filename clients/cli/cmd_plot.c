@@ -10,7 +10,6 @@
 #include "clients/cli/cli.h"
 #include "clients/cli/files/cli_files.h"
 #include "clients/cli/frames/frame_show.h"
-#include "clients/cli/plot/plot.h"
 #include "clients/cli/resample/convert_series.h"
 #include "daemon/base/memory.h"
 #include "daemon/base/yaml.h"
@@ -18,7 +17,9 @@
 #include "daemon/window/window_report.h"
 #include "proto/plural.h"
 
-enum { FEATURES_MAX = 16, COLUMNS_DEFAULT = 100, NAMES_MAX = 1024, FRAMES_DEFAULT = 10 };
+enum { FEATURES_MAX = 16, NAMES_MAX = 1024, FRAMES_DEFAULT = 10 };
+enum { TERMINAL_ROWS = 18, SCALE_COLUMNS = 11 };
+enum { COLUMNS_MIN = 40, COLUMNS_DEFAULT = 100, COLUMNS_MAX = 400 };
 
 struct plotting {
     const char *path, *stream, *layout, *episode, *output;
@@ -50,16 +51,99 @@ static const struct trajd_episode *find_episode(const struct trajd_index *index,
            NULL;
 }
 
-/* Draws on the terminal, as wide as it is. */
+/* ---- curves: a character has 2 by 4 dots ---- */
+
+struct range {
+    double time_low, time_high, low, high;
+};
+
+static void widen(double value, double *low, double *high)
+{
+    if (!isfinite(value))
+        return;
+    if (value < *low)
+        *low = value;
+    if (value > *high)
+        *high = value;
+}
+
+/* Returns the range of all finite values, with a margin. It is never empty. */
+static struct range range_of(const struct convert_series *series)
+{
+    struct range range = {INFINITY, -INFINITY, INFINITY, -INFINITY};
+    double room;
+
+    for (uint64_t r = 0; r < series->row_count; r++)
+        widen(series->row_times_s[r], &range.time_low, &range.time_high);
+    for (uint64_t t = 0; t < series->step_count; t++)
+        widen(series->step_times_s[t], &range.time_low, &range.time_high);
+    for (uint64_t i = 0; i < series->row_count * series->feature_count; i++)
+        widen(series->rows[i], &range.low, &range.high);
+    for (uint64_t i = 0; i < series->step_count * series->feature_count; i++)
+        widen(series->steps[i], &range.low, &range.high);
+    if (range.low > range.high)
+        range.low = range.high = 0;
+    room =
+        range.high > range.low ? 0.05 * (range.high - range.low) : fabs(range.high) * 0.05 + 1e-3;
+    range.low -= room;
+    range.high += room;
+    if (!(range.time_high > range.time_low))
+        range.time_high = range.time_low + 1e-3;
+    return range;
+}
+
+static void set_dot(uint8_t *cells, int columns, double x, double y)
+{
+    static const uint8_t bits[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
+    const int dot_x = (int)(x * (columns * 2 - 1) + 0.5),
+              dot_y = (int)((1 - y) * (TERMINAL_ROWS * 4 - 1) + 0.5);
+
+    cells[dot_y / 4 * columns + dot_x / 2] |= bits[dot_y % 4][dot_x % 2];
+}
+
+static void draw_dots(uint8_t *cells, int columns, const struct range *range, const double *times,
+                      const double *values, uint64_t count, uint32_t features)
+{
+    for (uint64_t t = 0; t < count; t++)
+        for (uint32_t f = 0; f < features; f++) {
+            const double value = values[t * features + f];
+            if (isfinite(value))
+                set_dot(cells, columns,
+                        (times[t] - range->time_low) / (range->time_high - range->time_low),
+                        (value - range->low) / (range->high - range->low));
+        }
+}
+
+/* Draws recorded and resampled values as Braille dots, as wide as the terminal is. */
 static void draw(const struct convert_series *series, const char *title)
 {
     struct winsize size;
-    int columns = COLUMNS_DEFAULT;
+    const int columns =
+        !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) && size.ws_col ? size.ws_col : COLUMNS_DEFAULT;
+    const struct range range = range_of(series);
+    const int least = columns > COLUMNS_MIN ? columns : COLUMNS_MIN,
+              width = (least < COLUMNS_MAX ? least : COLUMNS_MAX) - SCALE_COLUMNS;
+    uint8_t *cells = trajd_memory_or_exit(calloc((size_t)width, TERMINAL_ROWS));
 
-    if (!ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) && size.ws_col)
-        columns = size.ws_col;
-    plot_terminal(stdout, series, title, columns);
+    draw_dots(cells, width, &range, series->row_times_s, series->rows, series->row_count,
+              series->feature_count);
+    draw_dots(cells, width, &range, series->step_times_s, series->steps, series->step_count,
+              series->feature_count);
+    printf("%s\n", title);
+    for (int row = 0; row < TERMINAL_ROWS; row++) {
+        printf("%*.4g ", SCALE_COLUMNS - 1,
+               range.high - (range.high - range.low) * row / (TERMINAL_ROWS - 1));
+        for (int column = 0; column < width; column++) {
+            const uint8_t dots = cells[row * width + column];
+            printf("\xe2%c%c", 0xa0 + (dots >> 6), 0x80 + (dots & 0x3f));
+        }
+        printf("\n");
+    }
+    printf("%*s%-*.4g%.4g s\n", SCALE_COLUMNS, "", width - 10, range.time_low, range.time_high);
+    free(cells);
 }
+
+/* ---- streams ---- */
 
 /* Prints the streams that a plot may show. */
 static void list_streams(const struct trajd_index *index)
@@ -243,9 +327,7 @@ static void set_kind(void *place, const struct cli_option *option, char *value)
     struct plotting *plotting = place;
     struct trajd_error error;
 
-    plotting->rule.kind = trajd_convert_kind_parse(value, &error);
-    plotting->rule.layout_order = !strcmp(value, "slerp");
-    if (plotting->rule.kind == TRAJD_CONVERT_NO_KIND)
+    if (trajd_convert_rule_set_kind(&plotting->rule, value, &error))
         cli_refuse("%s: %s", option->name, error.message);
 }
 

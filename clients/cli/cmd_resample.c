@@ -1,7 +1,6 @@
 /* trajctl resample: reads the options, runs a conversion (clients/cli/resample), and prints its plan,
  * progress and result, as text or as lines of JSON. */
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,14 +40,6 @@ struct resampling {
     uint32_t index_count;
     struct shard shard;
 };
-
-static bool is_interrupted; /* set only by the signal handler */
-
-static void on_signal(int number)
-{
-    (void)number;
-    __atomic_store_n(&is_interrupted, true, __ATOMIC_RELAXED);
-}
 
 /* ---- options ---- */
 
@@ -90,9 +81,7 @@ static void set_kind(void *place, const struct cli_option *option, char *value)
     struct trajd_convert_rule *rule = add_rule(place, option, &value);
     struct trajd_error error;
 
-    rule->kind = trajd_convert_kind_parse(value, &error);
-    rule->layout_order = !strcmp(value, "slerp");
-    if (rule->kind == TRAJD_CONVERT_NO_KIND)
+    if (trajd_convert_rule_set_kind(rule, value, &error))
         cli_refuse("%s %s: %s", option->name, rule->stream, error.message);
 }
 
@@ -217,14 +206,14 @@ static void print_note(void *context, const char *text)
     struct resample_printer *printer = context;
     struct trajd_json json;
 
-    trajd_progress_clear();
-    if (printer->json) {
-        begin_event(&json, "note");
-        trajd_json_string(&json, "text", text);
-        end_event(&json);
-    } else {
-        fprintf(stderr, "note: %s\n", text);
+    if (!printer->json) {
+        cli_note(NULL, text);
+        return;
     }
+    trajd_progress_clear();
+    begin_event(&json, "note");
+    trajd_json_string(&json, "text", text);
+    end_event(&json);
 }
 
 static void json_plan(const struct trajd_convert_report *plan)
@@ -439,7 +428,7 @@ static int run(struct resampling *resampling, struct prep_record *record, uint32
     resampling->options.episodes = resampling->episodes.items;
     resampling->options.episode_count = resampling->episodes.count;
     resampling->options.helper_path = resampling->files.helper;
-    resampling->options.cancel = &is_interrupted;
+    resampling->options.cancel = &cli_is_interrupted;
     resampling->options.on_note = print_note;
     resampling->options.on_plan = print_plan;
     resampling->options.on_progress = print_progress;
@@ -495,7 +484,6 @@ static int run_shard(struct resampling *resampling, char **inputs, int count, co
                                     .recipe = recipe,
                                     .inputs = inputs,
                                     .input_count = (uint32_t)count,
-                                    .cancel = &is_interrupted,
                                     .make = resample_of_shard,
                                     .context = resampling};
 
@@ -506,7 +494,6 @@ static int run_shard(struct resampling *resampling, char **inputs, int count, co
 
 int cli_resample(int argc, char **argv)
 {
-    struct sigaction action = {.sa_handler = on_signal};
     struct resampling resampling = {.options.backend = TRAJD_CONVERT_AUTO};
     const char *recipe = shard_recipe(argc, argv);
     const int count = cli_parse(argc, argv, &resampling);
@@ -524,9 +511,7 @@ int cli_resample(int argc, char **argv)
                    resampling.options.force ? "--force" : "--dry-run");
     if (cli_files_find(&resampling.files, &error))
         return cli_fail("%s", error.message);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    signal(SIGXFSZ, SIG_IGN); /* exceeding the file size limit becomes an error of the write */
+    cli_catch_signals();
     if (resampling.shard.count)
         return run_shard(&resampling, argv + 1, count, recipe);
     result = open_inputs(&resampling, argv + 1, count);

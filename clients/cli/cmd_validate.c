@@ -8,7 +8,6 @@
 #include "clients/cli/cli.h"
 #include "clients/cli/files/cli_files.h"
 #include "clients/cli/files/examine.h"
-#include "clients/cli/files/examine_idle.h"
 #include "clients/cli/frames/frame_check.h"
 #include "daemon/base/json.h"
 #include "daemon/base/progress/progress.h"
@@ -22,7 +21,7 @@ struct validation {
     struct cli_files files;
     bool decodes;     /* all encoded frames */
     const char *path; /* the path that is being examined */
-    const struct trajd_index *index;
+    struct examiner examiner;
     uint64_t findings;
     struct examine_finding flips; /* the first of a stream; count: over all episodes */
     uint32_t flipped_episodes;    /* 0: flips is empty */
@@ -123,7 +122,8 @@ static void on_frames(void *context, const struct frame_check_result *result)
 {
     struct validation *validation = context;
     struct examine_finding finding =
-        examine_at(validation->index, EXAMINE_FRAMES, result->episode, result->stream->name);
+        examine_at(validation->examiner.index, EXAMINE_FRAMES, result->episode,
+                   result->stream->name, result->count);
     struct trajd_error error;
     char text[512];
 
@@ -132,14 +132,12 @@ static void on_frames(void *context, const struct frame_check_result *result)
              ": %s (`bad_rows: keep` of a feed masks such frames)",
              result->count, trajd_plural(result->count), result->first, result->reason);
     finding.row = (int64_t)result->first;
-    finding.count = result->count;
     finding.text = text;
     trajd_progress_clear();
     if (result->count)
         on_finding(validation, &finding);
-    if (result->changes &&
-        examine_motion(validation->index, &validation->limits, result->episode, result->stream,
-                       result->changes, on_finding, validation, &error))
+    if (result->changes && examine_motion(&validation->examiner, result->episode, result->stream,
+                                          result->changes, &error))
         on_finding(validation, &(struct examine_finding){EXAMINE_UNREADABLE, validation->path, NULL,
                                                          NULL, -1, 1, error.message});
 }
@@ -150,7 +148,6 @@ static int check_frames(struct validation *validation, const struct trajd_index 
     const struct frame_check_counts counts = frame_check_count(index);
     struct trajd_error error;
 
-    validation->index = index;
     validation->frames.encoded += counts.encoded;
     validation->frames.prepared += counts.prepared;
     if (validation->decodes &&
@@ -219,9 +216,13 @@ static int validate_path(struct validation *validation, const char *path)
             printf("%s: layout %s, %u of %u episode%s\n", path, index->layout->name,
                    index->kept_count, index->episode_count + index->refused_file_count,
                    trajd_plural(index->episode_count + index->refused_file_count));
-        if (examine_index(index, on_finding, validation, &error) ||
-            examine_lengths(&validation->files, path, index, on_finding, validation, &error) ||
-            examine_pairs(index, &validation->limits, on_finding, validation, &error))
+        validation->examiner = (struct examiner){.index = index,
+                                                 .limits = &validation->limits,
+                                                 .report = on_finding,
+                                                 .context = validation};
+        if (examine_index(&validation->examiner, &error) ||
+            examine_lengths(&validation->examiner, &validation->files, path, &error) ||
+            examine_pairs(&validation->examiner, &error))
             on_finding(validation, &(struct examine_finding){EXAMINE_UNREADABLE, path, NULL, NULL,
                                                              -1, 1, error.message});
         flush_flips(validation);

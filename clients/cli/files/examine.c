@@ -1,16 +1,13 @@
 /* Goes through all rows of a dataset and collects findings, for trajctl validate. */
-#include "clients/cli/files/examine.h"
-
-#include "clients/cli/files/cli_files.h"
-#include "clients/cli/files/examine_internal.h"
-#include "clients/cli/files/examine_idle.h"
-#include "proto/plural.h"
-
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "clients/cli/files/examine_internal.h"
+#include "daemon/base/memory.h"
+#include "proto/plural.h"
 
 #define BLOCK_BYTES (UINT64_C(4) << 20)
 #define UNIT_TOLERANCE 1e-3
@@ -35,9 +32,7 @@ struct scan {
     struct examine_wraps wraps;
     /* over all episodes: rows that follow another row, and those that equal it */
     uint64_t rows, repeated;
-    /* of one episode: their number, and the first row */
-    uint64_t not_finite, not_unit, flips, zero_frames;
-    int64_t first_not_finite, first_not_unit, first_flip, first_zero_frame;
+    struct examine_finding zero_frames, not_finite, not_unit, flips; /* of one episode */
     double worst_length;
 };
 
@@ -47,14 +42,12 @@ static void examine_quaternion(struct scan *scan, const double *q, const double 
     const double length = sqrt(q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3]);
 
     if (fabs(length - 1) > UNIT_TOLERANCE) {
-        if (!scan->not_unit++)
-            scan->first_not_unit = row;
+        examine_count(&scan->not_unit, row);
         if (fabs(length - 1) > fabs(scan->worst_length - 1))
             scan->worst_length = length;
     }
-    if (has_last && q[0] * last[0] + q[1] * last[1] + q[2] * last[2] + q[3] * last[3] < -0.5 &&
-        !scan->flips++)
-        scan->first_flip = row;
+    if (has_last && q[0] * last[0] + q[1] * last[1] + q[2] * last[2] + q[3] * last[3] < -0.5)
+        examine_count(&scan->flips, row);
 }
 
 static void examine_values(struct scan *scan, int64_t row)
@@ -68,8 +61,8 @@ static void examine_values(struct scan *scan, int64_t row)
         scan->low[d] = value < scan->low[d] ? value : scan->low[d];
         scan->high[d] = value > scan->high[d] ? value : scan->high[d];
     }
-    if (!finite && !scan->not_finite++)
-        scan->first_not_finite = row;
+    if (!finite)
+        examine_count(&scan->not_finite, row);
     if (finite && (kind == TRAJD_KIND_SLERP_XYZW || kind == TRAJD_KIND_SLERP_WXYZ))
         for (uint64_t d = 0; d + 4 <= scan->columns; d += 4)
             examine_quaternion(scan, scan->values + d, scan->last + d, row > 0, row);
@@ -92,60 +85,51 @@ static void examine_block(struct scan *scan, const struct trajd_array *array, in
             scan->repeated += memcmp(row, scan->before, bytes) == 0;
         }
         memcpy(scan->before, row, bytes);
-        if (scan->stream->image.color && bytes && !row[0] && !memcmp(row, row + 1, bytes - 1) &&
-            !scan->zero_frames++)
-            scan->first_zero_frame = number;
+        if (scan->stream->image.color && bytes && !row[0] && !memcmp(row, row + 1, bytes - 1))
+            examine_count(&scan->zero_frames, number);
         if (!scan->as_bytes && trajd_array_to_f64(array->dtype, row, scan->columns, scan->values))
             examine_values(scan, number);
     }
 }
 
-static void report_episode(struct examiner *examiner, struct scan *scan,
-                           struct examine_finding finding)
+/* Begins the findings of an episode. `none` has no row. */
+static void begin_episode(struct scan *scan, struct examine_finding none)
 {
-    if (scan->zero_frames) {
-        finding.rule = EXAMINE_FRAMES;
-        finding.row = scan->first_zero_frame;
-        finding.count = scan->zero_frames;
-        examine_report(examiner, &finding,
-                       "%" PRIu64 " frame%s of zeros alone, the first is row %" PRId64
-                       ": the recorder probably failed to read them%s",
-                       finding.count, trajd_plural(finding.count), finding.row,
-                       scan->stream->image.masks_zero_frames
-                           ? "; feeds mask them"
-                           : "; zero_frames: mask in the layout masks them");
-    }
-    if (scan->not_finite) {
-        finding.rule = EXAMINE_NOT_FINITE;
-        finding.row = scan->first_not_finite;
-        finding.count = scan->not_finite;
-        examine_report(examiner, &finding,
-                       "%" PRIu64 " row%s with NaN or infinity, the first is row %" PRId64,
-                       finding.count, trajd_plural(finding.count), finding.row);
-    }
-    if (scan->not_unit) {
-        finding.rule = EXAMINE_NOT_UNIT;
-        finding.row = scan->first_not_unit;
-        finding.count = scan->not_unit;
-        examine_report(examiner, &finding,
-                       "%" PRIu64 " quaternion%s not of unit length, the first in row %" PRId64
-                       ", the worst of length %.6g",
-                       finding.count, trajd_plural(finding.count), finding.row, scan->worst_length);
-    }
-    if (scan->flips) {
-        finding.rule = EXAMINE_SIGN_FLIPS;
-        finding.row = scan->first_flip;
-        finding.count = scan->flips;
-        examine_report(examiner, &finding,
-                       "%" PRIu64 " time%s a quaternion changes its sign, first at row %" PRId64
-                       " (slerp takes the shorter arc)",
-                       finding.count, trajd_plural(finding.count), finding.row);
-    }
+    scan->zero_frames = scan->not_finite = scan->not_unit = scan->flips = none;
+    scan->zero_frames.rule = EXAMINE_FRAMES;
+    scan->not_finite.rule = EXAMINE_NOT_FINITE;
+    scan->not_unit.rule = EXAMINE_NOT_UNIT;
+    scan->flips.rule = EXAMINE_SIGN_FLIPS;
+    scan->worst_length = 1;
+}
+
+static void report_episode(const struct examiner *examiner, const struct scan *scan)
+{
+    examine_report(
+        examiner, &scan->zero_frames,
+        "%" PRIu64 " frame%s of zeros alone, the first is row %" PRId64
+        ": the recorder probably failed to read them%s",
+        scan->zero_frames.count, trajd_plural(scan->zero_frames.count), scan->zero_frames.row,
+        scan->stream->image.masks_zero_frames ? "; feeds mask them"
+                                              : "; zero_frames: mask in the layout masks them");
+    examine_report(examiner, &scan->not_finite,
+                   "%" PRIu64 " row%s with NaN or infinity, the first is row %" PRId64,
+                   scan->not_finite.count, trajd_plural(scan->not_finite.count),
+                   scan->not_finite.row);
+    examine_report(examiner, &scan->not_unit,
+                   "%" PRIu64 " quaternion%s not of unit length, the first in row %" PRId64
+                   ", the worst of length %.6g",
+                   scan->not_unit.count, trajd_plural(scan->not_unit.count), scan->not_unit.row,
+                   scan->worst_length);
+    examine_report(examiner, &scan->flips,
+                   "%" PRIu64 " time%s a quaternion changes its sign, first at row %" PRId64
+                   " (slerp takes the shorter arc)",
+                   scan->flips.count, trajd_plural(scan->flips.count), scan->flips.row);
 }
 
 /* Examines the rows of one episode. Unreadable rows are a finding, but a storage failure is an
  * error: it tells nothing about the rows. */
-static enum trajd_status examine_array(struct examiner *examiner, struct scan *scan,
+static enum trajd_status examine_array(const struct examiner *examiner, struct scan *scan,
                                        const struct trajd_episode *episode, int fd,
                                        struct trajd_error *error)
 {
@@ -154,14 +138,13 @@ static enum trajd_status examine_array(struct examiner *examiner, struct scan *s
     const uint64_t chunk_rows = array->storage == TRAJD_STORAGE_CHUNKED ? array->chunk_shape[0] : 1;
     uint64_t step = row_bytes ? BLOCK_BYTES / row_bytes / chunk_rows * chunk_rows : 0;
     struct examine_finding finding =
-        examine_at(examiner->index, EXAMINE_UNREADABLE, episode, scan->stream->name);
+        examine_at(examiner->index, EXAMINE_UNREADABLE, episode, scan->stream->name, 0);
     struct trajd_error cause;
 
     if (!row_bytes)
         return TRAJD_OK;
     step = step ? step : 1;
-    scan->not_finite = scan->not_unit = scan->flips = scan->zero_frames = 0;
-    scan->worst_length = 1;
+    begin_episode(scan, finding);
     for (uint64_t row = 0; row < rows; row += step) {
         const uint64_t count = rows - row < step ? rows - row : step;
         if (trajd_array_read(examiner->reader, fd, array, row, count, scan->block, &cause)) {
@@ -169,68 +152,32 @@ static enum trajd_status examine_array(struct examiner *examiner, struct scan *s
                 return trajd_error_set(error, cause.status, cause.foreign_code, "%s:%s: %s: %s",
                                        finding.file, finding.episode, finding.stream,
                                        cause.message);
-            finding.row = (int64_t)row;
+            examine_count(&finding, (int64_t)row);
             examine_report(examiner, &finding, "%s", cause.message);
             break;
         }
         examine_block(scan, array, (int64_t)row, count);
     }
-    report_episode(examiner, scan, finding);
+    report_episode(examiner, scan);
     return TRAJD_OK;
 }
 
-/* Examines the encoded frames of one episode. */
-static enum trajd_status examine_encoded(struct examiner *examiner,
-                                         const struct trajd_index_stream *stream,
-                                         const struct trajd_episode *episode, int fd,
-                                         struct trajd_error *error)
-{
-    const struct trajd_index_file *file = &examiner->index->files[episode->file_index];
-    struct examine_finding finding =
-        examine_at(examiner->index, EXAMINE_FRAMES, episode, stream->name);
-    struct examine_bad_frames found;
-    enum trajd_status status =
-        stream->form == TRAJD_ROWS_VIDEO
-            ? examine_video(examiner->index, episode, stream, fd, &found, error)
-            : examine_frames(examiner->encoded, fd, file->stat.size_bytes,
-                             &episode->extents[stream->array_index], stream, &found, error);
-
-    if (status) {
-        trajd_error_prefix(error, "%s:%s: %s", finding.file, finding.episode, finding.stream);
-        return status;
-    }
-    finding.row = found.first_empty;
-    finding.count = found.empty_count;
-    if (finding.count)
-        examine_report(examiner, &finding, "%" PRIu64 " empty frame%s, the first is row %" PRId64,
-                       finding.count, trajd_plural(finding.count), finding.row);
-    finding.row = found.first_bad;
-    finding.count = found.bad_count;
-    if (finding.count)
-        examine_report(examiner, &finding,
-                       "%" PRIu64 " frame%s cannot be decoded, the first is row %" PRId64 ": %s",
-                       finding.count, trajd_plural(finding.count), finding.row, found.rule);
-    return TRAJD_OK;
-}
-
-static void report_rotations(struct examiner *examiner, const struct scan *scan,
+static void report_rotations(const struct examiner *examiner, const struct scan *scan,
                              struct examine_finding finding)
 {
     char text[1024];
 
     finding.rule = EXAMINE_QUATERNIONS;
     finding.count = examine_quaternions(examiner->index, scan->stream, text);
-    if (finding.count)
-        examine_report(examiner, &finding, "%s", text);
+    examine_report(examiner, &finding, "%s", text);
     finding.rule = EXAMINE_ANGLES;
     finding.count = scan->as_bytes ? 0
                                    : examine_wraps_end(&scan->wraps, scan->low, scan->high,
                                                        scan->columns, text, sizeof text);
-    if (finding.count)
-        examine_report(examiner, &finding, "%s", text);
+    examine_report(examiner, &finding, "%s", text);
 }
 
-static void report_stream(struct examiner *examiner, const struct scan *scan)
+static void report_stream(const struct examiner *examiner, const struct scan *scan)
 {
     struct examine_finding finding = {
         EXAMINE_CONSTANT, NULL, NULL, scan->stream->name, -1, 0, NULL};
@@ -247,12 +194,10 @@ static void report_stream(struct examiner *examiner, const struct scan *scan)
         else if (used < sizeof columns - 4)
             used += (size_t)snprintf(columns + used, sizeof columns - used, ", ..");
     }
-    if (finding.count)
-        examine_report(examiner, &finding, "column %s: one value in all episodes", columns);
+    examine_report(examiner, &finding, "column %s: one value in all episodes", columns);
     finding.rule = EXAMINE_IDLE;
     finding.count = scan->repeated;
-    if (scan->rows && scan->repeated * 2 >= scan->rows && finding.count &&
-        examine_repeats_are_idle(scan->stream))
+    if (scan->rows && scan->repeated * 2 >= scan->rows && examine_repeats_are_idle(scan->stream))
         examine_report(examiner, &finding, "%.0f%% of the rows repeat the row before",
                        100.0 * (double)scan->repeated / (double)scan->rows);
     report_rotations(examiner, scan, finding);
@@ -276,46 +221,42 @@ static uint64_t largest_row_bytes(const struct trajd_index *index, uint32_t data
     return bytes;
 }
 
-static enum trajd_status start_scan(const struct trajd_index *index,
-                                    const struct trajd_index_stream *stream, struct scan *scan,
-                                    struct trajd_error *error)
+static void start_scan(const struct trajd_index *index, const struct trajd_index_stream *stream,
+                       struct scan *scan)
 {
     uint64_t elements, row_bytes = largest_row_bytes(index, stream->array_index, &elements);
+    const uint64_t columns = stream->feature_count;
 
-    *scan = (struct scan){.stream = stream,
-                          .columns = stream->feature_count,
-                          .as_bytes = stream->feature_count > EXAMINE_WIDEST_ROW};
-    scan->block = malloc(row_bytes > BLOCK_BYTES ? row_bytes : BLOCK_BYTES);
-    scan->before = malloc(row_bytes + 1);
-    if (!scan->as_bytes) {
-        scan->values = calloc(5 * (scan->columns + 1), sizeof *scan->values);
-        scan->low = scan->values ? scan->values + scan->columns : NULL;
-        scan->high = scan->values ? scan->low + scan->columns : NULL;
-        scan->last = scan->values ? scan->high + scan->columns : NULL;
-        scan->wraps.moved = scan->values ? scan->last + scan->columns : NULL;
-        scan->wraps.radians = calloc(2 * (scan->columns + 1), sizeof *scan->wraps.radians);
-        scan->wraps.degrees = scan->wraps.radians ? scan->wraps.radians + scan->columns : NULL;
-    }
-    if (!scan->block || !scan->before ||
-        (!scan->as_bytes && (!scan->values || !scan->wraps.radians)))
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of %s",
-                               stream->name);
-    for (uint64_t d = 0; d < scan->columns && !scan->as_bytes; d++) {
+    *scan = (struct scan){
+        .stream = stream, .columns = columns, .as_bytes = columns > EXAMINE_WIDEST_ROW};
+    scan->block = trajd_memory_or_exit(malloc(row_bytes > BLOCK_BYTES ? row_bytes : BLOCK_BYTES));
+    scan->before = trajd_memory_or_exit(malloc(row_bytes + 1));
+    if (scan->as_bytes)
+        return;
+    scan->values = trajd_memory_or_exit(calloc(5 * (columns + 1), sizeof *scan->values));
+    scan->low = scan->values + columns;
+    scan->high = scan->low + columns;
+    scan->last = scan->high + columns;
+    scan->wraps.moved = scan->last + columns;
+    scan->wraps.radians =
+        trajd_memory_or_exit(calloc(2 * (columns + 1), sizeof *scan->wraps.radians));
+    scan->wraps.degrees = scan->wraps.radians + columns;
+    for (uint64_t d = 0; d < columns; d++) {
         scan->low[d] = INFINITY;
         scan->high[d] = -INFINITY;
     }
-    return TRAJD_OK;
 }
 
-static enum trajd_status examine_stream(struct examiner *examiner,
+static enum trajd_status examine_stream(const struct examiner *examiner,
                                         const struct trajd_index_stream *stream,
                                         struct trajd_error *error)
 {
     const struct trajd_index *index = examiner->index;
     struct scan scan;
-    enum trajd_status status = start_scan(index, stream, &scan, error);
     struct episode_file file = {.index = index};
+    enum trajd_status status = TRAJD_OK;
 
+    start_scan(index, stream, &scan);
     for (uint32_t e = 0; e < index->episode_count && !status; e++) {
         const struct trajd_episode *episode = &index->episodes[e];
         if (episode->quarantine ||
@@ -324,7 +265,7 @@ static enum trajd_status examine_stream(struct examiner *examiner,
         status = episode_file_open(&file, episode, error);
         if (!status)
             status = trajd_array_is_encoded(&episode->extents[stream->array_index])
-                         ? examine_encoded(examiner, stream, episode, file.fd, error)
+                         ? examine_frames(examiner, stream, episode, file.fd, error)
                          : examine_array(examiner, &scan, episode, file.fd, error);
     }
     episode_file_close(&file);
@@ -337,28 +278,23 @@ static enum trajd_status examine_stream(struct examiner *examiner,
     return status;
 }
 
-enum trajd_status examine_index(const struct trajd_index *index,
-                                void (*report)(void *context,
-                                               const struct examine_finding *finding),
-                                void *context, struct trajd_error *error)
+enum trajd_status examine_index(struct examiner *examiner, struct trajd_error *error)
 {
-    struct examiner examiner = {.index = index, .report = report, .context = context};
-    enum trajd_status status = trajd_array_reader_create(&examiner.reader, error);
+    const struct trajd_index *index = examiner->index;
+    enum trajd_status status = TRAJD_OK;
 
-    if (!status)
-        status = trajd_encoded_reader_create(&examiner.encoded, error);
-    if (status) {
-        trajd_array_reader_destroy(&examiner.reader);
-        return status;
-    }
-    examine_refusals(&examiner);
-    examine_rates(&examiner);
-    for (uint32_t e = 0; e < index->episode_count && !status; e++)
+    trajd_array_reader_create(&examiner->reader, NULL);
+    trajd_memory_or_exit(examiner->reader);
+    trajd_encoded_reader_create(&examiner->encoded, NULL);
+    trajd_memory_or_exit(examiner->encoded);
+    examine_refusals(examiner);
+    examine_rates(examiner);
+    for (uint32_t e = 0; e < index->episode_count; e++)
         if (!index->episodes[e].quarantine)
-            status = examine_clocks(&examiner, &index->episodes[e], error);
+            examine_clocks(examiner, &index->episodes[e]);
     for (uint32_t s = 0; s < index->stream_count && !status; s++)
-        status = examine_stream(&examiner, &index->streams[s], error);
-    trajd_encoded_reader_destroy(&examiner.encoded);
-    trajd_array_reader_destroy(&examiner.reader);
+        status = examine_stream(examiner, &index->streams[s], error);
+    trajd_encoded_reader_destroy(&examiner->encoded);
+    trajd_array_reader_destroy(&examiner->reader);
     return status;
 }

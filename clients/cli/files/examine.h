@@ -3,6 +3,7 @@
 #define TRAJD_CLI_FILES_EXAMINE_H
 
 #include <stdint.h>
+#include <stdio.h>
 
 #include "clients/cli/files/cli_files.h"
 #include "proto/error.h"
@@ -54,24 +55,17 @@ struct examine_finding {
     const char *text; /* for people; valid during the call */
 };
 
-/* Returns a finding of one row, which is not known, about a stream, a clock or NULL of an episode. */
+/* Returns a finding of `count` rows, of which none is known, about a stream, a clock or NULL of an
+ * episode. */
 static inline struct examine_finding examine_at(const struct trajd_index *index,
                                                 enum examine_rule rule,
                                                 const struct trajd_episode *episode,
-                                                const char *stream)
+                                                const char *stream, uint64_t count)
 {
     const char *file = index->files[episode->file_index].relative_path;
 
-    return (struct examine_finding){rule, file, episode->id, stream, -1, 1, NULL};
+    return (struct examine_finding){rule, file, episode->id, stream, -1, count, NULL};
 }
-
-/* Calls `report` for each finding, in the order of files, episodes and streams. Reads all rows
- * once, in blocks of a few MiB. Data that cannot be read is a finding. TRAJD_ERR_IO: the storage
- * failed, so nothing is known about the rows. TRAJD_ERR_MEMORY. */
-enum trajd_status examine_index(const struct trajd_index *index,
-                                void (*report)(void *context,
-                                               const struct examine_finding *finding),
-                                void *context, struct trajd_error *error);
 
 /* Where findings of pairs begin. */
 struct examine_limits {
@@ -90,31 +84,63 @@ struct examine_limits {
     double lag_frames, lag_correlation;
 };
 
-/* Calls `report` for masks that share an episode, for clocks of an episode that run apart, and for
- * episodes that nearly repeat an earlier one. Reads the first rows of each episode, and further rows
- * of those that begin alike. TRAJD_ERR_IO, TRAJD_ERR_DATA: rows cannot be read. TRAJD_ERR_MEMORY. */
-enum trajd_status
-examine_pairs(const struct trajd_index *index, const struct examine_limits *limits,
-              void (*report)(void *context, const struct examine_finding *finding), void *context,
-              struct trajd_error *error);
+/* What is examined, and who hears of it. The caller zeroes the members after `context`. */
+struct examiner {
+    const struct trajd_index *index;
+    const struct examine_limits *limits; /* NULL: only for examine_index */
+    void (*report)(void *context, const struct examine_finding *finding);
+    void *context;
+    struct trajd_array_reader *reader; /* while examine_index runs */
+    struct trajd_encoded_reader *encoded;
+};
+
+/* Reports each finding, in the order of files, episodes and streams. Reads all rows once, in blocks of
+ * a few MiB. Data that cannot be read is a finding. TRAJD_ERR_IO: the storage failed, so nothing is
+ * known about the rows. TRAJD_ERR_MEMORY. */
+enum trajd_status examine_index(struct examiner *examiner, struct trajd_error *error);
+
+/* Reports masks that share an episode, clocks of an episode that run apart, and episodes that nearly
+ * repeat an earlier one. Reads the first rows of each episode, and further rows of those that begin
+ * alike. TRAJD_ERR_IO, TRAJD_ERR_DATA: rows cannot be read. TRAJD_ERR_MEMORY. */
+enum trajd_status examine_pairs(const struct examiner *examiner, struct trajd_error *error);
 
 /* Compares the changes of a camera's frames in an episode (frames/frame_check.h) with the motion of
  * all streams of numbers. Errors as of examine_pairs. */
-enum trajd_status
-examine_motion(const struct trajd_index *index, const struct examine_limits *limits,
-               const struct trajd_episode *episode, const struct trajd_index_stream *stream,
-               const float *changes,
-               void (*report)(void *context, const struct examine_finding *finding), void *context,
-               struct trajd_error *error);
+enum trajd_status examine_motion(const struct examiner *examiner,
+                                 const struct trajd_episode *episode,
+                                 const struct trajd_index_stream *stream, const float *changes,
+                                 struct trajd_error *error);
 
 /* Compares `compress_len` (cameras, T) of each episode with the lengths of its padded frames. Nothing
  * else reads this dataset: its rows have the order of the recorder's configuration, which the file
- * does not have, so a camera's lengths must be those of any row. Calls `report` for each camera that
- * has no such row. Reads all padded frames of these episodes. TRAJD_ERR_IO: the storage failed.
+ * does not have, so a camera's lengths must be those of any row. Reports each camera that has no such
+ * row. Reads all padded frames of these episodes. TRAJD_ERR_IO: the storage failed.
  * TRAJD_ERR_MEMORY. */
-enum trajd_status
-examine_lengths(const struct cli_files *files, const char *path, const struct trajd_index *index,
-                void (*report)(void *context, const struct examine_finding *finding), void *context,
-                struct trajd_error *error);
+enum trajd_status examine_lengths(const struct examiner *examiner, const struct cli_files *files,
+                                  const char *path, struct trajd_error *error);
+
+/* ---- idle rows: stretches in which nothing moves ---- */
+
+/* A row is still if in none of the streams an element differs by more than `tolerance` from the row
+ * before. Still rows that follow each other are idle if the time from the row before them to the
+ * last of them is at least `length_ns`. */
+struct examine_idle_rule {
+    const char *streams; /* "NAME,NAME"; NULL: all narrow streams whose repeats are idle */
+    double tolerance;
+    int64_t length_ns;
+};
+
+struct examine_idle_counts {
+    uint64_t rows, idle_rows;
+    uint32_t episodes, idle_episodes; /* kept, and those of them with idle rows */
+};
+
+/* Writes {"FILE:EPISODE": [[begin, end], ...], ...}: the rows of each kept episode that are not
+ * idle, as rows of the clock of the streams. TRAJD_ERR_ARGUMENT where a stream does not exist, is
+ * encoded, or the streams have several clocks. TRAJD_ERR_IO and TRAJD_ERR_DATA where rows cannot be
+ * read. The caller checks the stream `out`. */
+enum trajd_status examine_idle_write(const struct trajd_index *index,
+                                     const struct examine_idle_rule *rule, FILE *out,
+                                     struct examine_idle_counts *counts, struct trajd_error *error);
 
 #endif

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clients/cli/files/examine_idle.h"
 #include "clients/cli/files/examine_internal.h"
 #include "daemon/base/memory.h"
 
@@ -41,14 +40,9 @@ struct camera {
     double lag, correlation;
 };
 
-static int64_t array_row(const struct trajd_episode_clock *clock, int64_t k)
-{
-    return clock->kept_rows ? clock->kept_rows[k] : k;
-}
-
 static double time_of(const struct trajd_episode_clock *clock, int64_t k)
 {
-    return 1e-9 * (double)examine_row_ns(clock, k);
+    return 1e-9 * (double)trajd_clock_row_ns(clock, k);
 }
 
 static enum trajd_status read_path(struct examine_rows *rows, const struct trajd_episode *episode,
@@ -65,7 +59,7 @@ static enum trajd_status read_path(struct examine_rows *rows, const struct trajd
     for (uint64_t begin = 0, count = 0; begin < trajd_array_row_count(array); begin += count) {
         status = examine_rows_read(rows, episode, path->stream, begin, &count, error);
         for (uint64_t r = 0; r < count && path->count < clock->row_count && !status; r++)
-            if (array_row(clock, path->count) == (int64_t)(begin + r)) {
+            if (examine_array_row(clock, path->count) == (int64_t)(begin + r)) {
                 memcpy(path->values + (uint64_t)path->count * columns, rows->values + r * columns,
                        columns * sizeof *path->values);
                 path->times[path->count] = time_of(clock, path->count);
@@ -80,7 +74,7 @@ static enum trajd_status read_path(struct examine_rows *rows, const struct trajd
 /* Returns the change of a frame against the one before; NAN: unknown. */
 static double change_at(const struct camera *camera, int64_t k)
 {
-    return k ? camera->changes[array_row(camera->clock, k)] : NAN;
+    return k ? camera->changes[examine_array_row(camera->clock, k)] : NAN;
 }
 
 /* ---- a camera that stands still ---- */
@@ -264,11 +258,13 @@ static void find_lag(struct camera *camera, const struct path *path)
     free(fit);
 }
 
-static void report_camera(struct examiner *examiner, const struct examine_limits *limits,
-                          const struct camera *camera, struct examine_finding finding)
+static void report_camera(const struct examiner *examiner, const struct camera *camera,
+                          struct examine_finding finding)
 {
+    const struct examine_limits *limits = examiner->limits;
+
     if (camera->stuck_stream) {
-        finding.row = array_row(camera->clock, camera->stuck_first);
+        finding.row = examine_array_row(camera->clock, camera->stuck_first);
         finding.count = (uint64_t)(camera->stuck_last - camera->stuck_first + 1);
         examine_report(examiner, &finding,
                        "%" PRIu64 " frames from row %" PRId64 " on are equal, for %.3g s, while %s "
@@ -292,23 +288,23 @@ static void report_camera(struct examiner *examiner, const struct examine_limits
             limits->lag_correlation);
 }
 
-enum trajd_status
-examine_motion(const struct trajd_index *index, const struct examine_limits *limits,
-               const struct trajd_episode *episode, const struct trajd_index_stream *stream,
-               const float *changes,
-               void (*report)(void *context, const struct examine_finding *finding), void *context,
-               struct trajd_error *error)
+enum trajd_status examine_motion(const struct examiner *examiner,
+                                 const struct trajd_episode *episode,
+                                 const struct trajd_index_stream *stream, const float *changes,
+                                 struct trajd_error *error)
 {
-    struct examiner examiner = {.index = index, .report = report, .context = context};
+    const struct trajd_index *index = examiner->index;
+    const struct examine_limits *limits = examiner->limits;
     const struct trajd_array *array = &episode->extents[stream->array_index];
     struct camera camera = {.clock = &episode->clocks[stream->clock_index],
                             .changes = changes,
                             .stuck_time = 1e-9 * (double)limits->stuck_time_ns};
     struct examine_rows rows;
-    enum trajd_status status = examine_rows_open(&rows, index, error);
+    enum trajd_status status = TRAJD_OK;
 
+    examine_rows_open(&rows, index);
     while (camera.count < camera.clock->row_count &&
-           array_row(camera.clock, camera.count) < (int64_t)trajd_array_row_count(array))
+           examine_array_row(camera.clock, camera.count) < (int64_t)trajd_array_row_count(array))
         camera.count++;
     if (camera.count > 1)
         camera.interval = (time_of(camera.clock, camera.count - 1) - time_of(camera.clock, 0)) /
@@ -326,7 +322,7 @@ examine_motion(const struct trajd_index *index, const struct examine_limits *lim
     }
     examine_rows_close(&rows);
     if (!status)
-        report_camera(&examiner, limits, &camera,
-                      examine_at(index, EXAMINE_STUCK, episode, stream->name));
+        report_camera(examiner, &camera,
+                      examine_at(index, EXAMINE_STUCK, episode, stream->name, 1));
     return status;
 }

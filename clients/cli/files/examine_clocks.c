@@ -5,17 +5,20 @@
 #include <stdlib.h>
 
 #include "clients/cli/files/examine_internal.h"
+#include "daemon/base/memory.h"
 #include "proto/plural.h"
 
 #define GAP_FACTOR 1.75
 
-void examine_report(struct examiner *examiner, const struct examine_finding *base,
+void examine_report(const struct examiner *examiner, const struct examine_finding *base,
                     const char *format, ...)
 {
     struct examine_finding finding = *base;
     char text[1024];
     va_list arguments;
 
+    if (!finding.count)
+        return;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
@@ -23,7 +26,7 @@ void examine_report(struct examiner *examiner, const struct examine_finding *bas
     examiner->report(examiner->context, &finding);
 }
 
-void examine_refusals(struct examiner *examiner)
+void examine_refusals(const struct examiner *examiner)
 {
     const struct trajd_index *index = examiner->index;
 
@@ -34,13 +37,10 @@ void examine_refusals(struct examiner *examiner)
                                                      NULL, NULL, -1, 1, NULL},
                            "%s", index->files[f].refusal);
     for (uint32_t e = 0; e < index->episode_count; e++) {
-        const struct trajd_episode *episode = &index->episodes[e];
-        if (episode->quarantine)
-            examine_report(examiner,
-                           &(struct examine_finding){
-                               EXAMINE_QUARANTINED, index->files[episode->file_index].relative_path,
-                               episode->id, NULL, -1, 1, NULL},
-                           "%s", episode->quarantine);
+        const struct examine_finding finding =
+            examine_at(index, EXAMINE_QUARANTINED, &index->episodes[e], NULL, 1);
+        if (index->episodes[e].quarantine)
+            examine_report(examiner, &finding, "%s", index->episodes[e].quarantine);
     }
     for (uint32_t n = 0; n < index->note_count; n++)
         examine_report(examiner,
@@ -48,7 +48,7 @@ void examine_refusals(struct examiner *examiner)
                        "%s", index->notes[n]);
 }
 
-void examine_rates(struct examiner *examiner)
+void examine_rates(const struct examiner *examiner)
 {
     const struct trajd_index *index = examiner->index;
 
@@ -72,41 +72,31 @@ void examine_rates(struct examiner *examiner)
     }
 }
 
-static int compare_numbers(const void *a, const void *b)
+static void examine_gaps(const struct examiner *examiner, const struct trajd_episode_clock *clock,
+                         struct examine_finding finding)
 {
-    const int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
-    return (left > right) - (left < right);
-}
+    int64_t *scratch = trajd_memory_or_exit(malloc((size_t)clock->row_count * sizeof *scratch));
+    const int64_t median = trajd_clock_find_median(clock, scratch);
+    int64_t longest = 0;
 
-static void examine_gaps(struct examiner *examiner, const struct trajd_episode_clock *clock,
-                         struct examine_finding finding, int64_t *intervals)
-{
-    const int64_t count = clock->row_count - 1;
-    int64_t median, longest = 0;
-
-    for (int64_t i = 0; i < count; i++)
-        intervals[i] = clock->stamps_ns[i + 1] - clock->stamps_ns[i];
-    qsort(intervals, (size_t)count, sizeof *intervals, compare_numbers);
-    median = intervals[count / 2];
+    free(scratch);
     finding.rule = EXAMINE_GAPS;
     finding.count = 0;
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; i + 1 < clock->row_count; i++) {
         const int64_t interval = clock->stamps_ns[i + 1] - clock->stamps_ns[i];
         if ((double)interval <= GAP_FACTOR * (double)median)
             continue;
-        if (!finding.count++)
-            finding.row = clock->kept_rows ? clock->kept_rows[i] : i;
+        examine_count(&finding, examine_array_row(clock, i));
         longest = interval > longest ? interval : longest;
     }
-    if (finding.count)
-        examine_report(examiner, &finding,
-                       "%" PRIu64 " gap%s, the first after row %" PRId64
-                       ", the longest %.6g ms; the median interval is %.6g ms",
-                       finding.count, trajd_plural(finding.count), finding.row,
-                       (double)longest / 1e6, (double)median / 1e6);
+    examine_report(examiner, &finding,
+                   "%" PRIu64 " gap%s, the first after row %" PRId64
+                   ", the longest %.6g ms; the median interval is %.6g ms",
+                   finding.count, trajd_plural(finding.count), finding.row, (double)longest / 1e6,
+                   (double)median / 1e6);
 }
 
-static void examine_end(struct examiner *examiner, const struct trajd_episode *episode,
+static void examine_end(const struct examiner *examiner, const struct trajd_episode *episode,
                         uint32_t clock, struct examine_finding finding)
 {
     char text[TRAJD_EARLY_END_TEXT_SIZE];
@@ -127,33 +117,21 @@ static int64_t first_dropped(const struct trajd_episode_clock *clock)
     return row;
 }
 
-enum trajd_status examine_clocks(struct examiner *examiner, const struct trajd_episode *episode,
-                                 struct trajd_error *error)
+void examine_clocks(const struct examiner *examiner, const struct trajd_episode *episode)
 {
     const struct trajd_index *index = examiner->index;
 
     for (uint32_t c = 0; c < index->clock_count; c++) {
         const struct trajd_episode_clock *clock = &episode->clocks[c];
         struct examine_finding finding =
-            examine_at(index, EXAMINE_STAMPS, episode, index->clocks[c].name);
-        int64_t *intervals;
-        if (clock->dropped_rows) {
-            finding.row = first_dropped(clock);
-            finding.count = clock->dropped_rows;
-            examine_report(examiner, &finding,
-                           "%" PRIu64 " row%s dropped, the first is row %" PRId64
-                           ": stamps repeat or go back",
-                           clock->dropped_rows, trajd_plural(clock->dropped_rows), finding.row);
-        }
+            examine_at(index, EXAMINE_STAMPS, episode, index->clocks[c].name, clock->dropped_rows);
+        finding.row = first_dropped(clock);
+        examine_report(examiner, &finding,
+                       "%" PRIu64 " row%s dropped, the first is row %" PRId64
+                       ": stamps repeat or go back",
+                       clock->dropped_rows, trajd_plural(clock->dropped_rows), finding.row);
         examine_end(examiner, episode, c, finding);
-        if (!clock->stamps_ns || clock->row_count < 3)
-            continue;
-        intervals = calloc((size_t)clock->row_count, sizeof *intervals);
-        if (!intervals)
-            return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
-                                   "no memory for the intervals of a clock");
-        examine_gaps(examiner, clock, finding, intervals);
-        free(intervals);
+        if (clock->stamps_ns && clock->row_count >= 3)
+            examine_gaps(examiner, clock, finding);
     }
-    return TRAJD_OK;
 }

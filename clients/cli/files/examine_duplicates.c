@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clients/cli/files/examine_idle.h"
 #include "clients/cli/files/examine_internal.h"
 #include "daemon/base/digest.h"
 #include "daemon/base/memory.h"
@@ -132,11 +131,11 @@ static enum trajd_status digest_start(struct duplicates *d, const struct trajd_e
     return examine_rows_failure(status, error);
 }
 
-static void report(struct examiner *examiner, const struct duplicates *d,
+static void report(const struct examiner *examiner, const struct duplicates *d,
                    const struct trajd_episode *one, const struct trajd_episode *other,
                    const struct trajd_index_stream *worst, double least)
 {
-    const struct examine_finding finding = examine_at(d->index, EXAMINE_DUPLICATES, other, NULL);
+    const struct examine_finding finding = examine_at(d->index, EXAMINE_DUPLICATES, other, NULL, 1);
 
     examine_report(examiner, &finding,
                    "nearly repeats %s: %s: the first rows are equal, and of %s, which differs "
@@ -148,7 +147,7 @@ static void report(struct examiner *examiner, const struct duplicates *d,
 
 /* Compares all pairs, of an episode the next COMPARED_MAX ones that begin alike: in some sets all
  * episodes do. An episode that repeats an earlier one is not compared with later ones. */
-static enum trajd_status compare_pairs(struct examiner *examiner, struct duplicates *d,
+static enum trajd_status compare_pairs(const struct examiner *examiner, struct duplicates *d,
                                        uint64_t *starts, struct trajd_error *error)
 {
     const struct trajd_episode *const episodes = d->index->episodes;
@@ -175,17 +174,16 @@ static enum trajd_status compare_pairs(struct examiner *examiner, struct duplica
     return status;
 }
 
-enum trajd_status examine_duplicates(struct examiner *examiner, const struct examine_limits *limits,
-                                     struct trajd_error *error)
+enum trajd_status examine_duplicates(const struct examiner *examiner, struct trajd_error *error)
 {
     const struct trajd_index *index = examiner->index;
-    struct duplicates d = {.index = index, .limits = limits};
+    struct duplicates d = {.index = index, .limits = examiner->limits};
     uint64_t *starts = trajd_memory_or_exit(calloc(index->episode_count + 1, sizeof *starts));
-    enum trajd_status status = examine_rows_open(&d.rows, index, error);
+    enum trajd_status status = TRAJD_OK;
 
     d.tolerances = trajd_memory_or_exit(calloc(index->stream_count + 1, sizeof *d.tolerances));
-    if (!status)
-        status = examine_rows_open(&d.others, index, error);
+    examine_rows_open(&d.rows, index);
+    examine_rows_open(&d.others, index);
     for (uint32_t e = 0; e < index->episode_count && !status; e++)
         status = digest_start(&d, &index->episodes[e], &starts[e], error);
     if (!status)

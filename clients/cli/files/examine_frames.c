@@ -1,15 +1,23 @@
 /* Reads encoded frames and decode units of video one by one, and records those that are bad. */
-#include "clients/cli/files/examine_internal.h"
-
+#include <inttypes.h>
 #include <stdio.h>
 #include <unistd.h>
 
-static void add_bad(struct examine_bad_frames *found, uint64_t row, const struct trajd_error *cause)
+#include "clients/cli/files/examine_internal.h"
+#include "daemon/base/memory.h"
+#include "proto/plural.h"
+
+/* The encoded rows of one episode. */
+struct bad_frames {
+    struct examine_finding empty, bad;
+    char rule[TRAJD_ERROR_MESSAGE_SIZE]; /* that the first bad row breaks */
+};
+
+static void add_bad(struct bad_frames *found, uint64_t row, const struct trajd_error *cause)
 {
-    if (!found->bad_count++) {
-        found->first_bad = (int64_t)row;
+    examine_count(&found->bad, (int64_t)row);
+    if (found->bad.count == 1)
         snprintf(found->rule, sizeof found->rule, "%s", cause->message);
-    }
 }
 
 /* Looks at a row that is not empty. The row of a prepared frame may tell why it is bad. */
@@ -34,13 +42,13 @@ static enum trajd_status examine_row(const struct trajd_array *array,
 
 static void examine_frame(const struct trajd_array *array, const struct trajd_index_stream *stream,
                           uint64_t row, const struct trajd_row_bytes *bytes,
-                          struct examine_bad_frames *found)
+                          struct bad_frames *found)
 {
     struct trajd_error cause;
 
-    if (!bytes->size && !found->empty_count++)
-        found->first_empty = (int64_t)row;
-    if (bytes->size && examine_row(array, stream, bytes, &cause))
+    if (!bytes->size)
+        examine_count(&found->empty, (int64_t)row);
+    else if (examine_row(array, stream, bytes, &cause))
         add_bad(found, row, &cause);
 }
 
@@ -59,14 +67,13 @@ static enum trajd_status read_block(struct trajd_encoded_reader *reader, int fd,
     return trajd_encoded_read(reader, fd, file_size, array, row, 1, rows, done, cause);
 }
 
-enum trajd_status examine_frames(struct trajd_encoded_reader *reader, int fd, uint64_t file_size,
-                                 const struct trajd_array *array,
-                                 const struct trajd_index_stream *stream,
-                                 struct examine_bad_frames *found, struct trajd_error *error)
+static enum trajd_status examine_rows(struct trajd_encoded_reader *reader, int fd,
+                                      uint64_t file_size, const struct trajd_array *array,
+                                      const struct trajd_index_stream *stream,
+                                      struct bad_frames *found, struct trajd_error *error)
 {
     const uint64_t row_count = trajd_array_row_count(array);
 
-    *found = (struct examine_bad_frames){0};
     for (uint64_t row = 0, done; row < row_count; row += done) {
         const struct trajd_row_bytes *rows;
         struct trajd_error cause;
@@ -90,7 +97,7 @@ enum trajd_status examine_frames(struct trajd_encoded_reader *reader, int fd, ui
 /* Reads the unit of a row. *count becomes the rows in it. */
 static enum trajd_status examine_unit(struct trajd_video_reader *reader, int fd, int media_fd,
                                       const struct trajd_array *array, uint64_t row,
-                                      uint64_t *count, struct examine_bad_frames *found,
+                                      uint64_t *count, struct bad_frames *found,
                                       struct trajd_error *error)
 {
     uint32_t packets[TRAJD_UNIT_PACKETS_MAX], last = 0;
@@ -113,24 +120,47 @@ static enum trajd_status examine_unit(struct trajd_video_reader *reader, int fd,
     return status;
 }
 
-enum trajd_status examine_video(const struct trajd_index *index,
-                                const struct trajd_episode *episode,
-                                const struct trajd_index_stream *stream, int fd,
-                                struct examine_bad_frames *found, struct trajd_error *error)
+/* Reads every packet of a stream of packed video. The index has checked the tables. */
+static enum trajd_status examine_video(const struct examiner *examiner, uint32_t file_index, int fd,
+                                       const struct trajd_array *array, struct bad_frames *found,
+                                       struct trajd_error *error)
 {
-    const struct trajd_array *array = &episode->extents[stream->array_index];
     struct trajd_video_reader *reader = NULL;
     int media_fd;
     enum trajd_status status =
-        trajd_index_open_media(index, episode->file_index, array, &media_fd, error);
+        trajd_index_open_media(examiner->index, file_index, array, &media_fd, error);
 
-    *found = (struct examine_bad_frames){0};
-    if (!status)
-        status = trajd_video_reader_create(&reader, error);
+    trajd_video_reader_create(&reader, NULL);
+    trajd_memory_or_exit(reader);
     for (uint64_t row = 0, count; row < trajd_array_row_count(array) && !status; row += count)
         status = examine_unit(reader, fd, media_fd, array, row, &count, found, error);
     trajd_video_reader_destroy(&reader);
     if (media_fd >= 0)
         close(media_fd);
     return status;
+}
+
+enum trajd_status examine_frames(const struct examiner *examiner,
+                                 const struct trajd_index_stream *stream,
+                                 const struct trajd_episode *episode, int fd,
+                                 struct trajd_error *error)
+{
+    const struct trajd_array *array = &episode->extents[stream->array_index];
+    const uint64_t file_size = examiner->index->files[episode->file_index].stat.size_bytes;
+    const struct examine_finding none =
+        examine_at(examiner->index, EXAMINE_FRAMES, episode, stream->name, 0);
+    struct bad_frames found = {.empty = none, .bad = none};
+    const enum trajd_status status =
+        array->form == TRAJD_ROWS_VIDEO
+            ? examine_video(examiner, episode->file_index, fd, array, &found, error)
+            : examine_rows(examiner->encoded, fd, file_size, array, stream, &found, error);
+
+    if (status)
+        return trajd_error_prefix(error, "%s:%s: %s", none.file, none.episode, none.stream);
+    examine_report(examiner, &found.empty, "%" PRIu64 " empty frame%s, the first is row %" PRId64,
+                   found.empty.count, trajd_plural(found.empty.count), found.empty.row);
+    examine_report(examiner, &found.bad,
+                   "%" PRIu64 " frame%s cannot be decoded, the first is row %" PRId64 ": %s",
+                   found.bad.count, trajd_plural(found.bad.count), found.bad.row, found.rule);
+    return TRAJD_OK;
 }

@@ -1,5 +1,4 @@
 /* Compares adjacent rows of the chosen streams, and writes the runs of rows that are not idle. */
-#include "clients/cli/files/examine_idle.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -7,6 +6,7 @@
 
 #include "clients/cli/files/examine_internal.h"
 #include "daemon/base/json.h"
+#include "daemon/base/memory.h"
 #include "daemon/base/yaml.h"
 
 struct idle {
@@ -15,36 +15,20 @@ struct idle {
     struct examine_rows rows;
     bool *is_chosen; /* [stream_count] */
     uint32_t clock;  /* of the chosen streams */
-    bool *still;     /* [row_room]: rows of an episode */
-    int64_t row_room;
-    double *before; /* [EXAMINE_WIDEST_ROW] */
+    bool *still;     /* [rows of an episode] */
+    double *before;  /* [EXAMINE_WIDEST_ROW] */
     struct trajd_json json;
     struct examine_idle_counts *counts;
 };
 
-bool examine_repeats_are_idle(const struct trajd_index_stream *stream)
-{
-    return stream->feature_count > EXAMINE_WIDEST_ROW || stream->kind != TRAJD_KIND_PREVIOUS;
-}
-
 /* ---- streams ---- */
-
-static bool is_comparable(const struct trajd_index_stream *stream)
-{
-    return !stream->form && stream->feature_count <= EXAMINE_WIDEST_ROW;
-}
-
-bool examine_is_motion(const struct trajd_index_stream *stream)
-{
-    return is_comparable(stream) && examine_repeats_are_idle(stream);
-}
 
 static enum trajd_status choose(struct idle *idle, uint32_t s, bool *any, struct trajd_error *error)
 {
     const struct trajd_index *index = idle->index;
     const struct trajd_index_stream *stream = &index->streams[s];
 
-    if (!is_comparable(stream))
+    if (!examine_is_comparable(stream))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "--idle: stream %s has encoded or wide rows, such as images: name "
                                "streams of numbers with --idle-streams",
@@ -86,8 +70,8 @@ static enum trajd_status choose_streams(struct idle *idle, struct trajd_error *e
     char *names = NULL, *rest;
     bool any = false;
 
-    if (idle->rule->streams && !(names = strdup(idle->rule->streams)))
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for names");
+    if (idle->rule->streams)
+        names = trajd_memory_or_exit(strdup(idle->rule->streams));
     rest = names;
     for (char *name; rest && !status && (name = strsep(&rest, ","));)
         status = choose_name(idle, name, &any, error);
@@ -132,7 +116,7 @@ static enum trajd_status examine_stream(struct idle *idle, const struct trajd_in
     for (uint64_t begin = 0, count; begin < rows && !status; begin += count) {
         status = examine_rows_read(&idle->rows, episode, stream, begin, &count, error);
         for (uint64_t r = 0; r < count && k < clock->row_count && !status; r++)
-            if (begin + r == (clock->kept_rows ? clock->kept_rows[k] : (uint64_t)k))
+            if ((int64_t)(begin + r) == examine_array_row(clock, k))
                 compare_row(idle, idle->rows.values + r * stream->feature_count,
                             stream->feature_count, k++);
     }
@@ -151,8 +135,8 @@ static void drop_short_runs(struct idle *idle, const struct trajd_episode_clock 
     for (int64_t row = 1, end; row < clock->row_count; row = end + 1) {
         for (end = row; end < clock->row_count && idle->still[end]; end++)
             ;
-        if (end > row &&
-            examine_row_ns(clock, end - 1) - examine_row_ns(clock, row - 1) < idle->rule->length_ns)
+        if (end > row && trajd_clock_row_ns(clock, end - 1) - trajd_clock_row_ns(clock, row - 1) <
+                             idle->rule->length_ns)
             memset(idle->still + row, 0, (size_t)(end - row) * sizeof *idle->still);
     }
 }
@@ -193,15 +177,10 @@ static enum trajd_status examine_episode(struct idle *idle, const struct trajd_e
 {
     const struct trajd_episode_clock *clock = &episode->clocks[idle->clock];
     enum trajd_status status = TRAJD_OK;
-    bool any = false, *grown;
+    bool any = false;
 
-    if (clock->row_count > idle->row_room) {
-        grown = realloc(idle->still, (size_t)clock->row_count * sizeof *grown);
-        if (!grown)
-            return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for rows");
-        idle->still = grown;
-        idle->row_room = clock->row_count;
-    }
+    idle->still = trajd_memory_or_exit(
+        realloc(idle->still, ((size_t)clock->row_count + 1) * sizeof *idle->still));
     for (int64_t row = 0; row < clock->row_count; row++)
         idle->still[row] = row > 0;
     for (uint32_t s = 0; s < idle->index->stream_count && !status; s++)
@@ -220,19 +199,14 @@ enum trajd_status examine_idle_write(const struct trajd_index *index,
                                      const struct examine_idle_rule *rule, FILE *out,
                                      struct examine_idle_counts *counts, struct trajd_error *error)
 {
-    struct idle idle = {.index = index,
-                        .rule = rule,
-                        .is_chosen = calloc(index->stream_count + 1, sizeof *idle.is_chosen),
-                        .before = calloc(EXAMINE_WIDEST_ROW, sizeof *idle.before),
-                        .json = {.out = out},
-                        .counts = counts};
-    enum trajd_status status = examine_rows_open(&idle.rows, index, error);
+    struct idle idle = {.index = index, .rule = rule, .json = {.out = out}, .counts = counts};
+    enum trajd_status status;
 
+    idle.is_chosen = trajd_memory_or_exit(calloc(index->stream_count + 1, sizeof *idle.is_chosen));
+    idle.before = trajd_memory_or_exit(calloc(EXAMINE_WIDEST_ROW, sizeof *idle.before));
+    examine_rows_open(&idle.rows, index);
     *counts = (struct examine_idle_counts){0};
-    if (!status && (!idle.is_chosen || !idle.before))
-        status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for rows");
-    if (!status)
-        status = choose_streams(&idle, error);
+    status = choose_streams(&idle, error);
     if (!status) {
         trajd_json_open_object(&idle.json, NULL);
         for (uint32_t e = 0; e < index->episode_count && !status; e++)

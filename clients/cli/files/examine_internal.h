@@ -6,23 +6,44 @@
 #include "daemon/index/rows/encoded.h"
 #include "daemon/index/rows/packed_video.h"
 
-struct examiner {
-    const struct trajd_index *index;
-    struct trajd_array_reader *reader;
-    struct trajd_encoded_reader *encoded;
-    void (*report)(void *context, const struct examine_finding *finding);
-    void *context;
-};
+/* in elements; wider rows are images and the like, compared only as bytes */
+#define EXAMINE_WIDEST_ROW 4096
 
-/* Reports a finding with this text. */
-void examine_report(struct examiner *examiner, const struct examine_finding *base,
+/* Returns whether rows that repeat the row before mean that nothing moves. A narrow stream of kind
+ * previous holds its value by design. */
+static inline bool examine_repeats_are_idle(const struct trajd_index_stream *stream)
+{
+    return stream->feature_count > EXAMINE_WIDEST_ROW || stream->kind != TRAJD_KIND_PREVIOUS;
+}
+
+/* Returns whether the stream has narrow rows of numbers. */
+static inline bool examine_is_comparable(const struct trajd_index_stream *stream)
+{
+    return !stream->form && stream->feature_count <= EXAMINE_WIDEST_ROW;
+}
+
+/* Returns whether the stream has numbers that tell what moved: narrow rows, and not those of commands,
+ * which are held. */
+static inline bool examine_is_motion(const struct trajd_index_stream *stream)
+{
+    return examine_is_comparable(stream) && examine_repeats_are_idle(stream);
+}
+
+/* Counts one more row of a finding, which began with none. */
+static inline void examine_count(struct examine_finding *finding, int64_t row)
+{
+    if (!finding->count++)
+        finding->row = row;
+}
+
+/* Reports a finding with this text, unless its count is 0. */
+void examine_report(const struct examiner *examiner, const struct examine_finding *base,
                     const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* Returns the time of a row of a clock from the origin of its episode. */
-static inline int64_t examine_row_ns(const struct trajd_episode_clock *clock, int64_t row)
+/* Returns the row of the array that row k of a clock is. */
+static inline int64_t examine_array_row(const struct trajd_episode_clock *clock, int64_t k)
 {
-    return clock->stamps_ns ? clock->stamps_ns[row]
-                            : clock->start_ns + trajd_rate_row_ns(clock->rate, row);
+    return clock->kept_rows ? clock->kept_rows[k] : k;
 }
 
 /* ---- examine_rows.c ---- */
@@ -37,9 +58,7 @@ struct examine_rows {
 
 enum { EXAMINE_BLOCK_ROWS = 64 }; /* that are read at a time */
 
-/* TRAJD_ERR_MEMORY. The rows are closed in any case. */
-enum trajd_status examine_rows_open(struct examine_rows *rows, const struct trajd_index *index,
-                                    struct trajd_error *error);
+void examine_rows_open(struct examine_rows *rows, const struct trajd_index *index);
 /* Reads EXAMINE_BLOCK_ROWS rows of the stream's array from `begin` on, or as many as there are;
  * *count becomes their number. Errors are those of trajd_array_read; TRAJD_ERR_ARGUMENT: they are
  * not numbers. */
@@ -56,41 +75,26 @@ enum trajd_status examine_rows_failure(enum trajd_status status, const struct tr
 /* ---- examine_clocks.c ---- */
 
 /* Report what the index refused, quarantined and left out, and rates that are assumed. */
-void examine_refusals(struct examiner *examiner);
-void examine_rates(struct examiner *examiner);
-/* Reports rows that were dropped and gaps of an episode. TRAJD_ERR_MEMORY. */
-enum trajd_status examine_clocks(struct examiner *examiner, const struct trajd_episode *episode,
-                                 struct trajd_error *error);
+void examine_refusals(const struct examiner *examiner);
+void examine_rates(const struct examiner *examiner);
+/* Reports rows that were dropped and gaps of an episode. */
+void examine_clocks(const struct examiner *examiner, const struct trajd_episode *episode);
 
 /* ---- examine_duplicates.c ---- */
 
 /* Reports episodes that nearly repeat an earlier one. TRAJD_ERR_IO, TRAJD_ERR_DATA: rows cannot be
  * read. */
-enum trajd_status examine_duplicates(struct examiner *examiner, const struct examine_limits *limits,
-                                     struct trajd_error *error);
+enum trajd_status examine_duplicates(const struct examiner *examiner, struct trajd_error *error);
 
 /* ---- examine_frames.c ---- */
 
-/* The encoded rows of one episode. */
-struct examine_bad_frames {
-    uint64_t empty_count, bad_count;
-    int64_t first_empty, first_bad;      /* rows */
-    char rule[TRAJD_ERROR_MESSAGE_SIZE]; /* that the first bad row breaks */
-};
-
-/* Reads every row of the stream's array and looks at its header; of prepared frames, at its size. TRAJD_ERR_IO: the storage failed.
+/* Reports the encoded frames of one episode that are empty or bad: by the header of every row, of
+ * prepared frames by its size, of packed video by every packet. TRAJD_ERR_IO: the storage failed.
  * TRAJD_ERR_MEMORY. */
-enum trajd_status examine_frames(struct trajd_encoded_reader *reader, int fd, uint64_t file_size,
-                                 const struct trajd_array *array,
+enum trajd_status examine_frames(const struct examiner *examiner,
                                  const struct trajd_index_stream *stream,
-                                 struct examine_bad_frames *found, struct trajd_error *error);
-
-/* Reads every packet of a stream of packed video. The index has checked the tables. The same
- * errors. */
-enum trajd_status examine_video(const struct trajd_index *index,
-                                const struct trajd_episode *episode,
-                                const struct trajd_index_stream *stream, int fd,
-                                struct examine_bad_frames *found, struct trajd_error *error);
+                                 const struct trajd_episode *episode, int fd,
+                                 struct trajd_error *error);
 
 /* ---- examine_rotations.c ---- */
 

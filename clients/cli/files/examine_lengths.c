@@ -1,22 +1,18 @@
 /* Compares the dataset compress_len of ACT's files with the lengths of the padded frames. */
-#include "clients/cli/files/examine.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "clients/cli/files/cli_files.h"
+#include "clients/cli/files/examine_internal.h"
 #include "daemon/base/memory.h"
 #include "daemon/base/json.h"
-#include "daemon/index/rows/encoded.h"
 
 #define LENGTHS_BYTES_MAX (UINT64_C(64) << 20)
 
 struct lengths {
+    const struct examiner *examiner;
     const struct trajd_index *index;
-    void (*report)(void *context, const struct examine_finding *finding);
-    void *context;
     struct trajd_error *error;
     struct trajd_encoded_reader *frames;
     struct trajd_array_reader *reader;
@@ -64,8 +60,6 @@ static enum trajd_status open_lengths(const struct cli_files *files, const char 
     enum trajd_status status;
 
     *lengths = NULL;
-    if (!text)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a layout");
     status = trajd_layout_parse("lengths", text, strlen(text), &layout, error);
     free(text);
     if (!status)
@@ -82,13 +76,9 @@ static enum trajd_status read_lengths(struct lengths *l, const struct trajd_arra
     l->cameras = l->columns = 0;
     if (array->rank != 2 || !array->size_bytes || array->size_bytes > LENGTHS_BYTES_MAX)
         return TRAJD_OK;
-    bytes = malloc(array->size_bytes);
+    bytes = trajd_memory_or_exit(malloc(array->size_bytes));
     free(l->values);
-    l->values = calloc(array->shape[0] * array->shape[1], sizeof *l->values);
-    if (!bytes || !l->values) {
-        free(bytes);
-        return trajd_error_set(l->error, TRAJD_ERR_MEMORY, 0, "no memory for compress_len");
-    }
+    l->values = trajd_memory_or_exit(calloc(array->shape[0] * array->shape[1], sizeof *l->values));
     status = trajd_array_read(l->reader, fd, array, 0, array->shape[0], bytes, l->error);
     if (!status &&
         trajd_array_to_f64(array->dtype, bytes, array->shape[0] * array->shape[1], l->values)) {
@@ -121,17 +111,15 @@ static void compare(const struct lengths *l, struct misfit *misfits, uint64_t ro
 static void report_misfit(const struct lengths *l, const struct trajd_episode *episode,
                           const struct trajd_index_stream *stream, const struct misfit *misfit)
 {
-    char text[256];
+    struct examine_finding finding =
+        examine_at(l->index, EXAMINE_FRAMES, episode, stream->name, misfit->count);
 
-    snprintf(text, sizeof text,
-             "no row of compress_len has the lengths of these frames: the nearest one differs for "
-             "%" PRIu64 ", first for row %" PRIu64 ", with %.17g where the frame has %" PRIu64
-             " bytes",
-             misfit->count, misfit->row, misfit->listed, misfit->length);
-    l->report(l->context,
-              &(struct examine_finding){
-                  EXAMINE_FRAMES, l->index->files[episode->file_index].relative_path, episode->id,
-                  stream->name, (int64_t)misfit->row, misfit->count, text});
+    finding.row = (int64_t)misfit->row;
+    examine_report(l->examiner, &finding,
+                   "no row of compress_len has the lengths of these frames: the nearest one "
+                   "differs for %" PRIu64 ", first for row %" PRIu64
+                   ", with %.17g where the frame has %" PRIu64 " bytes",
+                   misfit->count, misfit->row, misfit->listed, misfit->length);
 }
 
 /* Reads the frames of one camera. A row that cannot be read is a finding of examine_index. */
@@ -140,12 +128,11 @@ static enum trajd_status examine_camera(struct lengths *l, const struct trajd_ep
 {
     const struct trajd_array *array = &episode->extents[stream->array_index];
     const uint64_t size = l->index->files[episode->file_index].stat.size_bytes;
-    struct misfit *misfits = calloc(l->cameras, sizeof *misfits), *nearest = misfits;
+    struct misfit *misfits = trajd_memory_or_exit(calloc(l->cameras, sizeof *misfits)),
+                  *nearest = misfits;
     const struct trajd_row_bytes *rows;
     enum trajd_status status = TRAJD_OK;
 
-    if (!misfits)
-        return trajd_error_set(l->error, TRAJD_ERR_MEMORY, 0, "no memory for compress_len");
     for (uint64_t row = 0, done; row < array->shape[0] && !status; row += done) {
         status = trajd_encoded_read(l->frames, fd, size, array, row, array->shape[0] - row, &rows,
                                     &done, l->error);
@@ -215,25 +202,24 @@ static enum trajd_status examine_episodes(struct lengths *l, const struct trajd_
     return status;
 }
 
-enum trajd_status
-examine_lengths(const struct cli_files *files, const char *path, const struct trajd_index *index,
-                void (*report)(void *context, const struct examine_finding *finding), void *context,
-                struct trajd_error *error)
+enum trajd_status examine_lengths(const struct examiner *examiner, const struct cli_files *files,
+                                  const char *path, struct trajd_error *error)
 {
-    struct lengths l = {.index = index, .report = report, .context = context, .error = error};
+    const struct trajd_index *index = examiner->index;
+    struct lengths l = {.examiner = examiner, .index = index, .error = error};
     struct trajd_index *lengths = NULL;
-    enum trajd_status status = TRAJD_OK;
+    enum trajd_status status;
 
     if (!has_padded_frames(index))
         return TRAJD_OK;
     status = open_lengths(files, path, index, &lengths, error);
     if (!lengths)
         return status;
-    status = trajd_encoded_reader_create(&l.frames, error);
-    if (!status)
-        status = trajd_array_reader_create(&l.reader, error);
-    if (!status)
-        status = examine_episodes(&l, lengths);
+    trajd_encoded_reader_create(&l.frames, NULL);
+    trajd_memory_or_exit(l.frames);
+    trajd_array_reader_create(&l.reader, NULL);
+    trajd_memory_or_exit(l.reader);
+    status = examine_episodes(&l, lengths);
     trajd_encoded_reader_destroy(&l.frames);
     trajd_array_reader_destroy(&l.reader);
     free(l.values);

@@ -34,12 +34,12 @@ static bool find_partner(const struct examine_limits *limits, const char *mask,
 }
 
 /* Reports a training mask that shares its first episode, number `first`, with the other mask. */
-static void report_masks(struct examiner *examiner, uint32_t first, const char *mask,
+static void report_masks(const struct examiner *examiner, uint32_t first, const char *mask,
                          const char *partner)
 {
     const struct trajd_index *index = examiner->index;
     struct examine_finding finding =
-        examine_at(index, EXAMINE_MASKS, &index->episodes[first], NULL);
+        examine_at(index, EXAMINE_MASKS, &index->episodes[first], NULL, 1);
 
     for (uint32_t e = first + 1; e < index->episode_count; e++)
         finding.count +=
@@ -49,7 +49,7 @@ static void report_masks(struct examiner *examiner, uint32_t first, const char *
                    partner, finding.count, trajd_plural(finding.count));
 }
 
-static void examine_masks(struct examiner *examiner, const struct examine_limits *limits)
+static void examine_masks(const struct examiner *examiner)
 {
     const struct trajd_index *index = examiner->index;
     const char *told[MASK_PAIRS_MAX];
@@ -59,7 +59,8 @@ static void examine_masks(struct examiner *examiner, const struct examine_limits
     for (uint32_t e = 0; e < index->episode_count; e++) {
         const char *const *mask = index->episodes[e].filter_keys;
         for (; mask && *mask && count < MASK_PAIRS_MAX; mask++) {
-            if (!find_partner(limits, *mask, partner) || !is_listed(&index->episodes[e], partner))
+            if (!find_partner(examiner->limits, *mask, partner) ||
+                !is_listed(&index->episodes[e], partner))
                 continue;
             for (t = 0; t < count && strcmp(told[t], *mask); t++)
                 ;
@@ -107,7 +108,7 @@ static double find_drift(const struct line *line, double *error, double *scatter
 
 static double seconds(const struct trajd_episode_clock *clock, int64_t row)
 {
-    return 1e-9 * (double)(examine_row_ns(clock, row) - examine_row_ns(clock, 0));
+    return 1e-9 * (double)(trajd_clock_row_ns(clock, row) - trajd_clock_row_ns(clock, 0));
 }
 
 /* Returns how much longer the intervals of a clock are than its median one. Where rows are missing,
@@ -162,13 +163,14 @@ static double compare_rows(const struct trajd_episode_clock *one,
     return fabs(drift) <= rows_drift_max ? drift : NAN;
 }
 
-static void compare_clocks(struct examiner *examiner, const struct examine_limits *limits,
-                           const struct trajd_episode *episode, uint32_t a, uint32_t b)
+static void compare_clocks(const struct examiner *examiner, const struct trajd_episode *episode,
+                           uint32_t a, uint32_t b)
 {
+    const struct examine_limits *limits = examiner->limits;
     const struct trajd_index *index = examiner->index;
     const struct trajd_episode_clock *one = &episode->clocks[a], *other = &episode->clocks[b];
     const struct examine_finding finding =
-        examine_at(index, EXAMINE_DRIFT, episode, index->clocks[b].name);
+        examine_at(index, EXAMINE_DRIFT, episode, index->clocks[b].name, 1);
     double span, drift, error = 0;
     char how[64];
 
@@ -194,7 +196,7 @@ static bool is_measured(const struct trajd_episode_clock *clock)
     return clock->stamps_ns || clock->rate_source != TRAJD_RATE_ASSUMED;
 }
 
-static void examine_drift(struct examiner *examiner, const struct examine_limits *limits)
+static void examine_drift(const struct examiner *examiner)
 {
     const struct trajd_index *index = examiner->index;
 
@@ -203,18 +205,13 @@ static void examine_drift(struct examiner *examiner, const struct examine_limits
         for (uint32_t b = 1; b < index->clock_count && !episode->quarantine; b++)
             for (uint32_t a = 0; a < b; a++)
                 if (is_measured(&episode->clocks[a]) && is_measured(&episode->clocks[b]))
-                    compare_clocks(examiner, limits, episode, a, b);
+                    compare_clocks(examiner, episode, a, b);
     }
 }
 
-enum trajd_status
-examine_pairs(const struct trajd_index *index, const struct examine_limits *limits,
-              void (*report)(void *context, const struct examine_finding *finding), void *context,
-              struct trajd_error *error)
+enum trajd_status examine_pairs(const struct examiner *examiner, struct trajd_error *error)
 {
-    struct examiner examiner = {.index = index, .report = report, .context = context};
-
-    examine_masks(&examiner, limits);
-    examine_drift(&examiner, limits);
-    return examine_duplicates(&examiner, limits, error);
+    examine_masks(examiner);
+    examine_drift(examiner);
+    return examine_duplicates(examiner, error);
 }

@@ -6,11 +6,11 @@
 #include "clients/cli/files/examine_internal.h"
 #include "daemon/base/memory.h"
 
-enum trajd_status examine_rows_open(struct examine_rows *rows, const struct trajd_index *index,
-                                    struct trajd_error *error)
+void examine_rows_open(struct examine_rows *rows, const struct trajd_index *index)
 {
     *rows = (struct examine_rows){.file.index = index};
-    return trajd_array_reader_create(&rows->reader, error);
+    trajd_array_reader_create(&rows->reader, NULL);
+    trajd_memory_or_exit(rows->reader);
 }
 
 /* Opens the file of an episode. Chunks are kept while it is open: they may have more rows than a

@@ -5,15 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "clients/cli/frames/frame_unit.h"
+#include "clients/cli/frames/frame_source.h"
 #include "daemon/base/memory.h"
-#include "daemon/base/paths.h"
-#include "daemon/index/rows/encoded.h"
-#include "proto/regular_file.h"
-
-enum { DECODE_TIMEOUT_MS = 20000, PATH_SIZE = 4096 };
 
 static const struct trajd_episode *find_episode(const struct trajd_index *index, const char *id,
                                                 uint32_t array)
@@ -63,98 +57,6 @@ enum trajd_status frame_find(const struct trajd_index *index, const char *name, 
     frame->image.height = (uint32_t)frame->stream->shape[0];
     frame->image.width = (uint32_t)frame->stream->shape[1];
     return TRAJD_OK;
-}
-
-static enum trajd_status read_plain(struct frame *frame, int fd, struct trajd_error *error)
-{
-    struct trajd_array_reader *reader;
-    enum trajd_status status = trajd_array_reader_create(&reader, error);
-
-    frame->size = trajd_array_row_bytes(frame->array);
-    frame->bytes = trajd_memory_or_exit(malloc(frame->size));
-    if (!status)
-        status = trajd_array_read(reader, fd, frame->array, frame->row, 1, frame->bytes, error);
-    trajd_array_reader_destroy(&reader);
-    return status;
-}
-
-static enum trajd_status read_encoded(struct frame *frame, int fd, uint64_t file_size,
-                                      struct trajd_error *error)
-{
-    struct trajd_encoded_reader *reader;
-    const struct trajd_row_bytes *rows;
-    enum trajd_status status = trajd_encoded_reader_create(&reader, error);
-    uint64_t done;
-
-    if (!status)
-        status = trajd_encoded_read(reader, fd, file_size, frame->array, frame->row, 1, &rows,
-                                    &done, error);
-    if (!status) {
-        frame->size = rows->size;
-        frame->bytes = trajd_memory_or_exit(malloc(rows->size + 1));
-        memcpy(frame->bytes, rows->data, rows->size);
-    }
-    trajd_encoded_reader_destroy(&reader);
-    return status;
-}
-
-/* Copies the packets of a unit behind their sizes, and behind both the extradata. */
-static void keep_unit(const struct trajd_decoder_unit *unit, struct frame *frame)
-{
-    const uint64_t table_bytes = unit->packet_count * sizeof *unit->sizes;
-    uint64_t bytes = 0;
-    uint8_t *packets, *extradata;
-
-    for (uint32_t p = 0; p < unit->packet_count; p++)
-        bytes += unit->sizes[p];
-    frame->size = unit->sizes[unit->packet_count - 1];
-    frame->bytes = trajd_memory_or_exit(malloc(table_bytes + bytes + unit->extradata_size));
-    memcpy(frame->bytes, unit->sizes, table_bytes);
-    packets = memcpy(frame->bytes + table_bytes, unit->bytes, bytes);
-    extradata = memcpy(packets + bytes, unit->extradata, unit->extradata_size);
-    frame->unit = (struct trajd_decoder_unit){extradata, unit->extradata_size, packets,
-                                              (const uint64_t *)frame->bytes, unit->packet_count};
-}
-
-static enum trajd_status read_video(const struct trajd_index *index, struct frame *frame, int fd,
-                                    struct trajd_error *error)
-{
-    struct frame_units units;
-    struct trajd_decoder_unit unit;
-    enum trajd_status status =
-        frame_units_open(index, frame->episode->file_index, frame->array, fd, &units, error);
-
-    if (!status)
-        status = frame_units_read(&units, frame->row, error);
-    if (!status) {
-        unit = frame_units_packets(&units);
-        frame->packet = units.packets[frame->row - units.first_row];
-        if (frame->packet >= unit.packet_count)
-            status = trajd_error_set(error, TRAJD_ERR_DATA, 0, "%s: row %" PRIu64 ": %s",
-                                     frame->stream->name, frame->row, units.bytes.damage);
-        unit.packet_count = frame->packet + 1;
-    }
-    if (!status)
-        keep_unit(&unit, frame);
-    frame_units_close(&units);
-    return status;
-}
-
-enum trajd_status frame_read(const struct trajd_index *index, struct frame *frame,
-                             struct trajd_error *error)
-{
-    const struct trajd_index_file *file = &index->files[frame->episode->file_index];
-    int fd;
-    enum trajd_status status = trajd_open_regular(file->path, &fd, error);
-
-    if (status)
-        return status;
-    status = frame->array->form == TRAJD_ROWS_PLAIN ? read_plain(frame, fd, error)
-             : frame->array->form == TRAJD_ROWS_VIDEO
-                 ? read_video(index, frame, fd, error)
-                 : read_encoded(frame, fd, file->stat.size_bytes, error);
-    close(fd);
-    return status;
 }
 
 static bool find_name(const char *name, const char *const *names, int *number)
@@ -208,41 +110,28 @@ static double depth_of(const void *pixels, enum trajd_dtype type, uint64_t i)
     return value == value ? value : 0;
 }
 
-enum trajd_status frame_decode(const struct frame *frame, uint8_t **pixels,
-                               struct trajd_error *error)
+enum trajd_status frame_decode(const struct trajd_index *index, struct frame *frame,
+                               uint8_t **pixels, struct trajd_error *error)
 {
-    char program[PATH_SIZE];
-    struct trajd_decoder_options options = {.program = program,
-                                            .image = frame->image,
-                                            .bits = 8 * trajd_dtype_size(frame->stream->dtype),
-                                            .largest_frame_bytes = frame->size + 1,
-                                            .timeout_ms = DECODE_TIMEOUT_MS};
-    struct trajd_decoder_frame request = {.bytes = frame->bytes,
-                                          .size = frame->size,
-                                          .room = trajd_encoded_row_room(frame->array, frame->size),
-                                          .packet = frame->packet};
-    const bool is_video = frame->array->form == TRAJD_ROWS_VIDEO;
-    struct trajd_decoder *decoder;
-    enum trajd_status status;
+    const struct trajd_decoder_options options = {.image = frame->image};
+    struct frame_source *source = trajd_memory_or_exit(malloc(sizeof *source));
+    enum trajd_status status = frame_source_open(source, index, frame->episode->file_index,
+                                                 frame->array, frame->stream, options, error);
 
-    if (!trajd_paths_decoder(program, sizeof program))
-        return trajd_error_set(
-            error, TRAJD_ERR_NOT_FOUND, 0,
-            "trajd-decoder was found neither beside this program nor in its installation");
-    if (is_video) {
-        options.video = frame->array->video->format;
-        options.largest_unit_bytes = trajd_video_unit_room(frame->array->video);
-    }
-    status = trajd_decoder_create(&options, &decoder, error);
-    if (status)
-        return status;
-    request.pixels = *pixels = trajd_memory_or_exit(malloc(trajd_decoder_frame_bytes(decoder)));
-    status = is_video ? trajd_decoder_run_unit(decoder, &frame->unit, &request, 1, error)
-                      : trajd_decoder_run(decoder, &request, 1, error);
-    if (!status && *request.reason)
+    if (!status)
+        status = frame_source_read(source, frame->row, 1, error);
+    if (!status)
+        status = frame_source_decode(source, error);
+    if (!status && *source->frames->reason)
         status = trajd_error_set(error, TRAJD_ERR_DATA, 0, "%s: row %" PRIu64 ": %s",
-                                 frame->stream->name, frame->row, request.reason);
-    trajd_decoder_destroy(&decoder);
+                                 frame->stream->name, frame->row, source->frames->reason);
+    if (!status) {
+        frame->size = source->frames->size;
+        *pixels = source->pixels;
+        source->pixels = NULL;
+    }
+    frame_source_close(source);
+    free(source);
     return status;
 }
 

@@ -13,11 +13,7 @@ struct frame {
     const struct trajd_array *array;
     uint64_t row;
     struct trajd_layout_image image; /* with the size of the frame */
-    uint8_t *bytes;                  /* as in the file; the caller frees */
-    uint64_t size;
-    /* of packed video: the packets up to the frame's own one, which are in `bytes` */
-    struct trajd_decoder_unit unit;
-    uint32_t packet;
+    uint64_t size;                   /* in the file; known when it is decoded */
 };
 
 /* height x width x 3 bytes, red first; the caller frees the pixels. */
@@ -37,18 +33,15 @@ struct frame_resize {
  * but row and what is read. TRAJD_ERR_NOT_FOUND; TRAJD_ERR_ARGUMENT: the stream has no images. */
 enum trajd_status frame_find(const struct trajd_index *index, const char *name, const char *episode,
                              struct frame *frame, struct trajd_error *error);
-/* Reads the bytes of frame->row, which the array has. Errors are those of index/rows. */
-enum trajd_status frame_read(const struct trajd_index *index, struct frame *frame,
-                             struct trajd_error *error);
 /* Reads how the frame is resized; request->size is given. TRAJD_ERR_ARGUMENT. */
 enum trajd_status frame_read_resize(const struct frame_resize *request, const struct frame *frame,
                                     struct trajd_image_preparation *preparation,
                                     struct trajd_error *error);
 
-/* Decodes the frame as it is stored. The caller frees *pixels. Blocks: a child process decodes.
- * TRAJD_ERR_DATA: the frame is bad. */
-enum trajd_status frame_decode(const struct frame *frame, uint8_t **pixels,
-                               struct trajd_error *error);
+/* Reads frame->row, which the array has, and decodes it as it is stored. The caller frees *pixels.
+ * Blocks: a child process decodes. TRAJD_ERR_DATA: the frame is bad; else as of frame_source.h. */
+enum trajd_status frame_decode(const struct trajd_index *index, struct frame *frame,
+                               uint8_t **pixels, struct trajd_error *error);
 /* Makes an image for people: grey three times, depth from black to white. */
 struct frame_side frame_make_side(const struct frame *frame, const void *pixels, uint32_t height,
                                   uint32_t width);

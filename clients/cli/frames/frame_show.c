@@ -135,14 +135,14 @@ static enum trajd_status find_frame(const struct trajd_index *index,
 }
 
 /* Decodes the frame and makes both sides. Where red or blue may be first, these are both readings. */
-static enum trajd_status make_sides(const struct frame *frame,
+static enum trajd_status make_sides(const struct trajd_index *index, struct frame *frame,
                                     const struct trajd_image_preparation *preparation,
                                     struct frame_side *left, struct frame_side *right,
                                     struct trajd_error *error)
 {
     struct trajd_layout_image image = frame->image;
     uint8_t *pixels = NULL;
-    enum trajd_status status = frame_decode(frame, &pixels, error);
+    enum trajd_status status = frame_decode(index, frame, &pixels, error);
 
     if (image.color == TRAJD_COLOR_UNDECIDED)
         image.color = TRAJD_COLOR_BGR;
@@ -203,15 +203,12 @@ enum trajd_status frame_show(const struct trajd_index *index, const struct frame
     if (!status && request->resize.size)
         status = frame_read_resize(&request->resize, &frame, &preparation, error);
     if (!status)
-        status = frame_read(index, &frame, error);
-    if (!status)
-        status =
-            make_sides(&frame, request->resize.size ? &preparation : NULL, &left, &right, error);
+        status = make_sides(index, &frame, request->resize.size ? &preparation : NULL, &left,
+                            &right, error);
     if (!status)
         status = write_sides(request->output, &left, &right, error);
     if (!status)
         describe(&frame, request, &right, out);
-    free(frame.bytes);
     free(left.pixels);
     free(right.pixels);
     return status;
@@ -225,15 +222,11 @@ static enum trajd_status make_frame(const struct trajd_index *index, struct fram
                                     struct frame_side *side, struct trajd_error *error)
 {
     uint8_t *pixels = NULL;
-    enum trajd_status status = frame_read(index, frame, error);
+    enum trajd_status status = frame_decode(index, frame, &pixels, error);
 
-    if (!status)
-        status = frame_decode(frame, &pixels, error);
     if (!status)
         status = frame_prepare(frame, pixels, &frame->image, preparation, side, error);
     free(pixels);
-    free(frame->bytes);
-    frame->bytes = NULL;
     return status;
 }
 

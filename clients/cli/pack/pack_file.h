@@ -16,8 +16,7 @@ struct pack_preparation {
 struct pack_options {
     const struct trajd_index *index; /* of the input alone */
     const char *output;
-    const char *helper_path;  /* of trajd-indexer */
-    const char *decoder_path; /* of trajd-decoder; NULL: no preparations */
+    const char *helper_path; /* of trajd-indexer */
     const struct pack_preparation *preparations;
     uint32_t preparation_count;
     uint32_t jpeg_quality; /* of prepared frames of 8 bits: they become JPEGs; 0: raw pixels */

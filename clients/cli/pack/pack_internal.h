@@ -95,10 +95,4 @@ struct pack_sample {
 enum trajd_status pack_prepare(struct pack *pack, struct pack_dataset *dataset,
                                struct pack_sample *sample);
 
-/* ---- pack_size.c ---- */
-
-/* Finds how large the output will be, and notes it if frames are prepared. TRAJD_ERR_IO: its
- * filesystem has less room. */
-enum trajd_status pack_check_room(struct pack *pack);
-
 #endif

@@ -4,14 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clients/cli/frames/frame_unit.h"
+#include "clients/cli/frames/frame_source.h"
 #include "clients/cli/pack/pack_internal.h"
 #include "daemon/base/memory.h"
-#include "daemon/decode/decoder.h"
 #include "daemon/window/image/image_prepared.h"
 
-enum { JOB_FRAMES = 32, TIMEOUT_MS = 20000, NOTES_MAX = 8 };
-#define ROOM_BYTES_MAX (UINT64_C(2) << 30) /* of frames that are prepared together */
+enum { NOTES_MAX = 8 };
 
 /* ---- which preparation ---- */
 
@@ -100,152 +98,41 @@ enum trajd_status pack_find_preparation(struct pack *p, struct pack_dataset *dat
 struct preparing {
     struct pack *pack;
     struct pack_dataset *dataset;
-    struct trajd_decoder *decoder;
-    struct frame_units units; /* of a video */
-    uint64_t slot_bytes;      /* of a frame as the decoder gives it */
-    /* frames that are prepared together, [room] */
-    uint64_t room;
-    uint8_t *pixels;
-    struct trajd_decoder_frame *frames;
-    bool *is_masked;
+    struct frame_source source;
 };
-
-static bool is_video(const struct preparing *job)
-{
-    return job->dataset->array.form == TRAJD_ROWS_VIDEO;
-}
 
 /* Makes what the daemon has for the same view (cache/frames.c): both decode alike. */
 static enum trajd_status start(struct preparing *job)
 {
     const struct pack_dataset *dataset = job->dataset;
-    const bool is_encoded = trajd_array_is_encoded(&dataset->array);
-    struct pack *p = job->pack;
-    struct trajd_decoder_options options = {.program = p->options->decoder_path,
-                                            .image = dataset->stream->image,
-                                            .bits = 8 * trajd_dtype_size(dataset->stream->dtype),
+    struct trajd_decoder_options options = {.image = dataset->stream->image,
                                             .upright = true,
                                             .preparation = &dataset->preparation,
-                                            .jpeg_quality = dataset->jpeg_quality,
-                                            .timeout_ms = TIMEOUT_MS};
-    enum trajd_status status = TRAJD_OK;
+                                            .jpeg_quality = dataset->jpeg_quality};
 
     options.image.height = dataset->preparation.source_height;
     options.image.width = dataset->preparation.source_width;
-    if (!is_encoded)
-        options.image.encoding = TRAJD_ENCODING_RAW;
-    options.largest_frame_bytes = trajd_image_source_bytes(&dataset->preparation) +
-                                  (is_encoded ? TRAJD_DECODER_HEADER_BYTES : 0);
-    if (is_video(job)) {
-        options.video = dataset->array.video->format;
-        options.largest_unit_bytes = trajd_video_unit_room(dataset->array.video);
-        status = pack_read_failed(p, dataset,
-                                  frame_units_open(p->options->index, 0, &dataset->array, p->input,
-                                                   &job->units, p->error));
-    }
-    if (!status)
-        status = trajd_decoder_create(&options, &job->decoder, p->error);
-    if (!status)
-        job->slot_bytes = trajd_decoder_frame_bytes(job->decoder);
-    return status;
+    return frame_source_open(&job->source, job->pack->options->index, 0, &dataset->array,
+                             dataset->stream, options, job->pack->error);
 }
 
-static void free_room(struct preparing *job)
+/* Prepares frames from a row on: as many as the source reads together. */
+static enum trajd_status prepare(struct preparing *job, uint64_t row)
 {
-    free(job->pixels);
-    free(job->frames);
-    free(job->is_masked);
-}
-
-/* Makes room for frames that are prepared together: those of a unit, so that it is decoded once. */
-static enum trajd_status reserve(struct preparing *job, uint64_t row, uint64_t count)
-{
-    if (count > ROOM_BYTES_MAX / job->slot_bytes && count > JOB_FRAMES)
-        return trajd_error_set(job->pack->error, TRAJD_ERR_UNSUPPORTED, 0,
-                               "the %" PRIu64 " frames from row %" PRIu64
-                               " on are decoded together, and need more than %" PRIu64
-                               " MiB: ffmpeg -g 30 makes a video with shorter units",
-                               count, row, ROOM_BYTES_MAX >> 20);
-    if (count > job->room) {
-        free_room(job);
-        job->room = count;
-        job->pixels = trajd_memory_or_exit(malloc(count * job->slot_bytes));
-        job->frames = trajd_memory_or_exit(calloc(count, sizeof *job->frames));
-        job->is_masked = trajd_memory_or_exit(calloc(count, sizeof *job->is_masked));
-    }
-    return TRAJD_OK;
-}
-
-static bool is_zero(const uint8_t *bytes, uint64_t size)
-{
-    return !size || (!bytes[0] && !memcmp(bytes, bytes + 1, size - 1));
-}
-
-/* Reads rows of pixels or of encoded frames, and has them prepared. */
-static enum trajd_status prepare_rows(struct preparing *job, uint64_t row, uint64_t *count)
-{
+    const bool has_masks = job->dataset->stream->image.masks_zero_frames;
+    struct frame_source *source = &job->source;
     struct pack *p = job->pack;
-    const struct trajd_array *array = &job->dataset->array;
-    const bool is_encoded = trajd_array_is_encoded(array);
-    const uint64_t rest = array->shape[0] - row, width = trajd_array_row_bytes(array);
-    const struct trajd_row_bytes *rows = NULL;
-    enum trajd_status status;
+    enum trajd_status status = pack_check_cancelled(p);
 
-    *count = rest < JOB_FRAMES ? rest : JOB_FRAMES;
-    status = reserve(job, row, *count);
-    if (!status && !is_encoded)
-        pack_reserve(p, *count * width);
     if (!status)
-        status = pack_read_failed(
-            p, job->dataset,
-            is_encoded
-                ? trajd_encoded_read(p->reader, p->input,
-                                     p->options->index->files[0].stat.size_bytes, array, row,
-                                     *count, &rows, count, p->error)
-                : trajd_array_read(p->pixels, p->input, array, row, *count, p->block, p->error));
-    for (uint64_t i = 0; i < *count && !status; i++) {
-        const uint8_t *bytes = is_encoded ? rows[i].data : p->block + i * width;
-        const uint64_t size = is_encoded ? rows[i].size : width;
-        if (array->form == TRAJD_ROWS_HEAP)
-            p->result->stored_bytes += size;
-        job->is_masked[i] = job->dataset->stream->image.masks_zero_frames && is_zero(bytes, size);
-        job->frames[i] = (struct trajd_decoder_frame){.bytes = bytes,
-                                                      .size = size,
-                                                      .room = trajd_encoded_row_room(array, size),
-                                                      .pixels = job->pixels + i * job->slot_bytes};
+        status =
+            pack_read_failed(p, job->dataset, frame_source_read(source, row, UINT64_MAX, p->error));
+    for (uint64_t i = 0; i < source->count && !status && !source->video; i++) {
+        if (source->array.form == TRAJD_ROWS_HEAP)
+            p->result->stored_bytes += source->frames[i].size;
+        source->is_masked[i] = has_masks && frame_is_zero(&source->frames[i]);
     }
-    return status ? status
-                  : trajd_decoder_run(job->decoder, job->frames, (uint32_t)*count, p->error);
-}
-
-/* Reads the decode unit of a row, the first one of its unit, and has all of its frames prepared. */
-static enum trajd_status prepare_unit(struct preparing *job, uint64_t row, uint64_t *count)
-{
-    struct frame_units *units = &job->units;
-    struct pack *p = job->pack;
-    enum trajd_status status =
-        pack_read_failed(p, job->dataset, frame_units_read(units, row, p->error));
-
-    *count = status ? 0 : units->row_count;
-    if (!status)
-        status = pack_read_failed(p, job->dataset, reserve(job, row, *count));
-    if (status)
-        return status;
-    for (uint64_t i = 0; i < *count; i++) {
-        job->frames[i] = (struct trajd_decoder_frame){.pixels = job->pixels + i * job->slot_bytes};
-        job->is_masked[i] = frame_units_is_absent(units, i);
-    }
-    return frame_units_decode(units, job->decoder, job->frames, p->error);
-}
-
-/* Prepares frames from a row on, as many as *count becomes. */
-static enum trajd_status prepare(struct preparing *job, uint64_t row, uint64_t *count)
-{
-    const enum trajd_status status = pack_check_cancelled(job->pack);
-
-    if (status)
-        return status;
-    return is_video(job) ? prepare_unit(job, row, count) : prepare_rows(job, row, count);
+    return status ? status : frame_source_decode(source, p->error);
 }
 
 static void report_bad(struct preparing *job, uint64_t row, const char *reason)
@@ -272,12 +159,12 @@ static enum trajd_status refuse_large(struct preparing *job, uint64_t row)
 static enum trajd_status write_frame(struct preparing *job, uint64_t row, uint64_t i)
 {
     struct pack_dataset *dataset = job->dataset;
-    const struct trajd_decoder_frame *frame = &job->frames[i];
-    const uint64_t at = (uint64_t)dataset->offsets[row], room = job->slot_bytes;
+    const struct trajd_decoder_frame *frame = &job->source.frames[i];
+    const uint64_t at = (uint64_t)dataset->offsets[row], room = job->source.frame_bytes;
     const uint8_t *bytes = frame->pixels;
     uint64_t size = frame->made_bytes;
 
-    if (job->is_masked[i]) {
+    if (job->source.is_masked[i]) {
         size = 0;
     } else if (*frame->reason) {
         report_bad(job, row, frame->reason);
@@ -296,27 +183,26 @@ static enum trajd_status write_all(struct preparing *job)
     const uint64_t rows = job->dataset->array.shape[0];
     enum trajd_status status = TRAJD_OK;
 
-    for (uint64_t row = 0, count; row < rows && !status; row += count) {
-        status = prepare(job, row, &count);
-        for (uint64_t i = 0; i < count && !status; i++)
+    for (uint64_t row = 0; row < rows && !status; row += job->source.count) {
+        status = prepare(job, row);
+        for (uint64_t i = 0; i < job->source.count && !status; i++)
             status = write_frame(job, row + i, i);
         if (!status)
-            pack_report_rows(job->pack, count);
+            pack_report_rows(job->pack, job->source.count);
     }
     return status;
 }
 
-/* Prepares frames around the middle row: up to JOB_FRAMES, or those of its unit. */
+/* Prepares frames around the middle row. */
 static enum trajd_status sample_middle(struct preparing *job, struct pack_sample *sample)
 {
     struct pack_result *result = job->pack->result;
     const uint64_t stored_bytes = result->stored_bytes, rows = job->dataset->array.shape[0];
-    uint64_t count = 0;
-    const enum trajd_status status = rows ? prepare(job, rows / 2, &count) : TRAJD_OK;
+    const enum trajd_status status = rows ? prepare(job, rows / 2) : TRAJD_OK;
 
-    for (uint64_t i = 0; i < count && !status; i++)
-        sample->made_bytes += job->is_masked[i] ? 0 : job->frames[i].made_bytes;
-    sample->frames += count;
+    for (uint64_t i = 0; i < job->source.count && !status; i++)
+        sample->made_bytes += job->source.is_masked[i] ? 0 : job->source.frames[i].made_bytes;
+    sample->frames += job->source.count;
     sample->heap_bytes += result->stored_bytes - stored_bytes;
     result->stored_bytes = stored_bytes; /* the rows are read again when they are written */
     return status;
@@ -325,16 +211,15 @@ static enum trajd_status sample_middle(struct preparing *job, struct pack_sample
 enum trajd_status pack_prepare(struct pack *p, struct pack_dataset *dataset,
                                struct pack_sample *sample)
 {
-    struct preparing job = {.pack = p, .dataset = dataset, .units = {.media_fd = -1}};
+    struct preparing *job = trajd_memory_or_exit(malloc(sizeof *job));
     enum trajd_status status;
 
-    trajd_array_reader_keep(p->pixels, true);
-    status = start(&job);
+    job->pack = p;
+    job->dataset = dataset;
+    status = start(job);
     if (!status)
-        status = sample ? sample_middle(&job, sample) : write_all(&job);
-    trajd_array_reader_keep(p->pixels, false);
-    trajd_decoder_destroy(&job.decoder);
-    frame_units_close(&job.units);
-    free_room(&job);
+        status = sample ? sample_middle(job, sample) : write_all(job);
+    frame_source_close(&job->source);
+    free(job);
     return status;
 }

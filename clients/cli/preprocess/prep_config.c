@@ -9,8 +9,10 @@
 
 #include "daemon/base/files.h"
 #include "daemon/base/memory.h"
+#include "proto/array_len.h"
 
 #define SECOND INT64_C(1000000000)
+#define AT(member) offsetof(struct prep_config, member)
 #define MAX_TEXT_BYTES (1 << 20)
 
 static const char *const verdict_words[] = {"report", "refuse", "ignore", NULL};
@@ -18,18 +20,75 @@ static const char *const compress_words[] = {"keep", "none", "gzip", NULL};
 
 /* ---- keys ---- */
 
-static enum trajd_status read_streams(struct prep_config *config,
-                                      const struct trajd_yaml_node *node, struct trajd_error *error)
+/* Reads a text, which stays in the document. */
+static enum trajd_status read_text(const struct trajd_yaml_reader *r,
+                                   const struct trajd_yaml_node *node, void *text)
 {
+    return trajd_yaml_string(r->yaml, node, text, r->error);
+}
+
+static enum trajd_status read_streams(const struct trajd_yaml_reader *r,
+                                      const struct trajd_yaml_node *node, void *object)
+{
+    struct prep_config *config = object;
     enum trajd_status status = TRAJD_OK;
 
     if (node->kind != TRAJD_YAML_SEQUENCE || !node->child_count ||
         node->child_count > PREP_MAX_ITEMS)
-        return trajd_yaml_error(config->yaml, node, error, "must be a list of 1 to %d streams",
+        return trajd_yaml_error(r->yaml, node, r->error, "must be a list of 1 to %d streams",
                                 PREP_MAX_ITEMS);
     for (const struct trajd_yaml_node *item = node->children; item && !status; item = item->next)
+        status = read_text(r, item, &config->streams[config->stream_count++]);
+    return status;
+}
+
+static enum trajd_status read_dtype(const struct trajd_yaml_reader *r,
+                                    const struct trajd_yaml_node *node, void *member)
+{
+    enum trajd_dtype *dtype = member;
+    const char *word;
+    enum trajd_status status = read_text(r, node, &word);
+
+    if (status)
+        return status;
+    *dtype = trajd_dtype_parse(word);
+    if (*dtype != TRAJD_F16 && *dtype != TRAJD_F32 && *dtype != TRAJD_F64)
+        return trajd_yaml_error(r->yaml, node, r->error,
+                                "%s is not one of float16, float32 and float64", word);
+    return TRAJD_OK;
+}
+
+static enum trajd_status read_time(const struct trajd_yaml_reader *r,
+                                   const struct trajd_yaml_node *node, void *ns)
+{
+    enum trajd_status status = trajd_yaml_duration(r->yaml, node, ns, r->error);
+
+    if (!status && *(int64_t *)ns <= 0)
+        status = trajd_yaml_error(r->yaml, node, r->error, "%s is not a time above 0", node->value);
+    return status;
+}
+
+static enum trajd_status read_settle(const struct trajd_yaml_reader *r,
+                                     const struct trajd_yaml_node *node, void *member)
+{
+    const int64_t *ns = member;
+    enum trajd_status status = trajd_yaml_duration(r->yaml, node, member, r->error);
+
+    if (!status && (*ns < 0 || *ns > 3600 * SECOND))
         status =
-            trajd_yaml_string(config->yaml, item, &config->streams[config->stream_count++], error);
+            trajd_yaml_error(r->yaml, node, r->error, "%s is not between 0s and 1h", node->value);
+    return status;
+}
+
+static enum trajd_status read_kind(const struct trajd_yaml_reader *r,
+                                   const struct trajd_yaml_node *node, void *rule)
+{
+    struct trajd_error why;
+    const char *word;
+    enum trajd_status status = read_text(r, node, &word);
+
+    if (!status && trajd_convert_rule_set_kind(rule, word, &why))
+        status = trajd_yaml_error(r->yaml, node, r->error, "%s", why.message);
     return status;
 }
 
@@ -41,226 +100,133 @@ static struct trajd_convert_rule *add_rule(struct prep_config *config, const cha
     return rule;
 }
 
-static enum trajd_status read_dtype(struct prep_config *config, const struct trajd_yaml_node *node,
-                                    enum trajd_dtype *dtype, struct trajd_error *error)
+/* Reads how each of some streams is converted. */
+static enum trajd_status read_each(const struct trajd_yaml_reader *r, struct prep_config *config,
+                                   const struct trajd_yaml_node *node)
 {
-    const char *word;
-    enum trajd_status status = trajd_yaml_string(config->yaml, node, &word, error);
-
-    if (status)
-        return status;
-    *dtype = trajd_dtype_parse(word);
-    if (*dtype != TRAJD_F16 && *dtype != TRAJD_F32 && *dtype != TRAJD_F64)
-        return trajd_yaml_error(config->yaml, node, error,
-                                "%s is not one of float16, float32 and float64", word);
-    return TRAJD_OK;
-}
-
-static enum trajd_status read_time(struct prep_config *config, const struct trajd_yaml_node *node,
-                                   int64_t *ns, struct trajd_error *error)
-{
-    enum trajd_status status = trajd_yaml_duration(config->yaml, node, ns, error);
-
-    return status || *ns > 0 ? status
-                             : trajd_yaml_error(config->yaml, node, error,
-                                                "%s is not a time above 0", node->value);
-}
-
-static enum trajd_status read_kind(struct prep_config *config, const struct trajd_yaml_node *node,
-                                   struct trajd_convert_rule *rule, struct trajd_error *error)
-{
-    struct trajd_error why;
-    const char *word;
-    enum trajd_status status = trajd_yaml_string(config->yaml, node, &word, error);
-
-    if (status)
-        return status;
-    rule->kind = trajd_convert_kind_parse(word, &why);
-    rule->layout_order = strcmp(word, "slerp") == 0;
-    return rule->kind == TRAJD_CONVERT_NO_KIND
-               ? trajd_yaml_error(config->yaml, node, error, "%s", why.message)
-               : TRAJD_OK;
-}
-
-/* Reads how one stream is converted, or all streams if `stream` is NULL. */
-static enum trajd_status read_rule(struct prep_config *config, const struct trajd_yaml_node *node,
-                                   const char *stream, struct trajd_error *error)
-{
-    static const char *const keys[] = {"kind", "dtype", "window", "max_gap", NULL};
-    const struct trajd_yaml_node *child;
-    struct trajd_convert_rule *rule;
-    enum trajd_status status = TRAJD_OK;
-
-    if (node->kind != TRAJD_YAML_MAPPING)
-        return trajd_yaml_error(config->yaml, node, error,
-                                "must be {kind: NAME, dtype: NAME, window: TIME, max_gap: TIME}");
-    if ((status = trajd_yaml_check_keys(config->yaml, node, keys, error)))
-        return status;
-    rule = add_rule(config, stream);
-    if ((child = trajd_yaml_get(node, "kind")))
-        status = read_kind(config, child, rule, error);
-    if (!status && (child = trajd_yaml_get(node, "dtype")))
-        status = read_dtype(config, child, &rule->dtype, error);
-    if (!status && (child = trajd_yaml_get(node, "window")))
-        status = read_time(config, child, &rule->window_ns, error);
-    if (!status && (child = trajd_yaml_get(node, "max_gap")))
-        status = read_time(config, child, &rule->max_gap_ns, error);
-    return status;
-}
-
-static enum trajd_status read_each(struct prep_config *config, const struct trajd_yaml_node *node,
-                                   struct trajd_error *error)
-{
+    static const struct trajd_yaml_key keys[] = {
+        {"kind", .read = read_kind},
+        {"dtype", .offset = offsetof(struct trajd_convert_rule, dtype), .read = read_dtype},
+        {"window", .offset = offsetof(struct trajd_convert_rule, window_ns), .read = read_time},
+        {"max_gap", .offset = offsetof(struct trajd_convert_rule, max_gap_ns), .read = read_time},
+    };
     enum trajd_status status = TRAJD_OK;
 
     if (node->kind != TRAJD_YAML_MAPPING || node->child_count >= PREP_MAX_ITEMS)
-        return trajd_yaml_error(config->yaml, node, error,
-                                "must be a mapping of at most %d streams", PREP_MAX_ITEMS - 1);
-    for (const struct trajd_yaml_node *item = node->children; item && !status; item = item->next)
-        status = read_rule(config, item, item->key, error);
-    return status;
-}
-
-static enum trajd_status read_resample(struct prep_config *config,
-                                       const struct trajd_yaml_node *node,
-                                       struct trajd_error *error)
-{
-    static const char *const keys[] = {"streams", "filter",   "dtype",          "max_gap",
-                                       "each",    "compress", "compress_level", NULL};
-    const struct trajd_yaml_node *child;
-    enum trajd_status status;
-    int64_t number = 0;
-    int choice = 0;
-
-    if (node->kind != TRAJD_YAML_MAPPING)
-        return trajd_yaml_error(config->yaml, node, error, "must be a mapping of keys");
-    if ((status = trajd_yaml_check_keys(config->yaml, node, keys, error)))
-        return status;
-    if ((child = trajd_yaml_get(node, "streams")))
-        status = read_streams(config, child, error);
-    if (!status && (child = trajd_yaml_get(node, "filter")))
-        status = trajd_yaml_string(config->yaml, child, &config->filter, error);
-    if (!status && (child = trajd_yaml_get(node, "dtype")))
-        status = read_dtype(config, child, &add_rule(config, NULL)->dtype, error);
-    if (!status && (child = trajd_yaml_get(node, "max_gap")))
-        status = read_time(config, child, &add_rule(config, NULL)->max_gap_ns, error);
-    if (!status && (child = trajd_yaml_get(node, "compress")))
-        status = trajd_yaml_choice(config->yaml, child, compress_words, &choice, error);
-    if (!status && (child = trajd_yaml_get(node, "compress_level")))
-        status = trajd_yaml_int(config->yaml, child, 1, 9, &number, error);
-    config->compress = (enum trajd_convert_compress)choice;
-    config->compress_level = (uint32_t)number;
-    if (!status && (child = trajd_yaml_get(node, "each")))
-        status = read_each(config, child, error);
-    return status;
-}
-
-static enum trajd_status read_rules(struct prep_config *config, const struct trajd_yaml_node *node,
-                                    struct trajd_error *error)
-{
-    enum trajd_status status;
-
-    if (node->kind != TRAJD_YAML_MAPPING)
-        return trajd_yaml_error(config->yaml, node, error, "must be {RULE: refuse|report|ignore}");
-    if ((status = trajd_yaml_check_keys(config->yaml, node, examine_rule_names, error)))
-        return status;
-    for (int r = 0; r < EXAMINE_RULE_COUNT && !status; r++) {
-        const struct trajd_yaml_node *child = trajd_yaml_get(node, examine_rule_names[r]);
-        int choice;
-        if (child &&
-            !(status = trajd_yaml_choice(config->yaml, child, verdict_words, &choice, error)))
-            config->verdicts[r] = (enum prep_verdict)choice;
-        if (!status && child && r == EXAMINE_ASSUMED_RATE)
-            status = trajd_yaml_error(config->yaml, child, error,
-                                      "is set by the key `assume_rate:`: write assume_rate: true "
-                                      "to accept the layout's default");
-        if (!status && config->verdicts[r] != PREP_REFUSE && r == EXAMINE_REFUSED)
-            status = trajd_yaml_error(config->yaml, child, error,
-                                      "a file without an episode is always refused");
+        return trajd_yaml_error(r->yaml, node, r->error, "must be a mapping of at most %d streams",
+                                PREP_MAX_ITEMS - 1);
+    for (const struct trajd_yaml_node *item = node->children; item && !status; item = item->next) {
+        if (item->kind != TRAJD_YAML_MAPPING)
+            return trajd_yaml_error(
+                r->yaml, item, r->error,
+                "must be {kind: NAME, dtype: NAME, window: TIME, max_gap: TIME}");
+        status =
+            trajd_yaml_read_keys(r, item, NULL, keys, ARRAY_LEN(keys), add_rule(config, item->key));
     }
     return status;
 }
 
-static enum trajd_status read_text(struct prep_config *config, const char *key, bool is_needed,
-                                   const char **text, struct trajd_error *error)
+static enum trajd_status read_resample(const struct trajd_yaml_reader *r,
+                                       const struct trajd_yaml_node *node, void *object)
 {
-    const struct trajd_yaml_node *root = trajd_yaml_root(config->yaml),
-                                 *node = trajd_yaml_get(root, key);
+    static const struct trajd_yaml_key keys[] = {
+        {"streams", .read = read_streams},
+        {"filter", .offset = AT(filter), .read = read_text},
+        {"dtype", .offset = AT(dtype), .read = read_dtype},
+        {"max_gap", .offset = AT(max_gap_ns), .read = read_time},
+        {"each", .type = TRAJD_YAML_LATER},
+        {"compress", TRAJD_YAML_CHOICE, .offset = AT(compress), .words = compress_words},
+        {"compress_level", TRAJD_YAML_U32, .offset = AT(compress_level), .low = 1, .high = 9},
+    };
+    struct prep_config *config = object;
+    const struct trajd_yaml_node *each;
+    enum trajd_status status;
 
-    if (!node)
-        return is_needed
-                   ? trajd_yaml_error(config->yaml, root, error, "the key `%s:` is missing", key)
-                   : TRAJD_OK;
-    return trajd_yaml_string(config->yaml, node, text, error);
+    if (node->kind != TRAJD_YAML_MAPPING)
+        return trajd_yaml_error(r->yaml, node, r->error, "must be a mapping of keys");
+    status = trajd_yaml_read_keys(r, node, NULL, keys, ARRAY_LEN(keys), config);
+    if (config->dtype)
+        add_rule(config, NULL)->dtype = config->dtype;
+    if (config->max_gap_ns)
+        add_rule(config, NULL)->max_gap_ns = config->max_gap_ns;
+    each = trajd_yaml_get(node, "each");
+    return status || !each ? status : read_each(r, config, each);
+}
+
+static enum trajd_status read_rules(const struct trajd_yaml_reader *r,
+                                    const struct trajd_yaml_node *node, void *object)
+{
+    struct prep_config *config = object;
+    enum trajd_status status;
+
+    if (node->kind != TRAJD_YAML_MAPPING)
+        return trajd_yaml_error(r->yaml, node, r->error, "must be {RULE: refuse|report|ignore}");
+    status = trajd_yaml_check_keys(r->yaml, node, examine_rule_names, r->error);
+    for (int rule = 0; rule < EXAMINE_RULE_COUNT && !status; rule++) {
+        const struct trajd_yaml_node *child = trajd_yaml_get(node, examine_rule_names[rule]);
+        int choice;
+        if (!child)
+            continue;
+        status = trajd_yaml_choice(r->yaml, child, verdict_words, &choice, r->error);
+        if (!status && rule == EXAMINE_ASSUMED_RATE)
+            status = trajd_yaml_error(r->yaml, child, r->error,
+                                      "is set by the key `assume_rate:`: write assume_rate: true "
+                                      "to accept the layout's default");
+        if (!status && choice != PREP_REFUSE && rule == EXAMINE_REFUSED)
+            status = trajd_yaml_error(r->yaml, child, r->error,
+                                      "a file without an episode is always refused");
+        if (!status)
+            config->verdicts[rule] = (enum prep_verdict)choice;
+    }
+    return status;
 }
 
 /* Reads "assume_rate: true", which accepts the layout's default, or a rate that replaces it. */
-static enum trajd_status read_assumed_rate(struct prep_config *config, struct trajd_error *error)
+static enum trajd_status read_assumed_rate(const struct trajd_yaml_reader *r,
+                                           const struct trajd_yaml_node *node, void *object)
 {
-    const struct trajd_yaml_node *node =
-        trajd_yaml_get(trajd_yaml_root(config->yaml), "assume_rate");
+    struct prep_config *config = object;
 
-    if (node && trajd_yaml_bool(config->yaml, node, &config->accepts_assumed_rates, error)) {
-        if (trajd_yaml_rate(config->yaml, node, &config->assumed_rate, error))
-            return trajd_yaml_error(config->yaml, node, error,
-                                    "must be true (the layout's default is accepted), false, or a "
-                                    "rate in Hz");
-        config->accepts_assumed_rates = true;
-    }
-    config->verdicts[EXAMINE_ASSUMED_RATE] =
-        config->accepts_assumed_rates ? PREP_REPORT : PREP_REFUSE;
-    return TRAJD_OK;
-}
-
-static enum trajd_status read_times(struct prep_config *config, struct trajd_error *error)
-{
-    const struct trajd_yaml_node *root = trajd_yaml_root(config->yaml),
-                                 *node = trajd_yaml_get(root, "rate");
-    int64_t number = 0;
-    enum trajd_status status;
-
-    if (!node)
-        return trajd_yaml_error(config->yaml, root, error, "the key `rate:` is missing");
-    status = trajd_yaml_rate(config->yaml, node, &config->rate, error);
-    if (!status && (node = trajd_yaml_get(root, "settle"))) {
-        status = trajd_yaml_duration(config->yaml, node, &config->settle_ns, error);
-        if (!status && (config->settle_ns < 0 || config->settle_ns > 3600 * SECOND))
-            status = trajd_yaml_error(config->yaml, node, error, "%s is not between 0s and 1h",
-                                      node->value);
-    }
-    if (!status && (node = trajd_yaml_get(root, "threads")))
-        status = trajd_yaml_int(config->yaml, node, 0, 64, &number, error);
-    config->thread_count = (uint32_t)number;
-    return status;
+    if (!trajd_yaml_bool(r->yaml, node, &config->accepts_assumed_rates, r->error))
+        return TRAJD_OK;
+    config->accepts_assumed_rates = true;
+    return trajd_yaml_rate(r->yaml, node, &config->assumed_rate, r->error)
+               ? trajd_yaml_error(r->yaml, node, r->error,
+                                  "must be true (the layout's default is accepted), false, or a "
+                                  "rate in Hz")
+               : TRAJD_OK;
 }
 
 static enum trajd_status read_root(struct prep_config *config, struct trajd_error *error)
 {
-    static const char *const keys[] = {"version", "inbox",       "outbox", "quarantine", "files",
-                                       "settle",  "layout",      "rate",   "threads",    "resample",
-                                       "rules",   "assume_rate", NULL};
-    const struct trajd_yaml_node *root = trajd_yaml_root(config->yaml), *node;
+    static const struct trajd_yaml_key keys[] = {
+        {"version", TRAJD_YAML_U32, .offset = AT(version), .low = 1, .high = 1},
+        {"inbox", .offset = AT(inbox), .read = read_text},
+        {"outbox", .offset = AT(outbox), .read = read_text},
+        {"quarantine", .offset = AT(quarantine), .read = read_text},
+        {"files", .offset = AT(files), .read = read_text},
+        {"settle", .offset = AT(settle_ns), .read = read_settle},
+        {"layout", .offset = AT(layout), .read = read_text},
+        {"rate", TRAJD_YAML_RATE, .offset = AT(rate)},
+        {"threads", TRAJD_YAML_U32, .offset = AT(thread_count), .high = 64},
+        {"resample", .read = read_resample},
+        {"rules", .read = read_rules},
+        {"assume_rate", .read = read_assumed_rate},
+    };
+    static const char *const needed[] = {"version", "inbox", "outbox", "quarantine", "rate"};
+    const struct trajd_yaml_node *root = trajd_yaml_root(config->yaml);
+    const struct trajd_yaml_reader reader = {.yaml = config->yaml, .error = error};
     enum trajd_status status;
-    int64_t version;
 
     if (root->kind != TRAJD_YAML_MAPPING)
         return trajd_yaml_error(config->yaml, root, error, "must be a mapping of keys");
-    if ((status = trajd_yaml_check_keys(config->yaml, root, keys, error)))
-        return status;
-    if (!(node = trajd_yaml_get(root, "version")))
-        return trajd_yaml_error(config->yaml, root, error, "the key `version: 1` is missing");
-    if ((status = trajd_yaml_int(config->yaml, node, 1, 1, &version, error)) ||
-        (status = read_text(config, "inbox", true, &config->inbox, error)) ||
-        (status = read_text(config, "outbox", true, &config->outbox, error)) ||
-        (status = read_text(config, "quarantine", true, &config->quarantine, error)) ||
-        (status = read_text(config, "files", false, &config->files, error)) ||
-        (status = read_text(config, "layout", false, &config->layout, error)) ||
-        (status = read_times(config, error)) || (status = read_assumed_rate(config, error)))
-        return status;
-    if ((node = trajd_yaml_get(root, "resample")))
-        status = read_resample(config, node, error);
-    if (!status && (node = trajd_yaml_get(root, "rules")))
-        status = read_rules(config, node, error);
+    status = trajd_yaml_read_keys(&reader, root, NULL, keys, ARRAY_LEN(keys), config);
+    for (size_t i = 0; i < ARRAY_LEN(needed) && !status; i++)
+        if (!trajd_yaml_get(root, needed[i]))
+            status = trajd_yaml_error(config->yaml, root, error, "the key `%s:%s` is missing",
+                                      needed[i], i ? "" : " 1");
+    config->verdicts[EXAMINE_ASSUMED_RATE] =
+        config->accepts_assumed_rates ? PREP_REPORT : PREP_REFUSE;
     return status;
 }
 

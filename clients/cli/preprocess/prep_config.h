@@ -25,7 +25,10 @@ struct prep_config {
     struct trajd_rate rate;
     bool accepts_assumed_rates;
     struct trajd_rate assumed_rate; /* replaces the layout's default; num 0: none */
+    uint32_t version;
     const char *filter;
+    enum trajd_dtype dtype; /* of all streams; 0: as recorded. A rule says so, too */
+    int64_t max_gap_ns;     /* the same; 0: as the layout says */
     const char *streams[PREP_MAX_ITEMS];
     uint32_t stream_count;
     struct trajd_convert_rule rules[PREP_MAX_ITEMS + 2]; /* rules for all streams come first */

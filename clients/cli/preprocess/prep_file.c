@@ -184,6 +184,7 @@ static void find_rates(const struct trajd_index *index, struct trajd_index_rates
 
 static enum trajd_status examine(struct prep_job *p, struct trajd_index **index)
 {
+    struct examiner examiner = {.report = on_finding, .context = p};
     enum trajd_status status =
         cli_files_open(p->run->files, p->run->config->layout, p->source, index, p->error);
 
@@ -191,10 +192,11 @@ static enum trajd_status examine(struct prep_job *p, struct trajd_index **index)
         return validation(p, status);
     free((void *)p->record.layout);
     p->record.layout = trajd_memory_or_exit(strdup((*index)->layout->name));
+    examiner.index = *index;
     find_rates(*index, &p->record.rates);
     for (uint32_t n = 0; n < (*index)->note_count; n++)
         prep_note(p, (*index)->notes[n]);
-    return validation(p, examine_index(*index, on_finding, p, p->error));
+    return validation(p, examine_index(&examiner, p->error));
 }
 
 static void report_progress(void *context, const struct trajd_convert_progress *progress)

@@ -1,9 +1,20 @@
 /* Puts rows into blocks: as they are, or in chunks that are compressed as libhdf5 would do it,
  * shuffled and deflated. */
 #include <libdeflate.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "clients/cli/resample/convert_rows_internal.h"
+#include "daemon/base/memory.h"
+
+void convert_buffer_grow(struct convert_buffer *buffer, size_t size)
+{
+    if (size <= buffer->size)
+        return;
+    free(buffer->bytes);
+    buffer->bytes = trajd_memory_or_exit(aligned_alloc(CONVERT_ALIGNMENT, convert_align(size)));
+    buffer->size = size;
+}
 
 uint8_t *convert_worker_room(struct convert_worker *worker, size_t size, uint32_t count)
 {

@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 
 #include "clients/cli/resample/convert_internal.h"
-#include "clients/cli/resample/convert_rows_internal.h"
 #include "daemon/base/memory.h"
 
 enum { FILE_TIMEOUT_MS = 600000, EPISODES_OF_ONE_CHILD = 64 };

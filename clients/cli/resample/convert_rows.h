@@ -6,7 +6,7 @@
 #include "clients/cli/resample/convert.h"
 #include "clients/cli/resample/convert_backend.h"
 #include "clients/cli/resample/convert_writer.h"
-#include "clients/cli/resample/plan/convert_segments.h"
+#include "clients/cli/resample/plan/convert_plan.h"
 
 /* Where rows go. */
 struct convert_sink {
@@ -14,6 +14,10 @@ struct convert_sink {
     struct convert_block *(*exchange)(void *context, struct convert_block *block);
     void *context;
 };
+
+/* Checks that `now` describes the file that was indexed. TRAJD_ERR_DATA: it has changed. */
+enum trajd_status convert_check_input(const struct trajd_index_file *file, const struct stat *now,
+                                      struct trajd_error *error);
 
 struct convert_worker;
 

@@ -1,4 +1,4 @@
-/* The state of one thread, shared by convert_rows.c, convert_read.c and convert_blocks.c. */
+/* The state of one thread, shared by convert_rows.c and convert_blocks.c. */
 #ifndef TRAJD_CLI_RESAMPLE_CONVERT_ROWS_INTERNAL_H
 #define TRAJD_CLI_RESAMPLE_CONVERT_ROWS_INTERNAL_H
 
@@ -49,29 +49,10 @@ static inline size_t convert_align(size_t at)
     return (at + CONVERT_ALIGNMENT - 1) / CONVERT_ALIGNMENT * CONVERT_ALIGNMENT;
 }
 
-static inline const struct trajd_episode *convert_source_episode(const struct convert_plan *plan,
-                                                                 const struct convert_episode *made)
-{
-    return &plan->options->indexes[made->source]->episodes[made->episode];
-}
-
-/* ---- convert_read.c ---- */
+/* ---- convert_blocks.c ---- */
 
 /* Makes room for `size` bytes. The contents are lost when the buffer grows. */
 void convert_buffer_grow(struct convert_buffer *buffer, size_t size);
-/* Checks that `now` describes the file that was indexed. TRAJD_ERR_DATA: it has changed. */
-enum trajd_status convert_check_input(const struct trajd_index_file *file, const struct stat *now,
-                                      struct trajd_error *error);
-/* Fills worker->members with the segment's datasets and the rows that they need. Returns the number
- * of members, and in *bytes the size of all those rows. */
-uint32_t convert_members_find(struct convert_worker *worker, const struct convert_segment *segment,
-                              uint64_t *bytes);
-/* Reads the rows of worker->members into worker->source_rows. */
-enum trajd_status convert_members_read(struct convert_worker *worker,
-                                       const struct convert_episode *made, uint32_t count,
-                                       uint64_t bytes, struct trajd_error *error);
-
-/* ---- convert_blocks.c ---- */
 
 /* Returns room in the block for `size` bytes and `count` entries, if need be in another block. NULL:
  * the run stops. */

@@ -67,8 +67,8 @@ static enum trajd_status find_span(struct making *m)
     const int64_t from = m->options->from_ns, to = m->options->to_ns;
     const int64_t grid_end = made->begin_ns + convert_step_ns(&m->plan, made->step_count - 1);
 
-    m->row_begin = from == INT64_MIN ? 0 : convert_row_at(clock, m->array->rows, from - 1) + 1;
-    m->row_end = convert_row_at(clock, m->array->rows, to) + 1;
+    m->row_begin = from == INT64_MIN ? 0 : trajd_clock_rows_until(clock, m->array->rows, from - 1);
+    m->row_end = trajd_clock_rows_until(clock, m->array->rows, to);
     m->step_begin =
         from <= made->begin_ns
             ? 0
@@ -80,8 +80,8 @@ static enum trajd_status find_span(struct making *m)
     if (m->row_begin >= m->row_end && m->step_begin >= m->step_end)
         return trajd_error_set(m->error, TRAJD_ERR_NOT_FOUND, 0,
                                "%s has no rows in that span: it lasts from %.3f s to %.3f s",
-                               m->options->stream, (double)convert_row_ns(clock, 0) * 1e-9,
-                               (double)convert_row_ns(clock, m->array->rows - 1) * 1e-9);
+                               m->options->stream, (double)trajd_clock_row_ns(clock, 0) * 1e-9,
+                               (double)trajd_clock_row_ns(clock, m->array->rows - 1) * 1e-9);
     if (m->step_begin > m->step_end)
         m->step_begin = m->step_end;
     m->series->row_count = m->row_end > m->row_begin ? (uint64_t)(m->row_end - m->row_begin) : 0;
@@ -132,7 +132,8 @@ static enum trajd_status read_rows(struct making *m)
             status =
                 trajd_array_read(reader, fd, array, clock->kept_rows[m->row_begin + (int64_t)r], 1,
                                  row + r * m->dataset->source_bytes, m->error);
-        m->series->row_times_s[r] = (double)convert_row_ns(clock, m->row_begin + (int64_t)r) * 1e-9;
+        m->series->row_times_s[r] =
+            (double)trajd_clock_row_ns(clock, m->row_begin + (int64_t)r) * 1e-9;
     }
     if (!status)
         status = take_columns(m, m->dataset->from, row, m->series->row_count, m->series->rows);

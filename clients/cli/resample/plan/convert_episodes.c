@@ -187,8 +187,8 @@ static void begin_after(struct convert_cutter *cutter, const struct trajd_episod
 static bool add_gap(struct convert_cutter *cutter, uint32_t a, int64_t row)
 {
     const struct trajd_episode_clock *clock = clock_of(cutter, a);
-    const struct convert_gap gap = {clock, row, convert_row_ns(clock, row - 1),
-                                    convert_row_ns(clock, row)};
+    const struct convert_gap gap = {clock, row, trajd_clock_row_ns(clock, row - 1),
+                                    trajd_clock_row_ns(clock, row)};
 
     if (gap.to_ns - gap.from_ns <= cutter->plan->datasets[cutter->arrays[a].dataset].max_gap_ns)
         return false;
@@ -218,13 +218,13 @@ void convert_cutter_begin(struct convert_cutter *cutter, int64_t begin_ns, int64
     for (uint32_t a = 0; a < cutter->array_count; a++) {
         const struct convert_array *array = &cutter->arrays[a];
         const struct trajd_episode_clock *clock = clock_of(cutter, a);
-        const int64_t first = convert_row_at(clock, array->rows, begin_ns);
+        const int64_t first = trajd_clock_rows_until(clock, array->rows, begin_ns) - 1;
         if (cutter->plan->datasets[array->dataset].max_gap_ns <= 0)
             continue;
         for (int64_t row = first; row > 0 && !add_gap(cutter, a, row); row--)
             ;
         for (int64_t row = first < 0 ? 0 : first;
-             row + 1 < array->rows && convert_row_ns(clock, row) < end_ns; row++)
+             row + 1 < array->rows && trajd_clock_row_ns(clock, row) < end_ns; row++)
             add_gap(cutter, a, row + 1);
     }
     if (cutter->gap_count)
@@ -387,7 +387,7 @@ static const struct trajd_episode_clock *clock_in(const struct convert_plan *pla
 static int64_t last_row_ns(const struct convert_plan *plan, const struct trajd_episode *episode,
                            const struct convert_array *array)
 {
-    return convert_row_ns(clock_in(plan, episode, array), array->rows - 1);
+    return trajd_clock_row_ns(clock_in(plan, episode, array), array->rows - 1);
 }
 
 /* Returns whether a dataset tells how long the episode lasts. */
@@ -507,8 +507,8 @@ static enum trajd_status make_episode(struct convert_plan *plan, uint32_t source
                      trajd_dtype_name(plan->datasets[d].from));
             return leave_out(plan, index, episode, why);
         }
-        if (convert_row_ns(clock, 0) > made->begin_ns) {
-            made->begin_ns = convert_row_ns(clock, 0);
+        if (trajd_clock_row_ns(clock, 0) > made->begin_ns) {
+            made->begin_ns = trajd_clock_row_ns(clock, 0);
             latest = plan->datasets[d].path;
         }
         made->arrays[made->array_count++] = (struct convert_array){.dataset = d, .rows = rows};
@@ -616,8 +616,8 @@ char *convert_part_json(const struct convert_plan *plan, const struct convert_ep
         const struct trajd_episode_clock *clock = &episode->clocks[k];
         if (!is_listed(plan, made, a))
             write_pair(&json, index->layout->clocks[k].name,
-                       convert_row_at(clock, made->arrays[a].rows, made->begin_ns - 1) + 1,
-                       convert_row_at(clock, made->arrays[a].rows, made->end_ns) + 1);
+                       trajd_clock_rows_until(clock, made->arrays[a].rows, made->begin_ns - 1),
+                       trajd_clock_rows_until(clock, made->arrays[a].rows, made->end_ns));
     }
     trajd_json_close_object(&json);
     trajd_json_close_object(&json);

@@ -1,9 +1,10 @@
-/* Notes, the names of backends and kinds, and the row of a clock at a time. */
+/* Notes, and the names of backends and kinds. */
+#include "clients/cli/resample/plan/convert_options.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "clients/cli/resample/plan/convert_plan.h"
 #include "daemon/base/yaml.h"
 #include "daemon/window/window_report.h"
 #include "proto/array_len.h"
@@ -35,7 +36,8 @@ const char *trajd_convert_kind_name(const struct trajd_convert_stream *stream)
     return stream->adds ? "sum" : trajd_window_kind_name(stream->kind);
 }
 
-enum trajd_kind trajd_convert_kind_parse(const char *word, struct trajd_error *error)
+enum trajd_status trajd_convert_rule_set_kind(struct trajd_convert_rule *rule, const char *word,
+                                              struct trajd_error *error)
 {
     static const char *const words[] = {"linear",     "previous",   "nearest", "slerp",
                                         "slerp_xyzw", "slerp_wxyz", "angle",   "mean"};
@@ -45,22 +47,15 @@ enum trajd_kind trajd_convert_kind_parse(const char *word, struct trajd_error *e
     const char *near;
 
     for (size_t i = 0; i < ARRAY_LEN(words); i++)
-        if (!strcmp(words[i], word))
-            return kinds[i];
+        if (!strcmp(words[i], word)) {
+            rule->kind = kinds[i];
+            rule->layout_order = !strcmp(word, "slerp");
+            return TRAJD_OK;
+        }
     near = trajd_yaml_nearest(word, words, ARRAY_LEN(words));
-    trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                    "\"%s\" is not a kind%s%s%s; the kinds are linear, previous, nearest, slerp "
-                    "(or slerp_xyzw, slerp_wxyz), angle, mean",
-                    word, near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
-    return TRAJD_CONVERT_NO_KIND;
-}
-
-int64_t convert_row_at(const struct trajd_episode_clock *clock, int64_t rows, int64_t x)
-{
-    if (!clock->stamps_ns) {
-        const int64_t row =
-            x < clock->start_ns ? -1 : trajd_rate_row_at(clock->rate, x - clock->start_ns);
-        return row < rows ? row : rows - 1;
-    }
-    return trajd_stamps_until(clock->stamps_ns, rows, x) - 1;
+    return trajd_error_set(
+        error, TRAJD_ERR_ARGUMENT, 0,
+        "\"%s\" is not a kind%s%s%s; the kinds are linear, previous, nearest, slerp "
+        "(or slerp_xyzw, slerp_wxyz), angle, mean",
+        word, near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
 }

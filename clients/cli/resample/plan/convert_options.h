@@ -109,10 +109,11 @@ const char *trajd_convert_backend_name(enum trajd_convert_backend backend);
 
 /* Returns the name of a stream's kind; "sum" if its rows are added. */
 const char *trajd_convert_kind_name(const struct trajd_convert_stream *stream);
-/* Returns the kind with that name: "linear", "previous", "nearest", "slerp", "slerp_xyzw",
- * "slerp_wxyz", "angle" or "mean". "slerp" uses the layout's quaternion order if it has one, else
- * xyzw. For another word, returns TRAJD_CONVERT_NO_KIND and an error that lists the names. */
-enum trajd_kind trajd_convert_kind_parse(const char *word, struct trajd_error *error);
+/* Sets the rule's kind: "linear", "previous", "nearest", "slerp", "slerp_xyzw", "slerp_wxyz", "angle"
+ * or "mean". "slerp" uses the layout's quaternion order if it has one, else xyzw. TRAJD_ERR_ARGUMENT
+ * lists the names. */
+enum trajd_status trajd_convert_rule_set_kind(struct trajd_convert_rule *rule, const char *word,
+                                              struct trajd_error *error);
 
 /* Passes a line of text to options->on_note. */
 void convert_note(const struct trajd_convert_options *options, const char *format, ...)

@@ -115,16 +115,6 @@ static inline int64_t convert_step_ns(const struct convert_plan *plan, uint64_t 
     return trajd_rate_row_ns(plan->options->rate, (int64_t)step);
 }
 
-/* Returns the time of a source row, from the episode's origin. */
-static inline int64_t convert_row_ns(const struct trajd_episode_clock *clock, int64_t row)
-{
-    return clock->stamps_ns ? clock->stamps_ns[row]
-                            : clock->start_ns + trajd_rate_row_ns(clock->rate, row);
-}
-
-/* Returns the last of `rows` rows at or before x, or -1. */
-int64_t convert_row_at(const struct trajd_episode_clock *clock, int64_t rows, int64_t x);
-
 /* ---- rows of the steps ---- */
 
 /* One way in which steps take rows. Datasets that no stream names, but that have an entry for each
@@ -175,5 +165,37 @@ bool convert_cutter_next(struct convert_cutter *cutter, int64_t *begin_ns, int64
 /* Describes a part as JSON: its episode, its number, and the rows of each clock. The caller frees
  * the text. It is "" for an episode that is not split. */
 char *convert_part_json(const struct convert_plan *plan, const struct convert_episode *made);
+
+/* ---- segments, which threads process ---- */
+
+/* Datasets that a segment processes together: small ones on one clock, which is searched once for
+ * all of them. A large dataset is a group of its own. */
+struct convert_group {
+    uint32_t dataset_count;
+    uint32_t *datasets; /* indexes of the plan's datasets, ascending */
+};
+
+struct convert_segment {
+    uint32_t episode, group;
+    uint64_t step_begin, step_end;
+};
+
+/* Returns the segments of the plan's episodes in order. Not thread-safe. */
+struct convert_cursor {
+    const struct convert_plan *plan;
+    uint32_t group_count;
+    const struct convert_group *groups;
+    uint32_t episode, group;
+    uint64_t step;
+};
+
+void convert_groups_make(struct convert_plan *plan, struct convert_group **groups, uint32_t *count);
+bool convert_cursor_next(struct convert_cursor *cursor, struct convert_segment *segment);
+/* Returns the most room that the rows of a segment of the group need, each dataset aligned to 64
+ * bytes; of a compressed dataset, the room of one chunk before it is compressed. */
+uint64_t convert_segment_bytes(const struct convert_plan *plan, const struct convert_group *group);
+/* Returns the number of segments of an episode. */
+uint64_t convert_segment_count(const struct convert_plan *plan, const struct convert_group *groups,
+                               uint32_t group_count, uint32_t episode);
 
 #endif

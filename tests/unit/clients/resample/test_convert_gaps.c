@@ -47,7 +47,8 @@ static void gaps_of_all_streams_count(void **state)
 {
     static const int64_t a[] = {0, 10, 20, 100, 110, 120, 130},
                          b[] = {0, 15, 30, 45, 60, 75, 90, 105, 120, 160};
-    const struct trajd_episode_clock clocks[] = {{.stamps_ns = a}, {.stamps_ns = b}};
+    const struct trajd_episode_clock clocks[] = {{.row_count = ROWS(a), .stamps_ns = a},
+                                                 {.row_count = ROWS(b), .stamps_ns = b}};
     const uint32_t own[] = {0, 1};
     const int64_t rows[] = {ROWS(a), ROWS(b)};
 
@@ -73,7 +74,8 @@ static void gaps_of_all_streams_count(void **state)
 static void gaps_before_the_grid_count(void **state)
 {
     static const int64_t a[] = {0, 10, 20, 100, 110, 200, 210, 220}, b[] = {205, 215, 225};
-    const struct trajd_episode_clock clocks[] = {{.stamps_ns = a}, {.stamps_ns = b}};
+    const struct trajd_episode_clock clocks[] = {{.row_count = ROWS(a), .stamps_ns = a},
+                                                 {.row_count = ROWS(b), .stamps_ns = b}};
 
     (void)state;
     check(clocks, (uint32_t[]){0, 1}, (int64_t[]){8, 3}, (int64_t[]){50, -1}, 205, 220,
@@ -89,8 +91,9 @@ static void gaps_before_the_grid_count(void **state)
 static void gaps_may_overlap(void **state)
 {
     static const int64_t a[] = {0, 10, 60, 70, 80}, b[] = {0, 5, 40, 75, 80}, c[] = {0, 40, 80};
-    const struct trajd_episode_clock clocks[] = {
-        {.stamps_ns = a}, {.stamps_ns = b}, {.stamps_ns = c}};
+    const struct trajd_episode_clock clocks[] = {{.row_count = ROWS(a), .stamps_ns = a},
+                                                 {.row_count = ROWS(b), .stamps_ns = b},
+                                                 {.row_count = ROWS(c), .stamps_ns = c}};
 
     (void)state;
     /* a: 10..60; b: 5..40, 40..75: at no time from 5 to 75 do both arrays have values */
@@ -105,7 +108,8 @@ static void arrays_on_one_clock_begin_together(void **state)
 {
     static const int64_t a[] = {0, 10, 60, 70, 80};
     /* a row every 10 ns */
-    const struct trajd_episode_clock clocks[] = {{.stamps_ns = a}, {.rate = {100000000, 1}}};
+    const struct trajd_episode_clock clocks[] = {{.row_count = ROWS(a), .stamps_ns = a},
+                                                 {.rate = {100000000, 1}}};
 
     (void)state;
     check(clocks, (uint32_t[]){0, 0}, (int64_t[]){5, 4}, (int64_t[]){30, -1}, 0, 70,

@@ -492,17 +492,20 @@ static void rows_are_found_by_their_times(void **state)
         .row_count = 10, .start_ns = 100, .rate = {30000, 1001}};
 
     (void)state;
-    assert_int_equal(convert_row_at(&stamped, 4, -6), -1);
-    assert_int_equal(convert_row_at(&stamped, 4, -5), 0);
-    assert_int_equal(convert_row_at(&stamped, 4, 6999), 2);
-    assert_int_equal(convert_row_at(&stamped, 4, INT64_MAX), 3);
-    assert_int_equal(convert_row_at(&stamped, 2, INT64_MAX), 1);
-    assert_int_equal(convert_row_at(&regular, 10, 99), -1);
+    assert_int_equal(trajd_clock_rows_until(&stamped, 4, -6) - 1, -1);
+    assert_int_equal(trajd_clock_rows_until(&stamped, 4, -5) - 1, 0);
+    assert_int_equal(trajd_clock_rows_until(&stamped, 4, 6999) - 1, 2);
+    assert_int_equal(trajd_clock_rows_until(&stamped, 4, INT64_MAX) - 1, 3);
+    assert_int_equal(trajd_clock_rows_until(&stamped, 2, INT64_MAX) - 1, 1);
+    assert_int_equal(trajd_clock_rows_until(&regular, 10, 99) - 1, -1);
     for (int64_t row = 0; row < 10; row++) {
-        assert_int_equal(convert_row_at(&regular, 10, convert_row_ns(&regular, row)), row);
-        assert_int_equal(convert_row_at(&regular, 10, convert_row_ns(&regular, row) - 1), row - 1);
+        assert_int_equal(
+            trajd_clock_rows_until(&regular, 10, trajd_clock_row_ns(&regular, row)) - 1, row);
+        assert_int_equal(
+            trajd_clock_rows_until(&regular, 10, trajd_clock_row_ns(&regular, row) - 1) - 1,
+            row - 1);
     }
-    assert_int_equal(convert_row_at(&regular, 10, INT64_C(1) << 40), 9);
+    assert_int_equal(trajd_clock_rows_until(&regular, 10, INT64_C(1) << 40) - 1, 9);
 }
 
 static void assumed_rates_are_refused(void **state)
