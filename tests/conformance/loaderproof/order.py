@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 from . import formulas
 from .processes import Failed, Job, kill, own_shared_memory, parent
-from .formulas import window_ids
 
 EPISODES, SECONDS, BATCH, STREAMS = 8, 2.0, 24, ("arm",)
 
@@ -21,7 +20,7 @@ def prepare(run):
     driver = run.make()
     driver.write(recording)
     driver.close()
-    return driver.folder, window_ids(recording)
+    return driver.folder, driver.windows(recording)
 
 
 def share_of(run, **more):
