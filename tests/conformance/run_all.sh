@@ -19,10 +19,11 @@ row() { # python, path of its packages, driver, option...
 
 tests="--tests T1,T2,T3,T4,T5,T6,T7,T8"
 row "$folder/venv-peers/bin/python" "$build/clients/python" trajd $tests "$@"
-for driver in plain stateful robomimic lerobot lerobot-streaming grain litdata embodied-sync; do
+for driver in plain stateful robomimic lerobot lerobot-streaming grain litdata rerun embodied-sync; do
     row "$folder/venv-peers/bin/python" "" $driver $tests "$@"
 done
 row "$folder/venv-mosaicml/bin/python" "" mosaicml $tests "$@"
+row "$folder/venv-rlds/bin/python" "" rlds $tests "$@"
 if [ -n "$DIFFUSION_POLICY" ]; then
     row "$folder/venv-peers/bin/python" "$DIFFUSION_POLICY" diffusion-policy $tests "$@"
 else

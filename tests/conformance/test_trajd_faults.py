@@ -1,6 +1,7 @@
 """Faults of what trajd delivers, and of its configuration, are all seen. Each starts some daemons, which takes seconds."""
 import pathlib
 import tempfile
+import time
 
 import pytest
 from loaderproof import results, seen_by, timing
@@ -34,10 +35,17 @@ def folder():
         yield pathlib.Path(made)
 
 
-# Not same_rank: a feed waits for the absent rank, and delivers nothing.
+# Of same_rank, see the test after this one.
 @pytest.mark.parametrize("fault", sorted(set(seen_by.SEEN_BY) - {"same_rank"}))
 def test_a_fault_of_the_delivery_is_seen(fault, folder):
     assert seen_by.complaints("trajd", fault, folder)
+
+
+def test_two_processes_of_one_rank_are_seen(folder):
+    """trajd waits for the absent rank and delivers nothing. The test sees that, after as long as it is told to wait."""
+    begin = time.monotonic()
+    assert seen_by.complaints("trajd", "same_rank", folder, patience=20) == ["failed: nothing was written for 20 seconds"]
+    assert time.monotonic() - begin < 120
 
 
 @pytest.mark.parametrize("fault", CONFIGURATIONS)

@@ -18,9 +18,9 @@ TESTS = ("T1", "T2", "T3", "T4", "T5", "T7")
 class Run:
     """What the tests of one row share: the driver, the seed, a folder."""
 
-    def __init__(self, name, seed, folder, quick=False, mutation=None, moments=3):
+    def __init__(self, name, seed, folder, quick=False, mutation=None, moments=3, jobs=1):
         self.name, self.driver, self.mutation = name, mutated(load(name), mutation), mutation
-        self.seed, self.folder, self.quick, self.moments = seed, pathlib.Path(folder), quick, moments
+        self.seed, self.folder, self.quick, self.moments, self.jobs = seed, pathlib.Path(folder), quick, moments, jobs
 
     def make(self, driver=None):
         """Returns a driver with a folder of its own."""
@@ -66,7 +66,8 @@ def regressions(made, recorded):
 def run_tests(options):
     """Runs the tests of a driver, and returns the exit status."""
     with tempfile.TemporaryDirectory(prefix="loaderproof-", ignore_cleanup_errors=True) as folder:
-        run = Run(options.driver, options.seed, folder, options.quick, options.mutation, 3 if options.quick else options.moments)
+        run = Run(options.driver, options.seed, folder, options.quick, options.mutation, 3 if options.quick else options.moments,
+                  options.jobs)
         made = []
         for test in options.tests.split(","):
             if test not in run.driver.tests:
@@ -98,6 +99,7 @@ def main(arguments=None):
     one.add_argument("--seed", type=int, default=0)
     one.add_argument("--quick", action="store_true", help="fewer moments of killing, shorter waits")
     one.add_argument("--moments", type=int, default=40, help="of killing, for each kind of process (default 40; --quick: 3)")
+    one.add_argument("--jobs", type=int, default=1, help="moments of killing at once (more than 1 needs root, Python 3.12)")
     one.add_argument("--mutation", choices=NAMES, help="put a fault into the driver, which the tests should see")
     one.add_argument("--out", help="append the results to this file, one JSON line each")
     one.add_argument("--compare", help="results of before: fails if T1 is worse than there, or T2 to T5 than a perfect loader")

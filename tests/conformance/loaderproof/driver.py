@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .formulas import window_ids
+
 
 @dataclass
 class Share:
@@ -57,6 +59,10 @@ class Driver:
         """Writes the recording in the format of the loader."""
         raise NotImplementedError
 
+    def windows(self, recording):
+        """Returns the windows of an epoch. A loader may leave some out, and its rule says which."""
+        return window_ids(recording)
+
     def read(self, share, state=None):
         """Yields the batches of one epoch. `state` is what state() has returned in a run before."""
         raise NotImplementedError
@@ -88,6 +94,8 @@ DRIVERS = {
     "mosaicml": "mosaicml_shards:MosaicML",
     "grain": "grain_map:Grain",
     "litdata": "litdata_chunks:LitData",
+    "rerun": "rerun_catalog:Rerun",
+    "rlds": "rlds_windows:RLDS",
     "embodied-sync": "embodied_aligner:EmbodiedSync",
 }
 

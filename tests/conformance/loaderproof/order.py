@@ -1,12 +1,15 @@
 """T4 order, T5 exactly once: which windows of an epoch arrive, in which order, and what a kill changes."""
 import os
+import pathlib
 import random
+import shutil
+import tempfile
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 from . import formulas
-from .processes import Failed, Job, kill, parent
-from .formulas import window_ids
+from .processes import Failed, Job, kill, own_shared_memory, parent
 
 EPISODES, SECONDS, BATCH, STREAMS = 8, 2.0, 24, ("arm",)
 
@@ -17,7 +20,7 @@ def prepare(run):
     driver = run.make()
     driver.write(recording)
     driver.close()
-    return driver.folder, window_ids(recording)
+    return driver.folder, driver.windows(recording)
 
 
 def share_of(run, **more):
@@ -30,12 +33,13 @@ def ledger(windows, delivered):
     return {"missing": len(set(windows) - set(counts)), "doubled": sum(count - 1 for count in counts.values())}
 
 
-def read_epoch(run, folder, share, state=None, limit=None):
-    """Returns the global batches of an epoch, each a set of windows, the flat list, and the states after each batch."""
+def read_epoch(run, folder, share, state=None, limit=None, patience=120):
+    """Returns the global batches of an epoch, each a set of windows, the flat list, and the states after each batch.
+    Fails if no rank writes anything for `patience` seconds."""
     job = Job(run, folder, **({"limit": limit} if limit else {})).start(share, state)
     try:
-        if not job.wait():
-            raise Failed("nothing was written for two minutes")
+        if not job.wait(patience):
+            raise Failed(f"nothing was written for {patience} seconds")
         job.check()
         ranks = [job.batches(rank) for rank in range(share["world"])]
     finally:
@@ -98,12 +102,17 @@ def exactly_once(run):
     if run.driver.server_names:
         kinds["the server"] = (1, 0)
     for kind, (world, workers) in kinds.items():
-        chance = random.Random(f"{run.seed} {kind}")
-        yield f"kill -9 {kind}", tried(killed_at_moments, run, folder, windows, kind, world, workers, chance)
+        yield f"kill -9 {kind}", tried(killed_at_moments, run, folder, windows, kind, world, workers)
 
 
-def killed_at_moments(run, *arguments):
-    trials = [trial(run, *arguments) for _ in range(run.moments)]
+def killed_at_moments(run, folder, windows, kind, world, workers):
+    def one(number):
+        own = pathlib.Path(tempfile.mkdtemp(dir=run.folder)) / "d"
+        shutil.copytree(folder, own)
+        return trial(run, own, windows, kind, world, workers, random.Random(f"{run.seed} {kind} {number}"))
+
+    with ThreadPoolExecutor(run.jobs, initializer=own_shared_memory if run.jobs > 1 else None) as pool:
+        trials = list(pool.map(one, range(run.moments)))
     return {"moments": run.moments, "clean": sum(not one["missing"] and not one["doubled"] for one in trials),
             **{key: sum(one[key] for one in trials) for key in ("missing", "doubled", "restarts", "hung")}}
 
