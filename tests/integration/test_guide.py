@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from guide_pages import blocks, is_as_shown
+from page_blocks import blocks, is_as_shown
 from paths import BUILD, ROOT, TRAJCTL
 from pythons import find_python
 

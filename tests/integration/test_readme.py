@@ -4,7 +4,7 @@ import re
 import pytest
 
 from datasets import make_demo_file
-from guide_pages import blocks, is_as_shown
+from page_blocks import blocks, is_as_shown
 from paths import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.release]

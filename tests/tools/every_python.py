@@ -46,7 +46,7 @@ def prepare(python, name, wheel):
     own = folder / "bin" / "python"
     if not own.exists():
         subprocess.run([python, "-m", "venv", folder], check=True)
-    wanted = [line for line in (ROOT / "tests/requirements.txt").read_text().split() if line not in NOT_HERE]
+    wanted = [line for line in (ROOT / "tests/requirements.txt").read_text().splitlines() if line not in NOT_HERE]
     pip = [own, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
     subprocess.run([*pip, *wanted], check=True)
     subprocess.run([*pip, "--no-index", "--no-deps", "--force-reinstall", wheel], check=True)

@@ -1,13 +1,15 @@
 #!/bin/sh
-# gpu_bundle.sh [--base COMMIT] [BUILD]: makes a bundle of programs, scripts and libraries for a GPU machine: the folder BUILD/gpu_bundle,
+# gpu_bundle.sh [--base COMMIT | --pages] [BUILD]: makes a bundle of programs, scripts and libraries for a GPU machine: the folder BUILD/gpu_bundle,
 # which can be copied anywhere, and BUILD/gpu_bundle.tar.gz. On that machine `gpu_run.sh --help` lists the parts to run:
 # suite, feed, tensors, targets, loaders, train, fill, gate, net, sanitizer, or a program of the bundle (test_gpu_resample, bench_resample [ARGUMENT...],
 # bench_transforms_gpu, test_python_cuda.py [cpu], image_step.py). The bundle includes robomimic where build/venv-robomimic has it (tests/bench/README.md).
-# With --base it also has a build of COMMIT, with which the part `gate` compares BUILD.
+# With --base it also has a build of COMMIT, with which the part `gate` compares BUILD. With --pages it has the package
+# and what `gpu_run.sh test_pages.py` reads, in 41 MB.
 set -eu
 cd "$(dirname "$0")/../.."
-base=
+base= only_pages=
 [ "${1:-}" != --base ] || { base=$2; shift 2; }
+[ "${1:-}" != --pages ] || { only_pages=1; shift; }
 build=${1:-build/release}
 bundle=$build/gpu_bundle
 programs="test_gpu_resample test_gpu_library test_gpu_images test_gpu_transforms bench_transforms_gpu bench_resample bench_image_gpu fake_producer"
@@ -27,10 +29,17 @@ copy_package() { # of a build of a tree, into a folder: the Python package with 
     build/venv/bin/python -m pip --disable-pip-version-check -q install --no-index --no-deps --no-compile --target "$3/python" "$3"/trajd-*.whl
     rm "$3"/trajd-*.whl
 }
+copy_package . "$build" "$bundle"
+mkdir "$bundle/pages"
+cp README.md clients/docs/tutorials/act.md "$bundle/pages/"
+build/venv/bin/python tests/tools/make_demo_dataset.py "$bundle/pages/demo.hdf5" >/dev/null
+build/venv/bin/python tests/tools/example_data.py aloha "$bundle/pages/aloha"
+tar -C "$bundle/pages" --remove-files -czf "$bundle/pages/aloha.tar.gz" aloha # 0.7 MB in place of 62
+cp tests/support/page_blocks.py tests/support/gpu_checks.py tests/gpu/test_pages.py tests/tools/gpu_run.sh "$bundle/"
+[ -z "$only_pages" ] || { du -sh "$bundle"; exit 0; }
 for program in $programs; do
     copy_program "$build" "$bundle" "$program"
 done
-copy_package . "$build" "$bundle"
 mkdir -p "$bundle/gate/tests/tools"
 cp -r tests/bench "$bundle/gate/tests/"
 rm -rf "$bundle/gate/tests/bench/results"

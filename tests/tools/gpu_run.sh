@@ -1,6 +1,7 @@
 #!/bin/sh
 # gpu_run.sh PART... | PROGRAM [ARGUMENT...]: runs parts, or one program of the bundle in this script's folder.
-#   suite       all tests: the kernels, the feed in GPU memory, CUDA graphs, the Python package, trajctl resample;
+#   suite       all tests: the kernels, the feed in GPU memory, CUDA graphs, the Python package, trajctl resample,
+#               README's training and the ACT tutorial with torchrun;
 #               two GPUs, where there are two; a GPU that is lost or full (last: it kills an MPS server of its own)
 #   sanitizer   compute-sanitizer's memcheck of the kernels' tests, and of the daemon during the feed's tests
 #   feed        batches/s and latency to 1, 2 and 4 workers            (minutes, with 3 turns of 2 s)
@@ -34,7 +35,7 @@ run_program() { # only C programs get the bundle's libraries; torch has others o
 
 suite() {
     bad=0
-    for program in test_gpu_resample test_gpu_library test_gpu_images test_gpu_transforms test_device_feed.py test_target_feed.py test_graphs.py test_python_cuda.py test_cuda_tensors.py test_image_feed.py test_backends.py test_two_gpus.py test_gpu_failures.py; do
+    for program in test_gpu_resample test_gpu_library test_gpu_images test_gpu_transforms test_device_feed.py test_target_feed.py test_graphs.py test_python_cuda.py test_cuda_tensors.py test_image_feed.py test_backends.py test_pages.py test_two_gpus.py test_gpu_failures.py; do
         echo "== $program"
         run_program "$program" || bad=1
     done
