@@ -49,8 +49,8 @@ def figure_of_leakage(found):
             axis.annotate("\n".join(drivers), place, xytext=(5, 0), textcoords="offset points", fontsize=7, va="center")
         axis.set_title(title, fontsize=10)
         axis.set_xlabel("looks ahead of the anchor, ms")
-        axis.set_ylim(bottom=0)
-        axis.margins(x=0.5, y=0.2)
+        axis.margins(x=0.5)
+        axis.set_ylim(0, 1.25 * axis.get_ylim()[1])
     axes[0].set_ylabel(f"mean error ({FIGURE_CASE})")
     return figure
 

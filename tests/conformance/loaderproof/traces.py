@@ -119,6 +119,8 @@ def measure(run, folder, share):
         job.wait(120, until=lambda: job.ended(0) or time.monotonic() - begin > LONGEST)
         seconds, cpu = time.monotonic() - begin, cpu_seconds(marked(job.mark)) - cpu
         count = sum(line["count"] for line in job.batches(0)[1:])
+        if not count:
+            return {"failed": "no batch came after the first one"}
         return {"windows/s": round(count / seconds), "windows/s of a core": round(count / max(cpu, 1e-3)),
                 "memory MB": round(memory(marked(job.mark)) / 1e6)}
     finally:
