@@ -232,6 +232,7 @@ static bool leave(struct trajd_frame_view *view)
     struct trajd_frames *frames = view->frames;
     struct trajd_frame_view **at = &frames->views;
 
+    frames_forget(view); /* what this user asked for */
     if (--view->users)
         return false;
     while (*at != view)

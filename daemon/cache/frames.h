@@ -80,11 +80,13 @@ enum trajd_status trajd_frames_open_view(struct trajd_frames *frames, uint32_t s
 /* No frame may be pinned by this caller. Frees the frames with the view's last user. */
 void trajd_frames_close_view(struct trajd_frame_view **view);
 
-/* Asks for frames that will be pinned soon. Never blocks. A hint: nothing is guaranteed. is_next:
- * they will be pinned next, so they are made before others. Returns false where there was no room for
- * all of them. */
+/* Asks for frames that will be pinned soon. Never blocks. A hint: nothing is guaranteed. `pins`: how
+ * many calls of pin by this user may come before theirs; 0: they are pinned next, and are made before
+ * others. Returns false where there was no room for all of them. */
 bool trajd_frames_want(struct trajd_frame_view *view, const struct trajd_frame_use *uses,
-                       uint32_t count, bool is_next);
+                       uint32_t count, uint64_t pins);
+/* Forgets what was asked for: another run begins. The frames may be evicted. */
+void trajd_frames_forget(struct trajd_frame_view *view);
 /* Makes the frames and keeps them until unpin. Blocks until each is ready, or cannot be made. A use
  * may come several times. TRAJD_ERR_MEMORY: there is no room for all of them at present;
  * TRAJD_ERR_CLOSED: the calling thread was cancelled. Nothing is pinned then. */

@@ -25,7 +25,7 @@ struct frame_slot {
     struct frame_slot **link;    /* in a list but the free one: what points to this slot */
     uint32_t episode_index, row; /* while not free */
     uint32_t pins;
-    uint64_t wanted; /* the view's tick of the last hint; 0: none since the last pin */
+    uint64_t wanted; /* the view's tick at which the last hint is due; 0: none since the last pin */
     enum trajd_status failure;
     uint8_t state, queue;
     bool is_extra; /* decoded beside others of its unit, and not asked for yet */
@@ -92,6 +92,7 @@ struct trajd_frames {
 /* Return the file of a slot's frame, its array, and its row in the file. They need no lock. */
 uint32_t frames_file(const struct frame_slot *slot);
 const struct trajd_array *frames_array(const struct frame_slot *slot);
+uint32_t frames_row_count(const struct trajd_frame_view *view, uint32_t episode_index);
 uint64_t frames_file_row(const struct trajd_frame_view *view, uint32_t episode_index, uint32_t row);
 
 /* Returns the slot of a frame, or NULL. *place: where the view's table has it; NULL: no memory, or
@@ -105,6 +106,8 @@ enum frame_need { FRAME_NEED_PIN, FRAME_NEED_HINT, FRAME_NEED_EXTRA };
 /* Returns a slot for a frame that has none, from the free ones, from more memory, or from an
  * evicted frame. NULL: there is no room. */
 struct frame_slot *frames_take_slot(struct trajd_frame_view *view, enum frame_need need);
+/* Lets all hints expire. */
+void frames_forget(struct trajd_frame_view *view);
 /* Takes a frame from its slot, which becomes free. It is neither pinned nor loading. */
 void frames_drop(struct frame_slot *slot);
 bool frames_add_block(struct trajd_frame_view *view);

@@ -9,7 +9,9 @@
 #include "daemon/cache/frames_internal.h"
 
 #define TURNING_MAX (TURNING_ALL / 4) /* parts of the slots */
-#define HINT_TICKS 64 /* a hint that no pin followed in so many calls is forgotten */
+/* A hint that no pin has followed so many calls after it was due is forgotten. */
+#define HINT_TICKS 64
+#define PINS_MOST (UINT64_C(1) << 24) /* that a hint is ahead */
 
 uint32_t frames_file(const struct frame_slot *slot)
 {
@@ -31,6 +33,20 @@ uint64_t frames_file_row(const struct trajd_frame_view *view, uint32_t episode_i
         &index->episodes[episode_index].clocks[index->streams[view->stream_index].clock_index];
 
     return clock->kept_rows && row < clock->row_count ? clock->kept_rows[row] : row;
+}
+
+/* Returns how many rows of an episode a view may use: those that its clock keeps. */
+uint32_t frames_row_count(const struct trajd_frame_view *view, uint32_t episode_index)
+{
+    const struct trajd_index *index = view->frames->index;
+    const struct trajd_index_stream *stream = &index->streams[view->stream_index];
+    const struct trajd_episode *episode = &index->episodes[episode_index];
+    const struct trajd_episode_clock *clock = &episode->clocks[stream->clock_index];
+    const uint64_t rows = trajd_array_row_count(&episode->extents[stream->array_index]);
+
+    return (uint32_t)(clock->kept_rows && (uint64_t)clock->row_count < rows
+                          ? (uint64_t)clock->row_count
+                          : rows);
 }
 
 struct frame_slot *frames_find(struct trajd_frame_view *view, uint32_t episode_index, uint32_t row,
@@ -302,10 +318,10 @@ struct frame_slot *frames_take_slot(struct trajd_frame_view *view, enum frame_ne
 
 /* Gives the frame of a use a slot and queues it. NULL: there is no room. */
 static struct frame_slot *make(struct trajd_frame_view *view, const struct trajd_frame_use *use,
-                               struct frame_slot **place, enum frame_queue queue)
+                               struct frame_slot **place, enum frame_need need,
+                               enum frame_queue queue)
 {
-    struct frame_slot *slot =
-        frames_take_slot(view, queue == FRAME_QUEUE_AHEAD ? FRAME_NEED_HINT : FRAME_NEED_PIN);
+    struct frame_slot *slot = frames_take_slot(view, need);
 
     if (!slot)
         return NULL;
@@ -327,9 +343,9 @@ static void make_next(struct frame_slot *slot)
 }
 
 bool trajd_frames_want(struct trajd_frame_view *view, const struct trajd_frame_use *uses,
-                       uint32_t count, bool is_next)
+                       uint32_t count, uint64_t pins)
 {
-    const enum frame_queue queue = is_next ? FRAME_QUEUE_DEMAND : FRAME_QUEUE_AHEAD;
+    const enum frame_queue queue = pins ? FRAME_QUEUE_AHEAD : FRAME_QUEUE_DEMAND;
     bool has_room = true;
 
     pthread_mutex_lock(&view->frames->lock);
@@ -337,16 +353,28 @@ bool trajd_frames_want(struct trajd_frame_view *view, const struct trajd_frame_u
         struct frame_slot **place,
             *slot = frames_find(view, uses[i].episode_index, uses[i].row, &place);
         if (!slot && place && has_room)
-            has_room = (slot = make(view, &uses[i], place, queue)) != NULL;
+            has_room = (slot = make(view, &uses[i], place, FRAME_NEED_HINT, queue)) != NULL;
         if (slot) {
             claim(slot);
-            slot->wanted = view->tick + 1;
+            slot->wanted = view->tick + 1 + (pins < PINS_MOST ? pins : PINS_MOST) * view->users;
         }
-        if (slot && is_next)
+        if (slot && !pins)
             make_next(slot);
     }
     pthread_mutex_unlock(&view->frames->lock);
     return has_room;
+}
+
+void frames_forget(struct trajd_frame_view *view)
+{
+    view->tick += 1 + PINS_MOST * (view->users + 1) + HINT_TICKS;
+}
+
+void trajd_frames_forget(struct trajd_frame_view *view)
+{
+    pthread_mutex_lock(&view->frames->lock);
+    frames_forget(view);
+    pthread_mutex_unlock(&view->frames->lock);
 }
 
 static void unpin(const struct trajd_frame_use *uses, uint32_t count)
@@ -378,8 +406,8 @@ static struct frame_slot *find_or_make(struct trajd_frame_view *view,
     struct frame_slot *slot;
 
     while (!(slot = frames_find(view, use->episode_index, use->row, place)) && *place &&
-           !(slot = make(view, use, *place, FRAME_QUEUE_DEMAND)) && has_unpinned_loading(view) &&
-           !trajd_heartbeat_is_cancelled())
+           !(slot = make(view, use, *place, FRAME_NEED_PIN, FRAME_QUEUE_DEMAND)) &&
+           has_unpinned_loading(view) && !trajd_heartbeat_is_cancelled())
         trajd_heartbeat_wait_for(&view->frames->done, &view->frames->lock);
     return slot;
 }

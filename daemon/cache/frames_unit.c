@@ -46,6 +46,8 @@ static void join(struct frames_worker *worker, uint32_t row)
     struct frame_slot **place, *slot = frames_find(view, first->episode_index, row, &place);
     const bool is_new = !slot && place;
 
+    if (worker->slot_count == worker->slot_room)
+        return;
     if (is_new && (slot = frames_take_slot(view, FRAME_NEED_EXTRA))) {
         slot->episode_index = first->episode_index;
         slot->row = row;
@@ -68,7 +70,7 @@ static void gather(struct frames_worker *worker, uint64_t first, uint64_t count)
     const struct frame_slot *slot = worker->slots[0];
     const struct trajd_frame_view *view = slot->view;
     const uint32_t episode = slot->episode_index;
-    const uint64_t rows = trajd_array_row_count(frames_array(slot));
+    const uint32_t rows = frames_row_count(view, episode);
     uint32_t row = slot->row;
 
     while (row && frames_file_row(view, episode, row - 1) >= first)

@@ -223,6 +223,7 @@ static void read_unit(struct frames_worker *worker)
 static void read_all(struct frames_worker *worker)
 {
     bool is_broken = false;
+    uint32_t alone_until = 0;
 
     worker->read_count = 0;
     if (is_video(worker->slots[0])) {
@@ -235,10 +236,11 @@ static void read_all(struct frames_worker *worker)
             is_broken = false;
             keep_chunks(worker, may_share_chunk(worker, i));
         }
-        if (!is_broken && read_together(worker, i, together)) {
+        if (i >= alone_until && read_together(worker, i, together)) {
             i += together - 1;
             continue;
         }
+        alone_until = i >= alone_until ? i + together : alone_until;
         read_frame(worker, i, is_broken ? 0 : FRAMES_RETRIES);
         is_broken = worker->statuses[i] == TRAJD_ERR_IO;
     }

@@ -175,10 +175,15 @@ enum trajd_status trajd_producer_load_rows(struct trajd_producer *producer,
 
 /* ---- ahead of production ---- */
 
-/* Calls `look` for the next `depth` batches after this one, each batch once, until one has no room:
- * the next call begins with that one. with_this: where production begins, first for this batch. */
+static bool begins(const struct trajd_producer_ahead *ahead, const struct trajd_fill *fill)
+{
+    return ahead->run_id != fill->run_id || ahead->epoch != fill->epoch;
+}
+
+/* Calls `look` for the next `depth` batches after this one, each batch once and at most `at_once` in
+ * one call, until one has no room: the next call begins with that one. */
 static void look_ahead(struct trajd_producer *producer, const struct trajd_fill *fill,
-                       uint64_t depth, bool with_this, struct trajd_producer_ahead *ahead,
+                       uint64_t depth, uint64_t at_once, struct trajd_producer_ahead *ahead,
                        bool (*look)(struct trajd_producer *producer, const struct trajd_fill *fill,
                                     uint64_t position, uint32_t count))
 {
@@ -186,11 +191,10 @@ static void look_ahead(struct trajd_producer *producer, const struct trajd_fill 
                    batch = producer->spec->global_batch, begin = fill->position + fill->row_count;
     uint64_t end = begin + depth * batch;
 
-    if (ahead->run_id != fill->run_id || ahead->epoch != fill->epoch || ahead->until > end ||
-        ahead->until < begin)
-        *ahead = (struct trajd_producer_ahead){fill->run_id, fill->epoch,
-                                               with_this ? fill->position : begin};
-    for (end = end < length ? end : length; ahead->until < end;) {
+    if (begins(ahead, fill) || ahead->until > end || ahead->until < begin)
+        *ahead = (struct trajd_producer_ahead){fill->run_id, fill->epoch, begin};
+    end = end < length ? end : length;
+    for (uint64_t looked = 0; ahead->until < end && looked < at_once; looked++) {
         const uint64_t remaining = end - ahead->until,
                        count = remaining < batch ? remaining : batch;
         if (!look(producer, fill, ahead->until, (uint32_t)count))
@@ -267,19 +271,28 @@ void trajd_producer_prefetch_rows(struct trajd_producer *producer, const struct 
     for (uint32_t p = 0; p < producer->plan->member_count; p++)
         is_resident = is_resident && producer->members[p].resident;
     if (!is_resident)
-        look_ahead(producer, fill, rows_ahead(producer), false, &producer->prefetched,
+        look_ahead(producer, fill, rows_ahead(producer), UINT64_MAX, &producer->prefetched,
                    prefetch_batch);
 }
 
+/* Where production begins, this batch comes first, unless its frames travel to a GPU already. A look
+ * at a whole place is spread over some batches, so that the first one need not wait for it. */
 void trajd_producer_prefetch_frames(struct trajd_producer *producer, const struct trajd_fill *fill)
 {
     const struct trajd_window_spec *spec = producer->spec;
     const uint64_t place = (uint64_t)spec->block_windows * spec->block_neighbours,
                    batches = spec->order == TRAJD_ORDER_GLOBAL ? 0 : place / spec->global_batch;
 
-    if (producer->ahead_batch)
-        look_ahead(producer, fill, batches > producer->slot_count ? batches : producer->slot_count,
-                   true, &producer->wanted, trajd_producer_want_frames);
+    if (!producer->ahead_batch)
+        return;
+    if (begins(&producer->wanted, fill)) {
+        trajd_producer_forget_frames(producer);
+        if (!producer->on_gpu)
+            trajd_producer_want_frames(producer, fill, fill->position, fill->row_count);
+    }
+    look_ahead(producer, fill, batches > producer->slot_count ? batches : producer->slot_count,
+               2 * (uint64_t)producer->slot_count + 2, &producer->wanted,
+               trajd_producer_want_frames);
 }
 
 /* ---- windows ---- */

@@ -382,6 +382,7 @@ enum trajd_status trajd_producer_create(const struct trajd_producer_options *opt
 
     *out = NULL;
     if (producer) {
+        producer->prefetched.run_id = producer->wanted.run_id = UINT64_MAX; /* none yet */
         producer->arena.limit_bytes = SIZE_MAX / 2;
         producer->name = trajd_arena_copy(&producer->arena, options->name, strlen(options->name));
         if (options->text)

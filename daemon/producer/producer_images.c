@@ -203,6 +203,9 @@ void trajd_image_find_batch(struct trajd_producer *producer, const struct trajd_
 bool trajd_producer_want_frames(struct trajd_producer *producer, const struct trajd_fill *fill,
                                 uint64_t position, uint32_t count)
 {
+    /* a batch may be made in halves, each of its ranges on its own */
+    const uint64_t pins =
+        (position - fill->position) / producer->spec->global_batch * fill->range_count * 2;
     bool has_room = true;
 
     trajd_image_find_batch(producer, fill, position, count);
@@ -213,11 +216,18 @@ bool trajd_producer_want_frames(struct trajd_producer *producer, const struct tr
                 image->use_count =
                     trajd_gpu_frames_select_absent(image->on_gpu, image->uses, image->use_count);
             if (image->view)
-                has_room = trajd_frames_want(image->view, image->uses, image->use_count,
-                                             position == fill->position) &&
-                           has_room;
+                has_room =
+                    trajd_frames_want(image->view, image->uses, image->use_count, pins) && has_room;
         }
     return has_room;
+}
+
+void trajd_producer_forget_frames(struct trajd_producer *producer)
+{
+    for (uint32_t m = 0; m < producer->plan->member_count; m++)
+        for (uint32_t p = 0; p < producer->plan->members[m]->rules.image_count; p++)
+            if (producer->members[m].images[p].view)
+                trajd_frames_forget(producer->members[m].images[p].view);
 }
 
 /* ---- writing ---- */
@@ -397,7 +407,7 @@ enum trajd_status trajd_producer_make_images(struct trajd_producer *producer,
         struct trajd_producer_image *image = &member->images[p];
         find_frames(member->batch, image, first, count, NULL);
         if (image->use_count) /* so that all cameras are decoded at once */
-            trajd_frames_want(image->view, image->uses, image->use_count, true);
+            trajd_frames_want(image->view, image->uses, image->use_count, 0);
     }
     for (uint32_t p = 0; p < member->plan->rules.image_count && !status; p++) {
         struct image_writing writing = {.producer = producer,

@@ -127,6 +127,8 @@ void trajd_producer_close_images(struct trajd_producer_member *member);
  * block. False where there is no room for all of them. */
 bool trajd_producer_want_frames(struct trajd_producer *producer, const struct trajd_fill *fill,
                                 uint64_t position, uint32_t count);
+/* Forgets what another run asked for. */
+void trajd_producer_forget_frames(struct trajd_producer *producer);
 /* Makes the images of the windows [first, first + count), which are bound. Blocks until their
  * frames are decoded. TRAJD_ERR_MEMORY: there is no room for all of them at once. */
 enum trajd_status trajd_producer_make_images(struct trajd_producer *producer,

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "daemon/cache/frames.h"
+#include "daemon/cache/frames_internal.h"
 #include "daemon/index/index.h"
 #include "daemon/index/rows/inflate.h"
 #include "proto/array_len.h"
@@ -255,9 +256,9 @@ static struct trajd_frame_view *open_view(struct world *world, uint32_t stream)
     return view;
 }
 
-static void make_frames(struct world *world, uint32_t workers)
+static void make_frames_within(struct world *world, uint32_t workers, uint64_t bytes)
 {
-    const struct trajd_cache_options cache = {&world->index, 4 << 20, 1};
+    const struct trajd_cache_options cache = {&world->index, bytes, 1};
     struct trajd_frames_options options = {
         .index = &world->index, .worker_count = workers, .decoder_count = workers};
 
@@ -269,6 +270,11 @@ static void make_frames(struct world *world, uint32_t workers)
     options.decoders = world->decoders;
     assert_int_equal(trajd_frames_create(&options, &world->frames, NULL), TRAJD_OK);
     pauses = inflated = 0;
+}
+
+static void make_frames(struct world *world, uint32_t workers)
+{
+    make_frames_within(world, workers, 4 << 20);
 }
 
 static void list_uses(struct trajd_frame_use *uses, uint32_t episode)
@@ -456,7 +462,7 @@ static void a_closed_view_gives_its_memory_back(void **state)
     for (int i = 0; i < 50; i++) {
         struct trajd_frame_view *view = open_view(world, i % 2);
         list_uses(uses, (uint32_t)i / 2 % 2);
-        trajd_frames_want(view, uses, ROWS, false);
+        trajd_frames_want(view, uses, ROWS, 1);
         if (i % 5 == 0) {
             assert_int_equal(trajd_frames_pin(view, uses, ROWS, NULL), TRAJD_OK);
             check_pixels(uses);
@@ -471,6 +477,163 @@ static void a_closed_view_gives_its_memory_back(void **state)
     assert_int_equal(after.budget_bytes, before.budget_bytes);
 }
 
+/* Makes the contiguous frames of episode 0 `rows`, all zeros, of which the clock keeps `kept` (NULL:
+ * all). */
+static void lengthen(struct world *world, uint32_t rows, const uint32_t *kept, uint32_t kept_count)
+{
+    struct stat about;
+    const int fd = open(world->paths[0], O_RDWR);
+
+    assert_int_equal(ftruncate(fd, rows * FRAME_BYTES), 0);
+    assert_int_equal(fstat(fd, &about), 0);
+    close(fd);
+    world->files[0].stat = trajd_file_stat_from(&about);
+    world->arrays[0][0].shape[0] = rows;
+    world->arrays[0][0].size_bytes = (uint64_t)rows * FRAME_BYTES;
+    world->episode_clock.row_count = kept ? kept_count : rows;
+    world->episode_clock.kept_rows = kept;
+}
+
+/* Opens a view of windows that come in order, over storage that is slow or not. */
+static struct trajd_frame_view *open_ordered(struct world *world, bool is_slow)
+{
+    struct trajd_frame_view *view = open_view(world, 0);
+
+    pthread_mutex_lock(&world->frames->lock);
+    view->is_ordered = true;
+    world->frames->read_ns = is_slow ? 5000000 : 0;
+    pthread_mutex_unlock(&world->frames->lock);
+    return view;
+}
+
+static uint64_t made_frames(struct world *world)
+{
+    struct trajd_frames_stats stats;
+
+    trajd_frames_get_stats(world->frames, &stats);
+    return stats.direct_frames;
+}
+
+/* From slow storage the frames beside a frame are read with it: those that the clock keeps. */
+static void neighbours_are_rows_that_the_clock_keeps(void **state)
+{
+    struct world *world = *state;
+    struct trajd_frame_view *view;
+    struct trajd_frame_use use = {.row = 39};
+    uint32_t kept[40];
+
+    for (uint32_t i = 0; i < ARRAY_LEN(kept); i++)
+        kept[i] = i * 10;
+    lengthen(world, 400, kept, ARRAY_LEN(kept));
+    make_frames(world, 1);
+    view = open_ordered(world, true);
+    assert_int_equal(trajd_frames_pin(view, &use, 1, NULL), TRAJD_OK);
+    trajd_frames_unpin(view, &use, 1);
+    assert_int_equal(made_frames(world),
+                     1); /* row 390 of the file; rows 384 to 415 are read together */
+    pthread_mutex_lock(&world->frames->lock);
+    world->frames->read_ns = 5000000;
+    pthread_mutex_unlock(&world->frames->lock);
+    use.row = 0;
+    assert_int_equal(trajd_frames_pin(view, &use, 1, NULL), TRAJD_OK);
+    trajd_frames_unpin(view, &use, 1);
+    assert_int_equal(made_frames(world), 5); /* and rows 0, 10, 20, 30 */
+    trajd_frames_close_view(&view);
+}
+
+/* Asks for `count` frames from `row` on. */
+static bool want(struct trajd_frame_view *view, uint32_t row, uint32_t count, uint64_t pins)
+{
+    struct trajd_frame_use uses[512];
+
+    for (uint32_t i = 0; i < count; i++)
+        uses[i] = (struct trajd_frame_use){.row = row + i};
+    return trajd_frames_want(view, uses, count, pins);
+}
+
+static enum trajd_status pin(struct trajd_frame_view *view, uint32_t row, uint32_t count)
+{
+    struct trajd_frame_use uses[512];
+    enum trajd_status status;
+
+    for (uint32_t i = 0; i < count; i++)
+        uses[i] = (struct trajd_frame_use){.row = row + i};
+    status = trajd_frames_pin(view, uses, count, NULL);
+    if (!status)
+        trajd_frames_unpin(view, uses, count);
+    return status;
+}
+
+/* Who looks far ahead gets no room for what comes late, and keeps what comes soon. */
+static void a_far_look_keeps_what_comes_soon(void **state)
+{
+    enum { ALL = 32768, BATCH = 8, AHEAD = 2048 * BATCH };
+    struct world *world = *state;
+
+    lengthen(world, ALL, NULL, 0);
+    for (int slow = 0; slow < 2; slow++) {
+        struct trajd_frame_view *view;
+        uint32_t until = BATCH;
+        make_frames_within(world, 2, 2 << 20);
+        view = open_ordered(world, slow);
+        want(view, 0, BATCH, 0);
+        for (uint32_t row = 0; row < ALL; row += BATCH) {
+            while (until < ALL && until <= row + AHEAD &&
+                   want(view, until, BATCH, (until - row) / BATCH))
+                until += BATCH;
+            assert_int_equal(pin(view, row, BATCH), TRAJD_OK);
+            assert_true(until > row + BATCH || until == ALL);
+        }
+        assert_true(made_frames(world) < ALL + ALL / 50);
+        trajd_frames_close_view(&view);
+        drop_frames(world);
+    }
+}
+
+/* A batch that memory cannot hold at once is made in halves. Asking for all of it evicts none of
+ * its own frames. */
+static void a_batch_in_halves_is_made_once(void **state)
+{
+    enum { ALL = 16384, BATCH = 512 };
+    struct world *world = *state;
+    struct trajd_frame_view *view;
+
+    lengthen(world, ALL, NULL, 0);
+    make_frames_within(world, 2, 80 << 10);
+    view = open_view(world, 0);
+    for (uint32_t row = 0; row < ALL; row += BATCH)
+        for (uint32_t done = 0, count = BATCH; done < BATCH;) {
+            want(view, row + done, count, 0);
+            if (pin(view, row + done, count))
+                count /= 2;
+            else
+                done += count;
+        }
+    assert_true(made_frames(world) < ALL + ALL / 50);
+    trajd_frames_close_view(&view);
+}
+
+/* What another run asked for gives way at once. */
+static void a_forgotten_wish_gives_way(void **state)
+{
+    struct world *world = *state;
+    struct trajd_frame_view *view;
+    uint32_t row = 0;
+
+    lengthen(world, 16384, NULL, 0);
+    make_frames_within(world, 2, 80 << 10);
+    view = open_view(world, 0);
+    while (want(view, row, 8, 1000000))
+        row += 8;
+    assert_true(row > 8);
+    assert_false(want(view, 8192, 8, 1));
+    trajd_frames_forget(view);
+    do /* frames that are being made stay */
+        sched_yield();
+    while (!want(view, 8192, 8, 1));
+    trajd_frames_close_view(&view);
+}
+
 #define WITH_WORLD(test) cmocka_unit_test_setup_teardown(test, make_world, drop_world)
 
 int main(void)
@@ -482,6 +645,10 @@ int main(void)
         WITH_WORLD(a_hanging_filesystem_does_not_stop_others),
         WITH_WORLD(many_views_fit_into_a_small_store),
         WITH_WORLD(a_closed_view_gives_its_memory_back),
+        WITH_WORLD(neighbours_are_rows_that_the_clock_keeps),
+        WITH_WORLD(a_far_look_keeps_what_comes_soon),
+        WITH_WORLD(a_batch_in_halves_is_made_once),
+        WITH_WORLD(a_forgotten_wish_gives_way),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -474,7 +474,7 @@ static void a_frame_of_a_unit_that_is_being_decoded(void **state)
     make_frames(world, 2 * GOP, 2);
     same.view = full.view = view = open_view(world, 0, false);
     hold(true);
-    trajd_frames_want(view, &first, 1, false);
+    trajd_frames_want(view, &first, 1, 1);
     wait_for_jobs(1);
     assert_int_equal(pthread_create(&threads[0], NULL, run_pin, &same), 0);
     while (stats_of(world).used_frames < 1)
@@ -595,7 +595,7 @@ static void a_closed_view_gives_the_memory_of_its_units_back(void **state)
     for (int i = 0; i < 20; i++) {
         view = open_view(world, 0, i % 2);
         hold(true);
-        trajd_frames_want(view, &first, 1, false);
+        trajd_frames_want(view, &first, 1, 1);
         wait_for_jobs(1);
         trajd_frames_close_view(&view);
         hold(false);
@@ -625,7 +625,7 @@ static void *run_using(void *context)
         const uint32_t camera = (uint32_t)rand_r(&using->seed) % CAMERAS,
                        first = (uint32_t)rand_r(&using->seed) % (ALL - 2);
         struct trajd_frame_use uses[2] = {use_of(first + i % 2), use_of(first + 1)};
-        trajd_frames_want(using->views[camera], uses, 2, false);
+        trajd_frames_want(using->views[camera], uses, 2, 1);
         uses[0] = use_of(first);
         if (trajd_frames_pin(using->views[camera], uses, 2, NULL)) {
             using->wrong++;
