@@ -10,7 +10,7 @@
 
 #define RING_BYTES ((uint64_t)64 << 20)
 
-#define READERS 8 /* a read from a network takes tens of milliseconds, most of them waiting */
+#define READERS 8 /* they mostly wait: a read from a network takes tens of milliseconds */
 
 static uint32_t between(uint64_t count, uint32_t least, uint32_t most)
 {

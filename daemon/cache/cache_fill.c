@@ -157,7 +157,7 @@ const char *trajd_cache_mount(const struct trajd_cache *cache, uint32_t file_ind
 struct candidate {
     uint32_t file_index;
     uint32_t entry;
-    uint64_t offset; /* of its first byte in the file */
+    struct place place;
 };
 
 static int by_place(const void *a, const void *b)
@@ -166,8 +166,8 @@ static int by_place(const void *a, const void *b)
 
     if (left->file_index != right->file_index)
         return left->file_index < right->file_index ? -1 : 1;
-    if (left->offset != right->offset)
-        return left->offset < right->offset ? -1 : 1;
+    if (left->place.begin != right->place.begin)
+        return left->place.begin < right->place.begin ? -1 : 1;
     return (left->entry > right->entry) - (left->entry < right->entry);
 }
 
@@ -187,7 +187,7 @@ static uint64_t list_candidates(const struct trajd_cache *cache,
             if (cache->entries[entry].bytes) /* constant, so no lock is needed */
                 candidates[count++] =
                     (struct candidate){cache->index->episodes[e].file_index, entry,
-                                       trajd_cache_find_place(cache, entry).begin};
+                                       trajd_cache_find_place(cache, entry)};
         }
     }
     qsort(candidates, count, sizeof *candidates, by_place);
@@ -202,10 +202,11 @@ static void enqueue_fitting(struct trajd_cache *cache, const struct candidate *c
     uint64_t room = cache->budget_bytes - cache->stats.resident_bytes;
 
     for (uint64_t i = 0; i < count; i++) {
-        const struct entry *p = &cache->entries[candidates[i].entry];
+        struct entry *p = &cache->entries[candidates[i].entry];
         if (p->state != ENTRY_ABSENT || p->bytes > room)
             continue;
         room -= p->bytes;
+        p->place = candidates[i].place;
         trajd_cache_enqueue(cache, QUEUE_FILL, candidates[i].entry);
     }
     pthread_cond_broadcast(&cache->work);

@@ -92,8 +92,9 @@ struct trajd_frames {
 /* Return the file of a slot's frame, its array, and its row in the file. They need no lock. */
 uint32_t frames_file(const struct frame_slot *slot);
 const struct trajd_array *frames_array(const struct frame_slot *slot);
-uint32_t frames_row_count(const struct trajd_frame_view *view, uint32_t episode_index);
 uint64_t frames_file_row(const struct trajd_frame_view *view, uint32_t episode_index, uint32_t row);
+/* Returns how many rows of an episode a view may use: those that its clock keeps. Needs no lock. */
+uint32_t frames_row_count(const struct trajd_frame_view *view, uint32_t episode_index);
 
 /* Returns the slot of a frame, or NULL. *place: where the view's table has it; NULL: no memory, or
  * there is no such row. */

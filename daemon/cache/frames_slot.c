@@ -35,7 +35,6 @@ uint64_t frames_file_row(const struct trajd_frame_view *view, uint32_t episode_i
     return clock->kept_rows && row < clock->row_count ? clock->kept_rows[row] : row;
 }
 
-/* Returns how many rows of an episode a view may use: those that its clock keeps. */
 uint32_t frames_row_count(const struct trajd_frame_view *view, uint32_t episode_index)
 {
     const struct trajd_index *index = view->frames->index;

@@ -128,6 +128,15 @@ def lengths(reads):
     return list(ends.values())
 
 
+def read_on_demand(client, count, batch_bytes):
+    """Reads batches 1 to `count` - 1 as a worker that takes DEMAND bytes per second. Returns their digests, and the seconds that it took."""
+    digests, begin = {}, time.monotonic()
+    for i in range(1, count):
+        time.sleep(max(0, begin + i * batch_bytes / DEMAND - time.monotonic()))  # the work of the worker
+        digests |= read(client, 1)
+    return digests, time.monotonic() - begin
+
+
 @pytest.mark.release
 @pytest.mark.parametrize("direct", [True, False], ids=["without the page cache", "with the page cache"])
 def test_a_demand_of_half_the_rate_does_not_wait(daemon, slow, source, expected, direct):
@@ -140,12 +149,8 @@ def test_a_demand_of_half_the_rate_does_not_wait(daemon, slow, source, expected,
     client.open("train")
     digests = read(client, 1)
     first = client.status()["feeds"][0]["waited_seconds"]
-    begin = time.monotonic()
-    for i in range(1, len(expected)):
-        due = begin + i * BATCH * WINDOW_BYTES / DEMAND
-        time.sleep(max(0, due - time.monotonic()))  # the work of the worker
-        digests |= read(client, 1)
-    took = time.monotonic() - begin
+    further, took = read_on_demand(client, len(expected), BATCH * WINDOW_BYTES)
+    digests |= further
     waited = client.status()["feeds"][0]["waited_seconds"]
     client.close()
     assert digests == expected
@@ -171,11 +176,9 @@ def test_small_images_are_read_together(daemon, slow, direct):
     client.open("train")
     digests = read(client, 1)
     count, batch_bytes = 6 * 400 // 16, 16 * 84 * 84 * 3
-    begin = time.monotonic()
-    for i in range(1, count):
-        time.sleep(max(0, begin + i * batch_bytes / DEMAND - time.monotonic()))
-        digests |= read(client, 1)
-    took, wanted = time.monotonic() - begin, count * batch_bytes / DEMAND
+    further, took = read_on_demand(client, count, batch_bytes)
+    digests |= further
+    wanted = count * batch_bytes / DEMAND
     waited = client.status()["feeds"][0]["waited_seconds"]
     client.close()
     assert len(digests) == count

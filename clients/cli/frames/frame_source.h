@@ -27,7 +27,7 @@ struct frame_source {
 };
 
 /* Opens the file of an array and starts a decoder. Of `options` the caller sets the image, with the
- * size of its frames, and what becomes of them. TRAJD_ERR_NOT_FOUND: no trajd-decoder; else as of
+ * size of its frames, and how they are handled. TRAJD_ERR_NOT_FOUND: no trajd-decoder; else as of
  * trajd_index_open_media and trajd_decoder_create. The source is closed in any case. */
 enum trajd_status frame_source_open(struct frame_source *source, const struct trajd_index *index,
                                     uint32_t file_index, const struct trajd_array *array,
