@@ -95,6 +95,7 @@ static void set_vectors(const struct trajd_stream *stream, struct trajd_cuda_str
         out->vector_count = stream->feature_count / out->vector_width;
         out->load_bytes = (uint8_t)(out->vector_width * source_size);
     }
+    out->widest_vector = out->vector_width;
 }
 
 static void pack_stream(const struct trajd_stream *in, uint8_t bracket_index,

@@ -279,7 +279,8 @@ static void test_shapes_that_do_not_fit(void **state)
     assert_false(trajd_cuda_shape_fits(&problem, &bad));
 }
 
-/* Few targets of wide streams are cut into small tiles, so that all multiprocessors have work. */
+/* Several streams of one pair of types that are too many tasks for warps: a block serves one of them.
+ * With an angle among them tiles serve all, small ones, so that all multiprocessors have work. */
 static void test_few_targets_of_wide_streams(void **state)
 {
     static const uint32_t features[] = {512, 32, 16};
@@ -294,6 +295,11 @@ static void test_few_targets_of_wide_streams(void **state)
         f.streams[s].window_stride_bytes = 100ull * features[s];
     }
     f.request.window_count = 32;
+    problem = pack(&f);
+    problem.shape = trajd_cuda_shape_of(&problem, &h200, 0);
+    assert_int_equal(problem.shape.style, TRAJD_CUDA_SIDE);
+    f.streams[2].kind = TRAJD_KIND_ANGLE;
+    f.streams[2].angle_period = 1;
     problem = pack(&f);
     problem.shape = trajd_cuda_shape_of(&problem, &h200, 0);
     assert_int_equal(problem.shape.style, TRAJD_CUDA_TILE);
