@@ -96,7 +96,7 @@ static bool style_serves(const struct trajd_cuda_problem *problem,
                (problem->task_count - 1) / (shape->thread_count / WARP) <
                    TRAJD_CUDA_GRID_HEIGHT_MAX;
     case TRAJD_CUDA_SIDE:
-        return side_serves(problem);
+        return side_serves(problem) && !(shape->prefetch & TRAJD_CUDA_STAGE_ROWS);
     default:
         return shape->style == TRAJD_CUDA_TILE;
     }
