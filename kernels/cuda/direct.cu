@@ -11,7 +11,8 @@
  *           issued before the first is used. All threads pass all barriers.
  * Numerics  a from exact integer differences, float, one rounding at the store.
  * Chosen    by shape.c, if one more barrier costs more than a search of the same target by
- *           several threads. side: for more tasks than `batch` takes. */
+ *           several threads. side: from 16 steps on, and for more tasks
+ *           than `batch` takes. */
 #include "kernels/cuda/lean_entry.cuh"
 
 /* Serves tile `number` of `tiles` of the block's window. */
@@ -190,11 +191,10 @@ extern "C" int trajd_cuda_launch_side(const struct trajd_cuda_problem *problem, 
         *lean = lean_of(problem, from);
         lean->vector_count = from->feature_count / from->widest_vector;
         lean->load_bytes = (uint8_t)(from->load_bytes / from->vector_width * from->widest_vector);
-        lean->tile_steps = lean->vector_count < threads ? threads / lean->vector_count : 1;
+        lean->tile_steps = max(min(threads / lean->vector_count, problem->shape.tile_steps), 1u);
         set_lanes(lean, 1);
         side.vector_width[s] = from->widest_vector;
-        side.first_tile[s + 1] =
-            side.first_tile[s] + (lean->step_count - 1) / lean->tile_steps + 1;
+        side.first_tile[s + 1] = side.first_tile[s] + (lean->step_count - 1) / lean->tile_steps + 1;
     }
     switch (problem->streams[0].path) {
     case TRAJD_CUDA_BF16:

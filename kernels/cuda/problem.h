@@ -124,7 +124,7 @@ enum trajd_cuda_style {
 /* The shape of a launch, chosen by shape.c. It affects only speed: every value gives the same
  * result. */
 struct trajd_cuda_shape {
-    uint32_t tile_steps;   /* targets of one window that a block serves; SIDE divides by itself */
+    uint32_t tile_steps;   /* targets of one window that a block serves; SIDE: at most */
     uint32_t thread_count; /* multiple of 32 */
     /* windows with up to this number of rows have all their stamps staged in shared memory */
     uint32_t stage_rows;

@@ -38,6 +38,7 @@
 #define ALONE_TASKS_MAX 16u
 #define BATCH_TASKS_MAX 64u
 #define BATCH_STEPS_MAX 32u
+#define SIDE_STEPS_MIN 16u /* with 2 steps `batch` is 0.3 us faster */
 
 static bool contiguous_steps(const struct trajd_cuda_stream *stream)
 {
@@ -305,12 +306,14 @@ static struct trajd_cuda_shape full_shape(const struct trajd_cuda_problem *probl
         (steps >= THREADS && target_count(problem) >= ANGLE_TARGETS_MIN &&
          has_kind(problem, TRAJD_KIND_ANGLE)))
         shape.style = TRAJD_CUDA_TILE;
-    if (shape.style == TRAJD_CUDA_TILE && side_serves(problem)) {
+    if ((shape.style == TRAJD_CUDA_TILE || steps >= SIDE_STEPS_MIN) && side_serves(problem)) {
         shape.style = TRAJD_CUDA_SIDE;
         shape.stage_rows = rows_to_stage(problem);
         shape.prefetch = shape.stage_rows ? 0 : TRAJD_CUDA_PREFETCH_STAMPS;
     }
-    if (wants_small_tiles(problem))
+    if (shape.style == TRAJD_CUDA_SIDE)
+        shape.tile_steps = THREADS;
+    else if (wants_small_tiles(problem))
         shape.tile_steps = SMALL_TILE_STEPS;
     else
         shape.tile_steps = steps <= BATCH_STEPS_MAX ? (uint32_t)steps

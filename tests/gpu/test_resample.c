@@ -517,9 +517,9 @@ static void test_beyond_32_bits(void **state)
 /* Runs plans on streams, as the daemon does: the chosen style, and every style by name. */
 static void test_plans_run_on_streams(void **state)
 {
-    static const char *const names[] = {"auto",        "cuda",        "cuda_steps", "cuda_walk",
-                                        "cuda_direct", "cuda_narrow", "cuda_batch", "cuda_tile",
-                                        "cuda_side"};
+    static const char *const names[] = {"auto",       "cuda",        "cuda_steps",
+                                        "cuda_walk",  "cuda_direct", "cuda_narrow",
+                                        "cuda_batch", "cuda_tile",   "cuda_side"};
     struct fixture *f = *state;
 
     for (size_t i = 0; i < ARRAY_LEN(names); i++)

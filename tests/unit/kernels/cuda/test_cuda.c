@@ -367,6 +367,19 @@ static void test_large_streams_stand_alone(void **state)
     assert_int_equal(trajd_cuda_pack(&f.request, 2, &problem), 3);
 }
 
+/* Many targets of narrow streams: a launch each costs less than one launch of the general kernels. */
+static void test_many_targets_stand_alone(void **state)
+{
+    struct fixture f;
+
+    (void)state;
+    fill(&f, 2, 1, 50);
+    f.request.window_count = 256;
+    assert_int_equal(trajd_cuda_launch_count(&f.request), 1);
+    f.request.window_count = 65535;
+    assert_int_equal(trajd_cuda_launch_count(&f.request), 2);
+}
+
 static void test_the_gpu_is_chosen_if_present(void **state)
 {
     const struct trajd_device_facts old = {
@@ -401,7 +414,7 @@ static void test_plan_describes_the_launch(void **state)
     fill(&f, 5, 3, 16);
     assert_int_equal(trajd_plan_create(&f.request, &h200, "auto", &plan, &error), TRAJD_OK);
     assert_int_equal(trajd_plan_is_cuda(plan), 1);
-    assert_non_null(strstr(trajd_plan_describe(plan), "batch of 16 steps, 128 threads, by rule"));
+    assert_non_null(strstr(trajd_plan_describe(plan), "side of 16 steps, 128 threads, by rule"));
     assert_int_equal(trajd_plan_run(plan, &f.request, NULL, &error), TRAJD_ERR_ARGUMENT);
     trajd_plan_destroy(&plan);
 }
@@ -461,6 +474,7 @@ int main(void)
         cmocka_unit_test(test_few_targets_of_wide_streams),
         cmocka_unit_test(test_groups),
         cmocka_unit_test(test_large_streams_stand_alone),
+        cmocka_unit_test(test_many_targets_stand_alone),
         cmocka_unit_test(test_the_gpu_is_chosen_if_present),
         cmocka_unit_test(test_plan_describes_the_launch),
         cmocka_unit_test(test_dense_problems_are_checked),
