@@ -1,5 +1,5 @@
-/* One stream on one bracket, moved by vectors, for little work: a thread goes from offset to output
- * by itself.
+/* Streams that are moved by vectors, for little work: a thread goes from offset to output by itself.
+ * direct: one stream. side: several of one pair of types, each block serves one of them.
  *
  * Math      resample.h.
  * Shapes    those of tile.cu, vectors of two bytes and more.
@@ -11,25 +11,23 @@
  *           issued before the first is used. All threads pass all barriers.
  * Numerics  a from exact integer differences, float, one rounding at the store.
  * Chosen    by shape.c, if one more barrier costs more than a search of the same target by
- *           several threads. */
+ *           several threads. side: from 16 steps on, and for more tasks
+ *           than `batch` takes. */
 #include "kernels/cuda/lean_entry.cuh"
 
+/* Serves tile `number` of `tiles` of the block's window. */
 template <typename S, typename O, int V, int K, bool STAGED>
-__global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_BLOCKS_MIN)
-    resample_direct(const __grid_constant__ struct lean_problem problem)
+__device__ __forceinline__ void serve_tile(const lean_problem &problem, uint32_t number,
+                                           uint32_t tiles, char *memory)
 {
-    extern __shared__ __align__(16) char memory[];
-    const lean_tile tile = tile_at(problem, blockIdx.x);
+    const lean_tile tile = tile_at(problem, number);
     const uint32_t count = tile.step_count * problem.lanes;
     uint32_t step =
         problem.lanes == 1 ? threadIdx.x : __umulhi(threadIdx.x, problem.lanes_reciprocal);
     bool suspect = false;
-
-    touch_parameters(problem);
-    wait_for_earlier_launches();
     int64_t offset =
         threadIdx.x < count ? load_offset(problem, blockIdx.y, tile.first_step + step) : 0;
-    lean_window window = open_window(problem, blockIdx.y, memory);
+    lean_window window = open_window(problem, blockIdx.y, memory, number, tiles);
     const lean_output out = output_here(problem, window, tile.first_step);
     if (STAGED && (problem.prefetch & TRAJD_CUDA_STAGE_ROWS) && window.plain)
         window.rows = stage_bytes(memory + lean_stage_bytes(problem.stage_rows), window.rows,
@@ -83,6 +81,65 @@ __global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_BLOCKS_MIN)
         write_slowly<S, O>(problem, tile.first_step, tile.step_count);
 }
 
+template <typename S, typename O, int V, int K, bool STAGED>
+__global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_BLOCKS_MIN)
+    resample_direct(const __grid_constant__ struct lean_problem problem)
+{
+    extern __shared__ __align__(16) char memory[];
+
+    touch_parameters(problem);
+    wait_for_earlier_launches();
+    serve_tile<S, O, V, K, STAGED>(problem, blockIdx.x, gridDim.x, memory);
+}
+
+/* The streams of a launch, and which blocks along x serve each. */
+struct side_problem {
+    uint32_t stream_count;
+    uint32_t first_tile[TRAJD_CUDA_STREAMS_MAX + 1];
+    uint8_t vector_width[TRAJD_CUDA_STREAMS_MAX];
+    struct lean_problem streams[TRAJD_CUDA_STREAMS_MAX];
+};
+static_assert(sizeof(side_problem) <= TRAJD_CUDA_PARAMETER_SIZE_MAX, "a kernel parameter");
+
+template <typename S, typename O, bool STAGED>
+__global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_BLOCKS_MIN)
+    resample_side(const __grid_constant__ struct side_problem problem)
+{
+    extern __shared__ __align__(16) char memory[];
+    uint32_t s = 0;
+
+    while (blockIdx.x >= problem.first_tile[s + 1])
+        s++;
+    const lean_problem &stream = problem.streams[s];
+    const uint32_t number = blockIdx.x - problem.first_tile[s],
+                   tiles = problem.first_tile[s + 1] - problem.first_tile[s];
+
+    touch_parameters(stream);
+    wait_for_earlier_launches();
+    switch (problem.vector_width[s]) { /* the same for all threads of the block */
+    case 8:
+        if constexpr (sizeof(S) == 2 && sizeof(O) == 2)
+            serve_tile<S, O, 8, 1, STAGED>(stream, number, tiles, memory);
+        break;
+    case 4:
+        serve_tile<S, O, 4, 1, STAGED>(stream, number, tiles, memory);
+        break;
+    case 2:
+        serve_tile<S, O, 2, 1, STAGED>(stream, number, tiles, memory);
+        break;
+    default:
+        serve_tile<S, O, 1, 1, STAGED>(stream, number, tiles, memory);
+    }
+}
+
+static void set_lanes(struct lean_problem *lean, uint32_t vectors)
+{
+    lean->lanes = (lean->vector_count - 1) / vectors + 1;
+    /* exact, because items and lanes are below 2^16 */
+    lean->lanes_reciprocal =
+        lean->lanes > 1 ? (uint32_t)(((UINT64_C(1) << 32) + lean->lanes - 1) / lean->lanes) : 0;
+}
+
 struct direct_pick {
     uint32_t vectors;
     bool is_staged;
@@ -103,12 +160,50 @@ struct direct_pick {
 
 extern "C" int trajd_cuda_launch_direct(const struct trajd_cuda_problem *problem, void *stream)
 {
-    struct lean_problem lean = lean_of(problem);
+    struct lean_problem lean = lean_of(problem, &problem->streams[0]);
     const direct_pick pick = {problem->shape.vectors, lean.stage_rows > 0};
 
-    lean.lanes = (lean.vector_count - 1) / problem->shape.vectors + 1;
-    /* exact, because items and lanes are below 2^16 */
-    lean.lanes_reciprocal =
-        lean.lanes > 1 ? (uint32_t)(((UINT64_C(1) << 32) + lean.lanes - 1) / lean.lanes) : 0;
+    set_lanes(&lean, problem->shape.vectors);
     return launch_tiles(kernel_of_path(pick, problem->streams[0]), problem, lean, stream);
+}
+
+template <typename S, typename O>
+static int launch_side(const struct trajd_cuda_problem *problem, const side_problem &side,
+                       void *stream)
+{
+    return launch_kernel(problem->shape.stage_rows ? resample_side<S, O, true>
+                                                   : resample_side<S, O, false>,
+                         side, dim3(side.first_tile[side.stream_count], problem->window_count),
+                         problem->shape.thread_count, trajd_cuda_shared_bytes(problem),
+                         problem->shape.overlaps, stream);
+}
+
+extern "C" int trajd_cuda_launch_side(const struct trajd_cuda_problem *problem, void *stream)
+{
+    const uint32_t threads = problem->shape.thread_count;
+    side_problem side = {};
+
+    side.stream_count = problem->stream_count;
+    for (uint32_t s = 0; s < problem->stream_count; s++) {
+        const struct trajd_cuda_stream *from = &problem->streams[s];
+        struct lean_problem *lean = &side.streams[s];
+
+        *lean = lean_of(problem, from);
+        lean->vector_count = from->feature_count / from->widest_vector;
+        lean->load_bytes = (uint8_t)(from->load_bytes / from->vector_width * from->widest_vector);
+        lean->tile_steps = max(min(threads / lean->vector_count, problem->shape.tile_steps), 1u);
+        set_lanes(lean, 1);
+        side.vector_width[s] = from->widest_vector;
+        side.first_tile[s + 1] = side.first_tile[s] + (lean->step_count - 1) / lean->tile_steps + 1;
+    }
+    switch (problem->streams[0].path) {
+    case TRAJD_CUDA_BF16:
+        return launch_side<__nv_bfloat16, __nv_bfloat16>(problem, side, stream);
+    case TRAJD_CUDA_F32:
+        return launch_side<float, float>(problem, side, stream);
+    case TRAJD_CUDA_F32_BF16:
+        return launch_side<float, __nv_bfloat16>(problem, side, stream);
+    default:
+        return (int)cudaErrorInvalidValue;
+    }
 }

@@ -58,6 +58,8 @@ static inline uint64_t trajd_cuda_shared_bytes(const struct trajd_cuda_problem *
         return tile * 16u + stage;
     case TRAJD_CUDA_DIRECT:
         return stage + rows;
+    case TRAJD_CUDA_SIDE:
+        return stage;
     case TRAJD_CUDA_NARROW:
         return stage + tile * stream->step_stride_bytes + 32u + rows;
     case TRAJD_CUDA_BATCH:
@@ -72,10 +74,12 @@ static inline uint64_t trajd_cuda_shared_bytes(const struct trajd_cuda_problem *
 void trajd_cuda_share_warps(struct trajd_cuda_problem *problem);
 
 /* launch_tile (styles steps and walk), _direct and _narrow need problems with lean = 1 (a single
- * stream, moved by vectors). launch_batch and launch_full (style tile) serve any problem. */
+ * stream, moved by vectors). launch_side needs streams that trajd_cuda_shape_fits allows. launch_batch
+ * and launch_full (style tile) serve any problem. */
 int trajd_cuda_launch_tile(const struct trajd_cuda_problem *problem, void *stream);
 int trajd_cuda_launch_direct(const struct trajd_cuda_problem *problem, void *stream);
 int trajd_cuda_launch_narrow(const struct trajd_cuda_problem *problem, void *stream);
+int trajd_cuda_launch_side(const struct trajd_cuda_problem *problem, void *stream);
 int trajd_cuda_launch_batch(const struct trajd_cuda_problem *problem, void *stream);
 int trajd_cuda_launch_full(const struct trajd_cuda_problem *problem, void *stream);
 /* Serves problems of totals. Of the shape only `overlaps` counts. */

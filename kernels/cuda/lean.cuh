@@ -58,10 +58,10 @@ struct lean_problem {
     struct trajd_rate rate;
 };
 
-static inline struct lean_problem lean_of(const struct trajd_cuda_problem *problem)
+static inline struct lean_problem lean_of(const struct trajd_cuda_problem *problem,
+                                          const struct trajd_cuda_stream *stream)
 {
-    const struct trajd_cuda_bracket *bracket = &problem->brackets[0];
-    const struct trajd_cuda_stream *stream = &problem->streams[0];
+    const struct trajd_cuda_bracket *bracket = &problem->brackets[stream->bracket_index];
     struct lean_problem lean = {};
 
     lean.offsets = bracket->offsets;
@@ -222,9 +222,10 @@ __device__ __forceinline__ int64_t load_behind(const int64_t *address)
 }
 
 /* Reads the place of a window and starts loading its stamps: all of them if they fit into the
- * stage. stage_wait must follow. */
+ * stage. stage_wait must follow. The block is number `part` of the `parts` that serve the window. */
 __device__ __forceinline__ lean_window open_window(const lean_problem &problem, uint32_t window,
-                                                   char *stage)
+                                                   char *stage, uint32_t part = blockIdx.x,
+                                                   uint32_t parts = gridDim.x)
 {
     int64_t row_begin = window * problem.dense_rows;
     lean_window opened;
@@ -253,14 +254,14 @@ __device__ __forceinline__ lean_window open_window(const lean_problem &problem, 
     if (opened.staged)
         stage_bytes(stage, (const char *)stamps, (uint32_t)opened.row_count * 8u);
     else if (opened.plain && (problem.prefetch & TRAJD_CUDA_PREFETCH_STAMPS))
-        ask_for((const char *)stamps, opened.row_count * sizeof(int64_t), blockIdx.x, gridDim.x);
+        ask_for((const char *)stamps, opened.row_count * sizeof(int64_t), part, parts);
     if (!problem.bases)
         opened.rows += row_begin * (int64_t)problem.row_stride_bytes;
     else if (opened.rows)
         opened.rows += problem.first_column_bytes;
     opened.aligned = ((uintptr_t)opened.rows & (problem.load_bytes - 1u)) == 0;
     if ((problem.prefetch & TRAJD_CUDA_PREFETCH_ROWS) && opened.rows)
-        ask_for(opened.rows, opened.row_count * problem.row_stride_bytes, blockIdx.x, gridDim.x);
+        ask_for(opened.rows, opened.row_count * problem.row_stride_bytes, part, parts);
     if (opened.plain) {
         opened.first_ns = load_behind(stamps);
         opened.last_ns = load_behind(stamps + (int32_t)opened.row_count - 1);

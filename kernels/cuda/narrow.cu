@@ -128,6 +128,6 @@ extern "C" int trajd_cuda_launch_narrow(const struct trajd_cuda_problem *problem
 {
     const narrow_pick pick = {problem->shape.stage_rows > 0};
 
-    return launch_tiles(kernel_of_path(pick, problem->streams[0]), problem, lean_of(problem),
-                        stream);
+    return launch_tiles(kernel_of_path(pick, problem->streams[0]), problem,
+                        lean_of(problem, &problem->streams[0]), stream);
 }

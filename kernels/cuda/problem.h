@@ -89,9 +89,10 @@ struct trajd_cuda_stream {
     uint8_t first_warp;
     uint8_t warp_count;
     uint8_t mask_continues; /* an earlier launch began the mask; the larger code stays */
+    uint8_t widest_vector;  /* vector_width before it was narrowed for batch and tile */
 };
 
-/* The kernel, and the work of its threads. The first four serve lean problems, the others any. */
+/* The kernel, and the work of its threads. The first four serve lean problems, BATCH and TILE any. */
 enum trajd_cuda_style {
     TRAJD_CUDA_STEPS = 0, /* find all targets of a tile, then a thread goes from target to target */
     /* as STEPS, along runs of targets, with the two rows in registers; only vectors of 16 bytes */
@@ -103,7 +104,9 @@ enum trajd_cuda_style {
     TRAJD_CUDA_NARROW = 3,
     TRAJD_CUDA_BATCH = 4, /* a warp serves a few targets of a stream: many small streams together */
     TRAJD_CUDA_TILE = 5,  /* a block serves a tile of targets of all streams */
-    TRAJD_CUDA_STYLE_COUNT = 6,
+    /* several streams of one path, as DIRECT: each block serves one of them */
+    TRAJD_CUDA_SIDE = 6,
+    TRAJD_CUDA_STYLE_COUNT = 7,
 };
 
 /* Bits of a shape's prefetch. */
@@ -121,7 +124,7 @@ enum trajd_cuda_style {
 /* The shape of a launch, chosen by shape.c. It affects only speed: every value gives the same
  * result. */
 struct trajd_cuda_shape {
-    uint32_t tile_steps;   /* targets of one window that a block serves */
+    uint32_t tile_steps;   /* targets of one window that a block serves; SIDE: at most */
     uint32_t thread_count; /* multiple of 32 */
     /* windows with up to this number of rows have all their stamps staged in shared memory */
     uint32_t stage_rows;

@@ -15,6 +15,8 @@ static int launch_styled(struct trajd_cuda_problem *problem, void *stream)
         return trajd_cuda_launch_direct(problem, stream);
     case TRAJD_CUDA_NARROW:
         return trajd_cuda_launch_narrow(problem, stream);
+    case TRAJD_CUDA_SIDE:
+        return trajd_cuda_launch_side(problem, stream);
     case TRAJD_CUDA_BATCH:
         return trajd_cuda_launch_batch(problem, stream);
     case TRAJD_CUDA_TILE:

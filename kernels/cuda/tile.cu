@@ -189,5 +189,5 @@ static lean_kernel *kernel_of(const struct trajd_cuda_stream &stream, const tile
 extern "C" int trajd_cuda_launch_tile(const struct trajd_cuda_problem *problem, void *stream)
 {
     return launch_tiles(kernel_of(problem->streams[0], {problem->shape.style}), problem,
-                        lean_of(problem), stream);
+                        lean_of(problem, &problem->streams[0]), stream);
 }

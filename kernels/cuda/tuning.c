@@ -23,7 +23,7 @@ static const char *const path_names[TRAJD_CUDA_PATH_COUNT] = {"full",     "bf16"
                                                               "f32_bf16", "bf16_f32", "copy"};
 /* the last one is a style of former releases */
 static const char *const style_names[TRAJD_CUDA_STYLE_COUNT + 1] = {
-    "steps", "walk", "direct", "narrow", "batch", "tile", "stream"};
+    "steps", "walk", "direct", "narrow", "batch", "tile", "side", "stream"};
 
 struct row {
     uint32_t line;

@@ -55,6 +55,7 @@ static const struct row table[] = {
     {"cuda_narrow", false, 0, 0, by_name, NULL, TRAJD_CUDA_NARROW},
     {"cuda_batch", false, 0, 0, by_name, NULL, TRAJD_CUDA_BATCH},
     {"cuda_tile", false, 0, 0, by_name, NULL, TRAJD_CUDA_TILE},
+    {"cuda_side", false, 0, 0, by_name, NULL, TRAJD_CUDA_SIDE},
     /* bench_cpu 2 against bench_cpu 1: long and narrow 570 us instead of 1103, mean 671 instead of
      * 1161, wide scaled 364 instead of 666. */
     {"cpu_rows", true, 2, 2 * SLICE_NS, "enough for several threads", trajd_resample_cpu, 0},

@@ -252,6 +252,13 @@ static void test_every_shape(void **state)
                     spec.window_rows = seed % 5 == 0;
                     if (shape.style <= TRAJD_CUDA_NARROW)
                         spec.streams = 1;
+                    if (shape.style == TRAJD_CUDA_SIDE) {
+                        spec.streams = 2 + (uint32_t)(seed % 4);
+                        spec.source = seed % 2 ? TRAJD_BF16 : TRAJD_F32;
+                        spec.output = seed % 3 ? TRAJD_BF16 : spec.source;
+                        spec.kind = TRAJD_KIND_LINEAR;
+                        spec.unit = TRAJD_GRID_NS;
+                    }
                     check_shape(f, &spec, &shape);
                 }
     for (int style = 0; style < TRAJD_CUDA_STYLE_COUNT; style++)
@@ -510,8 +517,9 @@ static void test_beyond_32_bits(void **state)
 /* Runs plans on streams, as the daemon does: the chosen style, and every style by name. */
 static void test_plans_run_on_streams(void **state)
 {
-    static const char *const names[] = {"auto",        "cuda",        "cuda_steps", "cuda_walk",
-                                        "cuda_direct", "cuda_narrow", "cuda_batch", "cuda_tile"};
+    static const char *const names[] = {"auto",       "cuda",        "cuda_steps",
+                                        "cuda_walk",  "cuda_direct", "cuda_narrow",
+                                        "cuda_batch", "cuda_tile",   "cuda_side"};
     struct fixture *f = *state;
 
     for (size_t i = 0; i < ARRAY_LEN(names); i++)

@@ -279,7 +279,8 @@ static void test_shapes_that_do_not_fit(void **state)
     assert_false(trajd_cuda_shape_fits(&problem, &bad));
 }
 
-/* Few targets of wide streams are cut into small tiles, so that all multiprocessors have work. */
+/* Several streams of one pair of types that are too many tasks for warps: a block serves one of them.
+ * With an angle among them tiles serve all, small ones, so that all multiprocessors have work. */
 static void test_few_targets_of_wide_streams(void **state)
 {
     static const uint32_t features[] = {512, 32, 16};
@@ -294,6 +295,11 @@ static void test_few_targets_of_wide_streams(void **state)
         f.streams[s].window_stride_bytes = 100ull * features[s];
     }
     f.request.window_count = 32;
+    problem = pack(&f);
+    problem.shape = trajd_cuda_shape_of(&problem, &h200, 0);
+    assert_int_equal(problem.shape.style, TRAJD_CUDA_SIDE);
+    f.streams[2].kind = TRAJD_KIND_ANGLE;
+    f.streams[2].angle_period = 1;
     problem = pack(&f);
     problem.shape = trajd_cuda_shape_of(&problem, &h200, 0);
     assert_int_equal(problem.shape.style, TRAJD_CUDA_TILE);
@@ -361,6 +367,19 @@ static void test_large_streams_stand_alone(void **state)
     assert_int_equal(trajd_cuda_pack(&f.request, 2, &problem), 3);
 }
 
+/* Many targets of narrow streams: a launch each costs less than one launch of the general kernels. */
+static void test_many_targets_stand_alone(void **state)
+{
+    struct fixture f;
+
+    (void)state;
+    fill(&f, 2, 1, 50);
+    f.request.window_count = 256;
+    assert_int_equal(trajd_cuda_launch_count(&f.request), 1);
+    f.request.window_count = 65535;
+    assert_int_equal(trajd_cuda_launch_count(&f.request), 2);
+}
+
 static void test_the_gpu_is_chosen_if_present(void **state)
 {
     const struct trajd_device_facts old = {
@@ -395,7 +414,7 @@ static void test_plan_describes_the_launch(void **state)
     fill(&f, 5, 3, 16);
     assert_int_equal(trajd_plan_create(&f.request, &h200, "auto", &plan, &error), TRAJD_OK);
     assert_int_equal(trajd_plan_is_cuda(plan), 1);
-    assert_non_null(strstr(trajd_plan_describe(plan), "batch of 16 steps, 128 threads, by rule"));
+    assert_non_null(strstr(trajd_plan_describe(plan), "side of 16 steps, 128 threads, by rule"));
     assert_int_equal(trajd_plan_run(plan, &f.request, NULL, &error), TRAJD_ERR_ARGUMENT);
     trajd_plan_destroy(&plan);
 }
@@ -455,6 +474,7 @@ int main(void)
         cmocka_unit_test(test_few_targets_of_wide_streams),
         cmocka_unit_test(test_groups),
         cmocka_unit_test(test_large_streams_stand_alone),
+        cmocka_unit_test(test_many_targets_stand_alone),
         cmocka_unit_test(test_the_gpu_is_chosen_if_present),
         cmocka_unit_test(test_plan_describes_the_launch),
         cmocka_unit_test(test_dense_problems_are_checked),
