@@ -437,7 +437,7 @@ enum trajd_status trajd_yaml_read_keys(const struct trajd_yaml_reader *reader,
     const char *names[MAX_KEYS + 1] = {NULL};
     enum trajd_status status;
 
-    if (mapping->kind != TRAJD_YAML_MAPPING || lacks_needed(mapping, keys, key_count))
+    if (expected && (mapping->kind != TRAJD_YAML_MAPPING || lacks_needed(mapping, keys, key_count)))
         return trajd_yaml_error(reader->yaml, mapping, reader->error, "expected %s", expected);
     for (size_t k = 0; k < key_count && k < MAX_KEYS; k++)
         names[k] = keys[k].name;
