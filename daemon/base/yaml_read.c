@@ -62,6 +62,18 @@ const char *trajd_yaml_nearest(const char *word, const char *const *names, size_
     return nearest;
 }
 
+struct trajd_yaml_suggestion trajd_yaml_suggest(const char *before, const char *word,
+                                                const char *const *names, size_t count,
+                                                const char *after)
+{
+    const char *nearest = trajd_yaml_nearest(word, names, count);
+    struct trajd_yaml_suggestion made = {""};
+
+    if (nearest)
+        snprintf(made.text, sizeof made.text, "%sdid you mean %s?%s", before, nearest, after);
+    return made;
+}
+
 void trajd_yaml_join(const char *const *names, char *out, size_t size)
 {
     size_t used = 0;

@@ -191,7 +191,7 @@ static enum trajd_status read_stream_clock(struct trajd_layout_parser *p,
 {
     const struct trajd_layout *layout = &p->memory->layout;
     const struct trajd_yaml_node *clock = trajd_yaml_get(node, "clock");
-    const char *names[TRAJD_LAYOUT_CLOCKS_MAX], *text, *near;
+    const char *names[TRAJD_LAYOUT_CLOCKS_MAX], *text;
     enum trajd_status status;
 
     if (!clock && layout->clock_count != 1)
@@ -211,9 +211,8 @@ static enum trajd_status read_stream_clock(struct trajd_layout_parser *p,
             return TRAJD_OK;
         }
     }
-    near = trajd_yaml_nearest(text, names, layout->clock_count);
-    return trajd_yaml_error(p->r.yaml, clock, p->r.error, "no clock is called \"%s\"%s%s%s", text,
-                            near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
+    return trajd_yaml_error(p->r.yaml, clock, p->r.error, "no clock is called \"%s\"%s", text,
+                            trajd_yaml_suggest(" (", text, names, layout->clock_count, ")").text);
 }
 
 static enum trajd_status read_max_gap(const struct trajd_yaml_reader *r,
