@@ -28,14 +28,13 @@ const struct cli_command *cli_find_command(const char *name)
 
 int cli_refuse_command(const char *name)
 {
-    const char *names[COMMANDS_MAX], *nearest;
+    const char *names[COMMANDS_MAX];
     size_t count = 0;
 
     for (; cli_commands[count].name && count < COMMANDS_MAX; count++)
         names[count] = cli_commands[count].name;
-    nearest = trajd_yaml_nearest(name, names, count);
-    cli_fail("unknown command: %s%s%s%s; `trajctl --help` shows all", name,
-             nearest ? " (did you mean " : "", nearest ? nearest : "", nearest ? "?)" : "");
+    cli_fail("unknown command: %s%s; `trajctl --help` shows all", name,
+             trajd_yaml_suggest(" (", name, names, count, ")").text);
     return CLI_USAGE;
 }
 

@@ -32,7 +32,7 @@ struct plotting {
 
 static const struct trajd_episode *find_episode(const struct trajd_index *index, const char *id)
 {
-    const char *names[NAMES_MAX] = {0}, *near;
+    const char *names[NAMES_MAX] = {0};
     size_t count = 0;
 
     for (uint32_t e = 0; e < index->episode_count; e++) {
@@ -45,9 +45,8 @@ static const struct trajd_episode *find_episode(const struct trajd_index *index,
         if (count < NAMES_MAX)
             names[count++] = episode->id;
     }
-    near = trajd_yaml_nearest(id ? id : "", names, count);
-    return cli_fail("there is no episode \"%s\"%s%s%s", id ? id : "", near ? " (did you mean " : "",
-                    near ? near : "", near ? "?)" : ""),
+    return cli_fail("there is no episode \"%s\"%s", id ? id : "",
+                    trajd_yaml_suggest(" (", id ? id : "", names, count, ")").text),
            NULL;
 }
 

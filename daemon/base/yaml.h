@@ -63,9 +63,16 @@ enum trajd_status trajd_yaml_check_keys(const struct trajd_yaml *yaml,
                                         const struct trajd_yaml_node *mapping,
                                         const char *const *allowed, struct trajd_error *error);
 
-/* Returns the nearest of `count` names by edit distance, or NULL where none is near. For "did you
- * mean". */
+/* Returns the nearest of `count` names by edit distance, or NULL where none is near. */
 const char *trajd_yaml_nearest(const char *word, const char *const *names, size_t count);
+/* The end of an error: `before`, "did you mean NAME?" with the nearest of the names, `after`. Empty
+ * where none is near. */
+struct trajd_yaml_suggestion {
+    char text[160];
+};
+struct trajd_yaml_suggestion trajd_yaml_suggest(const char *before, const char *word,
+                                                const char *const *names, size_t count,
+                                                const char *after);
 /* Writes the names of a NULL-terminated list as "a, b, c", cut to the size. For "there are". */
 void trajd_yaml_join(const char *const *names, char *out, size_t size);
 

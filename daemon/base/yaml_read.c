@@ -62,6 +62,18 @@ const char *trajd_yaml_nearest(const char *word, const char *const *names, size_
     return nearest;
 }
 
+struct trajd_yaml_suggestion trajd_yaml_suggest(const char *before, const char *word,
+                                                const char *const *names, size_t count,
+                                                const char *after)
+{
+    const char *nearest = trajd_yaml_nearest(word, names, count);
+    struct trajd_yaml_suggestion made = {""};
+
+    if (nearest)
+        snprintf(made.text, sizeof made.text, "%sdid you mean %s?%s", before, nearest, after);
+    return made;
+}
+
 void trajd_yaml_join(const char *const *names, char *out, size_t size)
 {
     size_t used = 0;
@@ -437,7 +449,7 @@ enum trajd_status trajd_yaml_read_keys(const struct trajd_yaml_reader *reader,
     const char *names[MAX_KEYS + 1] = {NULL};
     enum trajd_status status;
 
-    if (mapping->kind != TRAJD_YAML_MAPPING || lacks_needed(mapping, keys, key_count))
+    if (expected && (mapping->kind != TRAJD_YAML_MAPPING || lacks_needed(mapping, keys, key_count)))
         return trajd_yaml_error(reader->yaml, mapping, reader->error, "expected %s", expected);
     for (size_t k = 0; k < key_count && k < MAX_KEYS; k++)
         names[k] = keys[k].name;

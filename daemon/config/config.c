@@ -183,17 +183,15 @@ static enum trajd_status check_dataset(const struct trajd_config *config,
                                        const struct trajd_yaml_node *node, const char *name,
                                        struct trajd_error *error)
 {
-    const char *names[TRAJD_CONFIG_MAX_DATASETS], *nearest;
+    const char *names[TRAJD_CONFIG_MAX_DATASETS];
 
     for (uint32_t d = 0; d < config->dataset_count; d++) {
         names[d] = config->datasets[d].name;
         if (strcmp(names[d], name) == 0)
             return TRAJD_OK;
     }
-    nearest = trajd_yaml_nearest(name, names, config->dataset_count);
-    return trajd_yaml_error(config->yaml, node, error, "there is no dataset %s%s%s%s", name,
-                            nearest ? " (did you mean " : "", nearest ? nearest : "",
-                            nearest ? "?)" : "");
+    return trajd_yaml_error(config->yaml, node, error, "there is no dataset %s%s", name,
+                            trajd_yaml_suggest(" (", name, names, config->dataset_count, ")").text);
 }
 
 static enum trajd_status read_feed(struct trajd_config *config, const struct trajd_yaml_node *node,

@@ -105,7 +105,7 @@ static enum trajd_status find_model(const struct trajd_yaml *yaml,
                                     const struct trajd_yaml_node *feeds,
                                     const struct trajd_yaml_node **model, struct trajd_error *error)
 {
-    const char *names[TRAJD_CONFIG_MAX_FEEDS], *name, *nearest;
+    const char *names[TRAJD_CONFIG_MAX_FEEDS], *name;
     enum trajd_status status = trajd_yaml_string(yaml, like, &name, error);
     size_t count = 0;
 
@@ -117,10 +117,8 @@ static enum trajd_status find_model(const struct trajd_yaml *yaml,
     for (const struct trajd_yaml_node *feed = feeds ? feeds->children : NULL;
          feed && count < TRAJD_CONFIG_MAX_FEEDS; feed = feed->next)
         names[count++] = feed->key;
-    nearest = trajd_yaml_nearest(name, names, count);
-    return trajd_yaml_error(yaml, like, error, "the configuration has no feed %s%s%s%s", name,
-                            nearest ? " (did you mean " : "", nearest ? nearest : "",
-                            nearest ? "?)" : "");
+    return trajd_yaml_error(yaml, like, error, "the configuration has no feed %s%s", name,
+                            trajd_yaml_suggest(" (", name, names, count, ")").text);
 }
 
 static enum trajd_status merge(const struct trajd_yaml *yaml, struct trajd_arena *arena,

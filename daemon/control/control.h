@@ -8,9 +8,8 @@
  *   query service thread       questions about feeds (query.h)
  *   statistics thread          statistics that a query needs and that are not cached
  *                              (stats/stats_service.h)
- *   resample service thread    rows that other programs send
- *                              (resample/resample_service.h)
- *   closing thread             closes files that they send (resample/descriptor_closer.c)
+ *   resample service threads   rows that other programs send: one accepts connections, and each has
+ *                              its own (resample/resample_service.h)
  *   reader threads             rows (cache/cache.h)
  *   pool threads               resampling (kernels/pool.h)
  *

@@ -26,16 +26,15 @@ enum { ANSWER_COUNT = sizeof answers / sizeof answers[0] };
 
 static enum trajd_status unknown_question(const char *what, struct trajd_error *error)
 {
-    const char *names[ANSWER_COUNT + 1] = {NULL}, *nearest;
+    const char *names[ANSWER_COUNT + 1] = {NULL};
     char list[256];
 
     for (int a = 0; a < ANSWER_COUNT; a++)
         names[a] = answers[a].what;
     trajd_yaml_join(names, list, sizeof list);
-    nearest = trajd_yaml_nearest(what, names, ANSWER_COUNT);
-    return trajd_error_set(
-        error, TRAJD_ERR_ARGUMENT, 0, "ask: unknown question \"%s\" (%s%s%squestions: %s)", what,
-        nearest ? "did you mean " : "", nearest ? nearest : "", nearest ? "? " : "", list);
+    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                           "ask: unknown question \"%s\" (%squestions: %s)", what,
+                           trajd_yaml_suggest("", what, names, ANSWER_COUNT, " ").text, list);
 }
 
 static enum trajd_status answer_feed(struct trajd_control *control, trajd_query_result *answer,

@@ -348,17 +348,16 @@ static void write_step(const struct explanation *e, uint32_t o, uint32_t step,
 static enum trajd_status find_output(const struct trajd_window_plan *plan, const char *name,
                                      uint32_t *output, struct trajd_error *error)
 {
-    const char *names[TRAJD_SPEC_MAX_OUTPUTS], *nearest;
+    const char *names[TRAJD_SPEC_MAX_OUTPUTS];
 
     for (*output = 0; *output < plan->rules.output_count; ++*output) {
         names[*output] = plan->rules.outputs[*output].name;
         if (strcmp(names[*output], name) == 0)
             return TRAJD_OK;
     }
-    nearest = trajd_yaml_nearest(name, names, plan->rules.output_count);
-    return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "no output %s%s%s%s", name,
-                           nearest ? " (did you mean " : "", nearest ? nearest : "",
-                           nearest ? "?)" : "");
+    return trajd_error_set(
+        error, TRAJD_ERR_NOT_FOUND, 0, "no output %s%s", name,
+        trajd_yaml_suggest(" (", name, names, plan->rules.output_count, ")").text);
 }
 
 static bool draws_images(const struct trajd_window_plan *plan)

@@ -27,7 +27,7 @@ static enum trajd_status find_subject(const struct trajd_window_plan *plan, cons
                                       struct trajd_error *error)
 {
     const struct trajd_index *streams = plan->dataset->index;
-    const char *names[256] = {"none"}, *nearest;
+    const char *names[256] = {"none"};
     uint32_t count = 0;
     int64_t stream;
 
@@ -48,13 +48,11 @@ static enum trajd_status find_subject(const struct trajd_window_plan *plan, cons
         for (; count < plan->rules.visible_count; count++)
             names[count] = plan->rules.outputs[count].name;
     }
-    nearest = trajd_yaml_nearest(name, names, count);
     return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
-                           "there is no %s %s (%s%s%sthere are %u, the first is %s; stream:NAME "
+                           "there is no %s %s (%sthere are %u, the first is %s; stream:NAME "
                            "selects recorded rows)",
                            *subject == TRAJD_SUBJECT_STREAM ? "stream" : "output", name,
-                           nearest ? "did you mean " : "", nearest ? nearest : "",
-                           nearest ? "? " : "", count, names[0]);
+                           trajd_yaml_suggest("", name, names, count, " ").text, count, names[0]);
 }
 
 /* Writes how the values of an output are scaled, without the scale: by, over, min_std, from. */

@@ -25,7 +25,7 @@ static enum trajd_status check_rows(struct trajd_layout_parser *p,
             found = !strcmp(p->streams[k].clock, p->clocks[i].name) &&
                     trajd_layout_match(p->streams[k].name, rows, NULL, 0);
         if (!found)
-            return trajd_yaml_error(p->yaml, trajd_yaml_get(node, "rows"), p->error,
+            return trajd_yaml_error(p->r.yaml, trajd_yaml_get(node, "rows"), p->r.error,
                                     "no stream of this clock is called \"%s\"", rows);
     }
     return TRAJD_OK;
@@ -37,7 +37,7 @@ enum { SPLIT_KINDS = 4 };
 static const char *const split_keys[] = {"flags", "lengths", "ends", "starts", "next", NULL};
 
 /* Reads one path, or a list of paths. */
-static enum trajd_status read_paths(struct trajd_layout_parser *p,
+static enum trajd_status read_paths(const struct trajd_yaml_reader *r,
                                     const struct trajd_yaml_node *node,
                                     struct trajd_layout_split *split)
 {
@@ -45,30 +45,29 @@ static enum trajd_status read_paths(struct trajd_layout_parser *p,
     enum trajd_status status = TRAJD_OK;
 
     if (is_list && (!node->child_count || node->child_count > TRAJD_LAYOUT_SPLIT_PATHS_MAX))
-        return trajd_yaml_error(p->yaml, node, p->error, "must be a list of 1 to %d datasets",
+        return trajd_yaml_error(r->yaml, node, r->error, "must be a list of 1 to %d datasets",
                                 TRAJD_LAYOUT_SPLIT_PATHS_MAX);
     for (const struct trajd_yaml_node *child = is_list ? node->children : node; child && !status;
          child = is_list ? child->next : NULL)
-        status = trajd_layout_read_path(p, child, false, &split->paths[split->path_count++]);
+        status = trajd_layout_read_path(r, child, &split->paths[split->path_count++]);
     return status;
 }
 
 /* Reads [observations, next_observations]. */
-static enum trajd_status read_next(struct trajd_layout_parser *p,
+static enum trajd_status read_next(const struct trajd_yaml_reader *r,
                                    const struct trajd_yaml_node *node,
                                    struct trajd_layout_split *split)
 {
     enum trajd_status status;
 
     if (split->kind != TRAJD_SPLIT_FLAGS)
-        return trajd_yaml_error(p->yaml, node, p->error, "only goes with flags");
+        return trajd_yaml_error(r->yaml, node, r->error, "only goes with flags");
     if (node->kind != TRAJD_YAML_SEQUENCE || node->child_count != 2)
-        return trajd_yaml_error(p->yaml, node, p->error,
+        return trajd_yaml_error(r->yaml, node, r->error,
                                 "must be two datasets: the rows, and the next row of each, like "
                                 "[observations, next_observations]");
-    status = trajd_layout_read_path(p, node->children, false, &split->rows_path);
-    return status ? status
-                  : trajd_layout_read_path(p, node->children->next, false, &split->next_path);
+    status = trajd_layout_read_path(r, node->children, &split->rows_path);
+    return status ? status : trajd_layout_read_path(r, node->children->next, &split->next_path);
 }
 
 static enum trajd_status read_split(struct trajd_layout_parser *p,
@@ -76,25 +75,25 @@ static enum trajd_status read_split(struct trajd_layout_parser *p,
 {
     struct trajd_layout_split *split = &p->memory->layout.split;
     const struct trajd_yaml_node *found = NULL;
-    enum trajd_status status = trajd_yaml_check_keys(p->yaml, node, split_keys, p->error);
+    enum trajd_status status = trajd_yaml_check_keys(p->r.yaml, node, split_keys, p->r.error);
 
     for (int i = 0; i < SPLIT_KINDS && !status; i++) {
         const struct trajd_yaml_node *child = trajd_yaml_get(node, split_keys[i]);
         if (!child)
             continue;
         if (found)
-            return trajd_yaml_error(p->yaml, child, p->error,
+            return trajd_yaml_error(p->r.yaml, child, p->r.error,
                                     "only one of flags, lengths, ends and starts");
         found = child;
         split->kind = (enum trajd_split_kind)(i + 1);
     }
     if (!status && !found)
-        return trajd_yaml_error(p->yaml, node, p->error,
+        return trajd_yaml_error(p->r.yaml, node, p->r.error,
                                 "needs one of flags, lengths, ends and starts");
     if (!status)
-        status = read_paths(p, found, split);
+        status = read_paths(&p->r, found, split);
     found = status ? NULL : trajd_yaml_get(node, "next");
-    return found ? read_next(p, found, split) : status;
+    return found ? read_next(&p->r, found, split) : status;
 }
 
 /* Checks that no clock or stream contradicts the split. */
@@ -105,12 +104,12 @@ static enum trajd_status check_split(struct trajd_layout_parser *p,
 
     for (uint32_t i = 0; i < layout->clock_count; i++)
         if (p->clocks[i].start_path)
-            return trajd_yaml_error(p->yaml, node, p->error,
+            return trajd_yaml_error(p->r.yaml, node, p->r.error,
                                     "split: does not go with start: of clock %s",
                                     p->clocks[i].name);
     for (uint32_t i = 0; i < layout->stream_count; i++)
         if (p->streams[i].drops_last_row)
-            return trajd_yaml_error(p->yaml, node, p->error,
+            return trajd_yaml_error(p->r.yaml, node, p->r.error,
                                     "split: does not go with rows: first of stream %s",
                                     p->streams[i].name);
     return TRAJD_OK;
@@ -124,25 +123,26 @@ static enum trajd_status read_episodes(struct trajd_layout_parser *p,
     static const char *const keys[] = {"files", "groups", "split", NULL};
     struct trajd_layout *layout = &p->memory->layout;
     const struct trajd_yaml_node *files, *groups, *split;
-    enum trajd_status status = trajd_yaml_check_keys(p->yaml, node, keys, p->error);
+    enum trajd_status status = trajd_yaml_check_keys(p->r.yaml, node, keys, p->r.error);
 
     if (status)
         return status;
     files = trajd_yaml_get(node, "files");
     groups = trajd_yaml_get(node, "groups");
     if (!files || !groups)
-        return trajd_yaml_error(p->yaml, node, p->error, "%s: missing", files ? "groups" : "files");
-    status = trajd_layout_read_text(p, files, &layout->files);
+        return trajd_yaml_error(p->r.yaml, node, p->r.error, "%s: missing",
+                                files ? "groups" : "files");
+    status = trajd_layout_read_text(&p->r, files, &layout->files);
     if (!status && (*layout->files == '/' || !trajd_layout_path_is_clean(layout->files)))
         status = trajd_yaml_error(
-            p->yaml, files, p->error,
+            p->r.yaml, files, p->r.error,
             "\"%s\": a glob below the dataset's folder, without empty, \".\" or \"..\" parts",
             layout->files);
     if (!status)
-        status = trajd_layout_read_text(p, groups, &layout->groups);
+        status = trajd_layout_read_text(&p->r, groups, &layout->groups);
     if (!status && (*layout->groups != '/' ||
                     (layout->groups[1] && !trajd_layout_path_is_clean(layout->groups))))
-        status = trajd_yaml_error(p->yaml, groups, p->error,
+        status = trajd_yaml_error(p->r.yaml, groups, p->r.error,
                                   "\"%s\": begins with '/', like /data/demo_*", layout->groups);
     split = status ? NULL : trajd_yaml_get(node, "split");
     return split ? read_split(p, split) : status;
@@ -153,7 +153,7 @@ static enum trajd_status read_filter(struct trajd_layout_parser *p,
 {
     static const char suffix[] = "/{key}";
     struct trajd_layout *layout = &p->memory->layout;
-    enum trajd_status status = trajd_layout_read_text(p, node, &layout->filter_path);
+    enum trajd_status status = trajd_layout_read_text(&p->r, node, &layout->filter_path);
     size_t length;
 
     if (status)
@@ -163,7 +163,7 @@ static enum trajd_status read_filter(struct trajd_layout_parser *p,
         strcmp(layout->filter_path + length - (sizeof suffix - 1), suffix) ||
         !trajd_layout_path_is_clean(layout->filter_path) ||
         trajd_layout_star_count(layout->filter_path))
-        return trajd_yaml_error(p->yaml, node, p->error,
+        return trajd_yaml_error(p->r.yaml, node, p->r.error,
                                 "\"%s\": is written /GROUP/{key}, like /mask/{key}",
                                 layout->filter_path);
     return TRAJD_OK;
@@ -177,14 +177,14 @@ static enum trajd_status read_tables(struct trajd_layout_parser *p,
     const char **tables;
 
     if (node->kind != TRAJD_YAML_SEQUENCE)
-        return trajd_yaml_error(p->yaml, node, p->error, "write a list, like [calibration/K]");
-    tables = trajd_arena_alloc(&p->memory->arena, (node->child_count + 1) * sizeof *tables);
+        return trajd_yaml_error(p->r.yaml, node, p->r.error, "write a list, like [calibration/K]");
+    tables = trajd_yaml_alloc(&p->r, (node->child_count + 1) * sizeof *tables);
     if (!tables)
-        return trajd_layout_no_memory(p);
+        return TRAJD_ERR_MEMORY;
     layout->tables = tables;
     for (const struct trajd_yaml_node *child = node->children; child && !status;
          child = child->next)
-        status = trajd_layout_read_path(p, child, true, &tables[layout->table_count++]);
+        status = trajd_layout_read_pattern(&p->r, child, &tables[layout->table_count++]);
     return status;
 }
 
@@ -220,23 +220,23 @@ static enum trajd_status read_guesses(struct trajd_layout_parser *p,
     const char *text, *why;
 
     if (node->kind != TRAJD_YAML_SEQUENCE && !is_empty)
-        return trajd_yaml_error(p->yaml, node, p->error,
+        return trajd_yaml_error(p->r.yaml, node, p->r.error,
                                 "must be a list of texts, like [\"clocks.steps: no file states "
                                 "its rate\"]");
     for (const struct trajd_yaml_node *child = node->children; child && !status;
          child = child->next)
-        status = trajd_layout_read_text(p, child, &text);
+        status = trajd_layout_read_text(&p->r, child, &text);
     layout->guess_count = node->child_count;
     if (status || !node->child_count)
         return status;
     if (node->child_count > 1)
         snprintf(more, sizeof more, ". %u more follow it", node->child_count - 1);
     why = strstr(node->children->value, ": ");
-    trajd_yaml_error(p->yaml, find_guessed(trajd_yaml_root(p->yaml), node->children), &guess,
+    trajd_yaml_error(p->r.yaml, find_guessed(trajd_yaml_root(p->r.yaml), node->children), &guess,
                      "this line is a guess (%.200s). Look at it, correct it if it is wrong, and "
                      "delete its entry of guessed: in line %u%s",
                      why ? why + 2 : node->children->value, node->children->line, more);
-    return trajd_layout_copy_text(p, guess.message, &layout->guess);
+    return trajd_yaml_keep(&p->r, guess.message, &layout->guess);
 }
 
 static enum trajd_status read_root(struct trajd_layout_parser *p)
@@ -244,20 +244,20 @@ static enum trajd_status read_root(struct trajd_layout_parser *p)
     static const char *const keys[] = {"layout", "version", "episodes", "clocks",  "streams",
                                        "filter", "meta",    "tables",   "guessed", NULL};
     static const char *const required[] = {"layout", "episodes", "clocks", "streams", NULL};
-    const struct trajd_yaml_node *root = trajd_yaml_root(p->yaml), *node;
+    const struct trajd_yaml_node *root = trajd_yaml_root(p->r.yaml), *node;
     struct trajd_layout *layout = &p->memory->layout;
-    enum trajd_status status = trajd_yaml_check_keys(p->yaml, root, keys, p->error);
+    enum trajd_status status = trajd_yaml_check_keys(p->r.yaml, root, keys, p->r.error);
     int64_t version;
 
     for (size_t i = 0; required[i] && !status; i++) {
         if (!trajd_yaml_get(root, required[i]))
-            status = trajd_yaml_error(p->yaml, root, p->error, "%s: missing", required[i]);
+            status = trajd_yaml_error(p->r.yaml, root, p->r.error, "%s: missing", required[i]);
     }
     node = status ? NULL : trajd_yaml_get(root, "version");
     if (node)
-        status = trajd_yaml_int(p->yaml, node, 1, 1, &version, p->error);
+        status = trajd_yaml_int(p->r.yaml, node, 1, 1, &version, p->r.error);
     if (!status)
-        status = trajd_layout_read_text(p, trajd_yaml_get(root, "layout"), &layout->name);
+        status = trajd_layout_read_text(&p->r, trajd_yaml_get(root, "layout"), &layout->name);
     if (!status)
         status = read_episodes(p, trajd_yaml_get(root, "episodes"));
     if (!status)
@@ -284,19 +284,19 @@ static enum trajd_status read_root(struct trajd_layout_parser *p)
 enum trajd_status trajd_layout_parse(const char *name, const char *text, size_t length,
                                      struct trajd_layout **layout, struct trajd_error *error)
 {
-    struct trajd_layout_parser p = {.error = error};
+    struct trajd_layout_parser p = {.memory = calloc(1, sizeof *p.memory)};
     struct trajd_yaml *yaml = NULL;
-    enum trajd_status status = trajd_yaml_parse(name, text, length, &yaml, error);
+    enum trajd_status status;
 
     *layout = NULL;
-    if (status)
+    if (!p.memory)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the layout");
+    status = trajd_yaml_parse(name, text, length, &yaml, error);
+    if (status) {
+        free(p.memory);
         return status;
-    p.yaml = yaml;
-    p.memory = calloc(1, sizeof *p.memory);
-    if (!p.memory) {
-        trajd_yaml_destroy(&yaml);
-        return trajd_layout_no_memory(&p);
     }
+    p.r = (struct trajd_yaml_reader){yaml, error, &p.memory->arena};
     p.memory->arena.limit_bytes = layout_bytes_max;
     status = read_root(&p);
     trajd_yaml_destroy(&yaml);
@@ -305,7 +305,7 @@ enum trajd_status trajd_layout_parse(const char *name, const char *text, size_t 
     p.memory->layout.clocks = p.clocks;
     p.memory->layout.streams = p.streams;
     if (!status && !p.memory->layout.text)
-        status = trajd_layout_no_memory(&p);
+        status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the layout");
     *layout = &p.memory->layout;
     if (status)
         trajd_layout_destroy(layout);

@@ -15,7 +15,7 @@ static const char *const rate_unit_words[] = {"hz", "s", "ms", "us", NULL};
 static const char *const policy_words[] = {"error", "drop", "keep_last", NULL};
 
 /* Reads "10%". */
-static enum trajd_status read_percent(struct trajd_layout_parser *p,
+static enum trajd_status read_percent(const struct trajd_yaml_reader *r,
                                       const struct trajd_yaml_node *node, void *out)
 {
     double *percent = out;
@@ -24,15 +24,15 @@ static enum trajd_status read_percent(struct trajd_layout_parser *p,
     if (node->kind == TRAJD_YAML_SCALAR && sscanf(node->value, "%lf%%%n", percent, &length) == 1 &&
         length && !node->value[length] && *percent >= 0 && *percent <= 100)
         return TRAJD_OK;
-    return trajd_yaml_error(p->yaml, node, p->error,
+    return trajd_yaml_error(r->yaml, node, r->error,
                             "must be a share of the rows from 0%% to 100%%, like 10%%");
 }
 
 /* Reads "OBJECT@NAME", where the object may be empty. */
-static enum trajd_status read_attribute(struct trajd_layout_parser *p,
+static enum trajd_status read_attribute(const struct trajd_yaml_reader *r,
                                         const struct trajd_yaml_node *node, void *out)
 {
-    enum trajd_status status = trajd_layout_read_text(p, node, out);
+    enum trajd_status status = trajd_layout_read_text(r, node, out);
     const char *text = status ? NULL : *(const char **)out, *at;
 
     if (status)
@@ -40,31 +40,31 @@ static enum trajd_status read_attribute(struct trajd_layout_parser *p,
     at = strchr(text, '@');
     if (!at || !at[1] ||
         (at != text && strncmp(text, "/@", 2) && !trajd_layout_path_is_clean(text)))
-        return trajd_yaml_error(p->yaml, node, p->error,
+        return trajd_yaml_error(r->yaml, node, r->error,
                                 "\"%s\": an attribute is written OBJECT@NAME, like /data@env_args",
                                 text);
     return TRAJD_OK;
 }
 
 /* Reads the path of a dataset that holds the rate, which may be outside the episode. */
-static enum trajd_status read_rate_path(struct trajd_layout_parser *p,
+static enum trajd_status read_rate_path(const struct trajd_yaml_reader *r,
                                         const struct trajd_yaml_node *node, void *out)
 {
-    enum trajd_status status = trajd_layout_read_text(p, node, out);
+    enum trajd_status status = trajd_layout_read_text(r, node, out);
     const char *path = status ? NULL : *(const char **)out;
 
     if (!status && (!trajd_layout_path_is_clean(path) || trajd_layout_star_count(path)))
-        return trajd_yaml_error(p->yaml, node, p->error,
+        return trajd_yaml_error(r->yaml, node, r->error,
                                 "\"%s\": a dataset of one number, like info/frequency or /info/dt",
                                 path);
     return status;
 }
 
-static enum trajd_status read_column(struct trajd_layout_parser *p,
+static enum trajd_status read_column(const struct trajd_yaml_reader *r,
                                      const struct trajd_yaml_node *node, void *out)
 {
     int64_t number = 0;
-    enum trajd_status status = trajd_yaml_int(p->yaml, node, 0, 65535, &number, p->error);
+    enum trajd_status status = trajd_yaml_int(r->yaml, node, 0, 65535, &number, r->error);
 
     *(uint32_t *)out = (uint32_t)number;
     return status;
@@ -88,16 +88,16 @@ static bool is_named_like_period(const char *text)
 
 #define MEMBER(member) .offset = offsetof(struct trajd_layout_clock, member)
 
-static const struct trajd_layout_key rate_keys[] = {
+static const struct trajd_yaml_key rate_keys[] = {
     {"attribute", .read = read_attribute, MEMBER(rate_attribute)},
     {"path", .read = read_rate_path, MEMBER(rate_path)},
-    {"json", LAYOUT_TEXT, MEMBER(rate_json)},
-    {"unit", LAYOUT_WORD, MEMBER(rate_unit), .words = rate_unit_words, .first = TRAJD_RATE_HZ},
-    {"default", LAYOUT_RATE, MEMBER(rate_default)},
-    {0}};
+    {"json", .read = trajd_layout_read_text, MEMBER(rate_json)},
+    {"unit", TRAJD_YAML_CHOICE, MEMBER(rate_unit), .words = rate_unit_words, .low = TRAJD_RATE_HZ},
+    {"default", TRAJD_YAML_RATE, MEMBER(rate_default)},
+};
 
 /* Reads "20" or {attribute: /data@env_args, json: env_kwargs.control_freq, default: 20}. */
-static enum trajd_status read_rate(struct trajd_layout_parser *p,
+static enum trajd_status read_rate(const struct trajd_yaml_reader *r,
                                    const struct trajd_yaml_node *node, void *out)
 {
     struct trajd_layout_clock *clock = out;
@@ -105,58 +105,61 @@ static enum trajd_status read_rate(struct trajd_layout_parser *p,
     const char *name;
 
     if (node->kind == TRAJD_YAML_SCALAR)
-        return trajd_yaml_rate(p->yaml, node, &clock->rate, p->error);
-    status = trajd_layout_read_keys(p, node, rate_keys, clock);
+        return trajd_yaml_rate(r->yaml, node, &clock->rate, r->error);
+    status = trajd_yaml_read_keys(r, node, NULL, rate_keys, ARRAY_LEN(rate_keys), clock);
     if (status)
         return status;
     if (!clock->rate_attribute == !clock->rate_path)
-        return trajd_yaml_error(p->yaml, node, p->error, "needs attribute or path, one of them");
+        return trajd_yaml_error(r->yaml, node, r->error, "needs attribute or path, one of them");
     name = clock->rate_json ? clock->rate_json : trajd_layout_rate_place(clock);
     if (clock->rate_unit == TRAJD_RATE_HZ_LIKELY && is_named_like_period(name))
-        return trajd_yaml_error(p->yaml, node, p->error,
+        return trajd_yaml_error(r->yaml, node, r->error,
                                 "\"%s\" is the name of a period: add unit: s (or ms, us), or unit: "
                                 "hz if it holds a rate",
                                 name);
     return TRAJD_OK;
 }
 
-static enum trajd_status require_unit(struct trajd_layout_parser *p,
+static enum trajd_status require_unit(const struct trajd_yaml_reader *r,
                                       const struct trajd_yaml_node *node)
 {
     return trajd_yaml_get(node, "unit")
                ? TRAJD_OK
-               : trajd_yaml_error(p->yaml, node, p->error, "unit: missing (one of ns, us, ms, s)");
+               : trajd_yaml_error(r->yaml, node, r->error, "unit: missing (one of ns, us, ms, s)");
 }
 
-static const struct trajd_layout_key start_keys[] = {
-    {"path", LAYOUT_PATH, MEMBER(start_path)},
-    {"unit", LAYOUT_WORD, MEMBER(start_unit), .words = unit_words, .first = TRAJD_UNIT_NS},
-    {0}};
+static const struct trajd_yaml_key start_keys[] = {
+    {"path", .read = trajd_layout_read_path, MEMBER(start_path)},
+    {"unit", TRAJD_YAML_CHOICE, MEMBER(start_unit), .words = unit_words, .low = TRAJD_UNIT_NS},
+};
 
-static enum trajd_status read_start(struct trajd_layout_parser *p,
+static enum trajd_status read_start(const struct trajd_yaml_reader *r,
                                     const struct trajd_yaml_node *node, void *out)
 {
     struct trajd_layout_clock *clock = out;
-    enum trajd_status status = trajd_layout_read_keys(p, node, start_keys, clock);
+    enum trajd_status status =
+        trajd_yaml_read_keys(r, node, NULL, start_keys, ARRAY_LEN(start_keys), clock);
 
     if (!status && !clock->start_path)
-        return trajd_yaml_error(p->yaml, node, p->error, "path: missing");
-    return status ? status : require_unit(p, node);
+        return trajd_yaml_error(r->yaml, node, r->error, "path: missing");
+    return status ? status : require_unit(r, node);
 }
 
-static const struct trajd_layout_key clock_keys[] = {
-    {"path", LAYOUT_PATTERN, MEMBER(stamps_path)},
+static const struct trajd_yaml_key clock_keys[] = {
+    {"path", .read = trajd_layout_read_pattern, MEMBER(stamps_path)},
     {"column", .read = read_column, MEMBER(stamps_column)},
-    {"unit", LAYOUT_WORD, MEMBER(unit), .words = unit_words, .first = TRAJD_UNIT_NS},
+    {"unit", TRAJD_YAML_CHOICE, MEMBER(unit), .words = unit_words, .low = TRAJD_UNIT_NS},
     {"rate", .read = read_rate},
     {"start", .read = read_start},
-    {"latency", LAYOUT_DURATION, MEMBER(latency_ns)},
-    {"offset", LAYOUT_DURATION, MEMBER(offset_ns)},
-    {"rows", LAYOUT_TEXT, MEMBER(rows)},
-    {"repeated", LAYOUT_WORD, MEMBER(repeated), .words = policy_words, .first = TRAJD_STAMPS_ERROR},
-    {"backward", LAYOUT_WORD, MEMBER(backward), .words = policy_words, .first = TRAJD_STAMPS_ERROR},
+    {"latency", TRAJD_YAML_DURATION, MEMBER(latency_ns)},
+    {"offset", TRAJD_YAML_DURATION, MEMBER(offset_ns)},
+    {"rows", .read = trajd_layout_read_text, MEMBER(rows)},
+    {"repeated", TRAJD_YAML_CHOICE, MEMBER(repeated), .words = policy_words,
+     .low = TRAJD_STAMPS_ERROR},
+    {"backward", TRAJD_YAML_CHOICE, MEMBER(backward), .words = policy_words,
+     .low = TRAJD_STAMPS_ERROR},
     {"lost_rows", .read = read_percent, MEMBER(lost_rows_percent)},
-    {0}};
+};
 
 /* Checks that the clock has the keys of its sort, and none of the other one. */
 static enum trajd_status check_sort(struct trajd_layout_parser *p,
@@ -168,30 +171,28 @@ static enum trajd_status check_sort(struct trajd_layout_parser *p,
     const bool is_stamped = trajd_yaml_get(node, "path") != NULL;
 
     if (!is_stamped && !trajd_yaml_get(node, "rate"))
-        return trajd_yaml_error(p->yaml, node, p->error,
+        return trajd_yaml_error(p->r.yaml, node, p->r.error,
                                 "needs path: (recorded stamps) or rate: (a regular clock)");
     for (const char *const *key = is_stamped ? of_regular : of_stamped; *key; key++) {
         const struct trajd_yaml_node *child = trajd_yaml_get(node, *key);
         if (child)
-            return trajd_yaml_error(p->yaml, child, p->error, "does not belong to a %s clock",
+            return trajd_yaml_error(p->r.yaml, child, p->r.error, "does not belong to a %s clock",
                                     is_stamped ? "stamped (path:)" : "regular (rate:)");
     }
-    return is_stamped ? require_unit(p, node) : TRAJD_OK;
+    return is_stamped ? require_unit(&p->r, node) : TRAJD_OK;
 }
 
 static enum trajd_status read_clock(struct trajd_layout_parser *p,
                                     const struct trajd_yaml_node *node,
                                     struct trajd_layout_clock *clock)
 {
-    enum trajd_status status = trajd_layout_check_keys(p, node, clock_keys);
+    enum trajd_status status = trajd_yaml_keep(&p->r, node->key, &clock->name);
 
-    if (!status)
-        status = check_sort(p, node);
-    if (!status)
-        status = trajd_layout_copy_text(p, node->key, &clock->name);
-    if (!status && trajd_yaml_get(node, "path"))
+    if (trajd_yaml_get(node, "path"))
         clock->lost_rows_percent = LOST_ROWS_PERCENT;
-    return status ? status : trajd_layout_read_keys(p, node, clock_keys, clock);
+    if (!status)
+        status = trajd_yaml_read_keys(&p->r, node, NULL, clock_keys, ARRAY_LEN(clock_keys), clock);
+    return status ? status : check_sort(p, node);
 }
 
 enum trajd_status trajd_layout_read_clocks(struct trajd_layout_parser *p,
@@ -204,11 +205,11 @@ enum trajd_status trajd_layout_read_clocks(struct trajd_layout_parser *p,
 
     if (node->kind != TRAJD_YAML_MAPPING || !node->child_count ||
         node->child_count > TRAJD_LAYOUT_CLOCKS_MAX)
-        return trajd_yaml_error(p->yaml, node, p->error, "must be a mapping of 1 to %d clocks",
+        return trajd_yaml_error(p->r.yaml, node, p->r.error, "must be a mapping of 1 to %d clocks",
                                 TRAJD_LAYOUT_CLOCKS_MAX);
-    p->clocks = trajd_arena_alloc(&p->memory->arena, node->child_count * sizeof *p->clocks);
+    p->clocks = trajd_yaml_alloc(&p->r, node->child_count * sizeof *p->clocks);
     if (!p->clocks)
-        return trajd_layout_no_memory(p);
+        return TRAJD_ERR_MEMORY;
     for (child = node->children; child && !status; child = child->next) {
         status = read_clock(p, child, &p->clocks[layout->clock_count]);
         stamped = stamped || p->clocks[layout->clock_count].stamps_path;
@@ -217,7 +218,7 @@ enum trajd_status trajd_layout_read_clocks(struct trajd_layout_parser *p,
     child = node->children;
     for (uint32_t i = 0; i < layout->clock_count && !status; i++, child = child->next) {
         if (stamped && !p->clocks[i].stamps_path && !p->clocks[i].start_path)
-            status = trajd_yaml_error(p->yaml, child, p->error,
+            status = trajd_yaml_error(p->r.yaml, child, p->r.error,
                                       "start: missing (a regular clock beside stamped ones must "
                                       "say when its first row was)");
     }
@@ -238,17 +239,17 @@ enum trajd_status trajd_layout_find_multiple(struct trajd_layout_parser *p, uint
     while (i < count && !(p->clocks[i].multiple == multiple && p->clocks[i].multiple_of == of))
         i++;
     if (count == TRAJD_LAYOUT_CLOCKS_MAX && i == count)
-        return trajd_error_set(p->error, TRAJD_ERR_ARGUMENT, 0,
+        return trajd_error_set(p->r.error, TRAJD_ERR_ARGUMENT, 0,
                                "%s: `rows: every %u` needs a clock of its own, and there are %d",
                                layout->name, multiple, TRAJD_LAYOUT_CLOCKS_MAX);
     if (i == count) { /* the old list stays in the arena */
-        clocks = trajd_arena_alloc(&p->memory->arena, (count + 1) * sizeof *clocks);
+        clocks = trajd_yaml_alloc(&p->r, (count + 1) * sizeof *clocks);
         if (!clocks)
-            return trajd_layout_no_memory(p);
+            return TRAJD_ERR_MEMORY;
         memcpy(clocks, p->clocks, count * sizeof *clocks);
         clocks[i] = clocks[of];
         snprintf(text, sizeof text, "%s*%u", *name, multiple);
-        if (trajd_layout_copy_text(p, text, &clocks[i].name))
+        if (trajd_yaml_keep(&p->r, text, &clocks[i].name))
             return TRAJD_ERR_MEMORY;
         clocks[i].rows = NULL;
         clocks[i].multiple = multiple;

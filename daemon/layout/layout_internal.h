@@ -16,59 +16,22 @@ struct trajd_layout_memory {
 };
 
 struct trajd_layout_parser {
-    const struct trajd_yaml *yaml;
+    struct trajd_yaml_reader r; /* keeps texts in the memory's arena */
     struct trajd_layout_memory *memory;
     struct trajd_layout_clock *clocks;
     struct trajd_layout_stream *streams;
-    struct trajd_error *error;
 };
 
 /* ---- layout_keys.c ---- */
 
-enum trajd_layout_type {
-    LAYOUT_OTHER,    /* the caller reads it */
-    LAYOUT_TEXT,     /* const char *: 1 to TRAJD_LAYOUT_PATH_MAX characters */
-    LAYOUT_PATH,     /* const char *: of an array, relative to the episode */
-    LAYOUT_PATTERN,  /* the same with one '*' at most */
-    LAYOUT_WORD,     /* an enum, one of `words` */
-    LAYOUT_FLAG,     /* bool: the second of two `words` */
-    LAYOUT_BOOL,     /* bool */
-    LAYOUT_DURATION, /* int64_t, in ns */
-    LAYOUT_RATE,     /* struct trajd_rate */
-};
-
-/* A key of a mapping. A table of them ends with a name of NULL. */
-struct trajd_layout_key {
-    const char *name;
-    enum trajd_layout_type type;
-    size_t offset;            /* of the member in the object */
-    const char *const *words; /* NULL at the end */
-    unsigned first;           /* the number of the first word */
-    /* NULL, or reads the value of a type of its own into the member */
-    enum trajd_status (*read)(struct trajd_layout_parser *p, const struct trajd_yaml_node *node,
-                              void *out);
-};
-
-/* Checks that the node is a mapping of these keys. */
-enum trajd_status trajd_layout_check_keys(struct trajd_layout_parser *p,
-                                          const struct trajd_yaml_node *node,
-                                          const struct trajd_layout_key *keys);
-/* The same, and reads the values that are there into the object, in the order of the table. */
-enum trajd_status trajd_layout_read_keys(struct trajd_layout_parser *p,
-                                         const struct trajd_yaml_node *node,
-                                         const struct trajd_layout_key *keys, void *object);
-
-/* Reads a text into the arena, or a path. */
-enum trajd_status trajd_layout_read_text(struct trajd_layout_parser *p,
-                                         const struct trajd_yaml_node *node, const char **out);
-enum trajd_status trajd_layout_read_path(struct trajd_layout_parser *p,
-                                         const struct trajd_yaml_node *node, bool may_have_star,
-                                         const char **path);
-/* Sets and returns TRAJD_ERR_MEMORY. */
-enum trajd_status trajd_layout_no_memory(struct trajd_layout_parser *p);
-/* Copies the text into the arena. */
-enum trajd_status trajd_layout_copy_text(struct trajd_layout_parser *p, const char *text,
-                                         const char **out);
+/* Read a key's value, a const char *: 1 to TRAJD_LAYOUT_PATH_MAX characters; the path of an array,
+ * relative to the episode; such a path with one '*' at most. */
+enum trajd_status trajd_layout_read_text(const struct trajd_yaml_reader *r,
+                                         const struct trajd_yaml_node *node, void *out);
+enum trajd_status trajd_layout_read_path(const struct trajd_yaml_reader *r,
+                                         const struct trajd_yaml_node *node, void *out);
+enum trajd_status trajd_layout_read_pattern(const struct trajd_yaml_reader *r,
+                                            const struct trajd_yaml_node *node, void *out);
 /* Returns how many '*' the text has. */
 uint32_t trajd_layout_star_count(const char *text);
 /* Returns whether a path inside an HDF5 file has no empty, "." or ".." component. */

@@ -10,18 +10,16 @@
 static enum trajd_status refuse_clock(const struct trajd_index *index, const char *wanted,
                                       struct trajd_error *error)
 {
-    const char *names[257] = {NULL}, *nearest;
+    const char *names[257] = {NULL};
     const uint32_t count = index->clock_count < 256 ? index->clock_count : 256;
     char list[TRAJD_ERROR_MESSAGE_SIZE / 2];
 
     for (uint32_t c = 0; c < count; c++)
         names[c] = index->clocks[c].name;
-    nearest = trajd_yaml_nearest(wanted, names, count);
     trajd_yaml_join(names, list, sizeof list);
-    return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
-                           "anchor.clock: no clock %s in layout %s (%s%s%sthere are: %s)", wanted,
-                           index->layout->name, nearest ? "did you mean " : "",
-                           nearest ? nearest : "", nearest ? "? " : "", list);
+    return trajd_error_set(
+        error, TRAJD_ERR_NOT_FOUND, 0, "anchor.clock: no clock %s in layout %s (%sthere are: %s)",
+        wanted, index->layout->name, trajd_yaml_suggest("", wanted, names, count, " ").text, list);
 }
 
 static enum trajd_status resolve_anchor(struct trajd_window_plan *plan, struct trajd_error *error)

@@ -12,7 +12,7 @@ static enum trajd_status find_stream(const struct trajd_window_plan *plan,
 {
     const struct trajd_index *index = plan->dataset->index;
     const int64_t found = trajd_index_find_stream(index, name);
-    const char *names[256], *nearest;
+    const char *names[256];
     uint32_t count = index->stream_count < 256 ? index->stream_count : 256;
 
     if (found >= 0) {
@@ -21,12 +21,11 @@ static enum trajd_status find_stream(const struct trajd_window_plan *plan,
     }
     for (uint32_t i = 0; i < count; i++)
         names[i] = index->streams[i].name;
-    nearest = trajd_yaml_nearest(name, names, count);
     return trajd_plan_output_error(output, error, TRAJD_ERR_NOT_FOUND,
-                                   "no stream %s in layout %s (%s%s%s%u stream%s: trajctl inspect)",
-                                   name, index->layout->name, nearest ? "did you mean " : "",
-                                   nearest ? nearest : "", nearest ? "? " : "", index->stream_count,
-                                   trajd_plural(index->stream_count));
+                                   "no stream %s in layout %s (%s%u stream%s: trajctl inspect)",
+                                   name, index->layout->name,
+                                   trajd_yaml_suggest("", name, names, count, " ").text,
+                                   index->stream_count, trajd_plural(index->stream_count));
 }
 
 /* Returns the stream of the same source in another dataset of the mixture. */

@@ -7,13 +7,15 @@
  * is fuzz_block.c's subject). */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
-#include "daemon/control/resample/resample_internal.h"
+#include "daemon/control/resample/resample_service.h"
 #include "proto/wire.h"
 
 enum { HEAD_BYTES = 6, MOST_DESCRIPTORS = 4, PAGE = 4096, ANSWER_BYTES = 2048 };
@@ -31,18 +33,40 @@ static void no_device_lost(void *context)
     (void)context;
 }
 
-static struct trajd_resample_service *make_service(void)
+static struct trajd_resample_service *make_service(const char *directory)
 {
-    static struct trajd_resample_service service;
     static const struct trajd_log log = {.level = TRAJD_LOG_ERROR};
+    const struct trajd_resample_service_options options = {.directory = directory,
+                                                           .log = &log,
+                                                           .thread_count = 1,
+                                                           .device = no_device,
+                                                           .device_lost = no_device_lost};
+    struct trajd_resample_service *service;
     struct trajd_error error;
 
-    if (service.closer)
-        return &service;
-    service.options = (struct trajd_resample_service_options){
-        .log = &log, .thread_count = 1, .device = no_device, .device_lost = no_device_lost};
-    service.backend.options = service.options;
-    return trajd_closer_create(&service.closer, &error) ? NULL : &service;
+    if (trajd_resample_service_create(&options, &service, &error))
+        abort();
+    return service;
+}
+
+/* Returns a connection to the service, which ends with the process. */
+static int connect_to_service(void)
+{
+    static char directory[] = "/tmp/fuzz_resample.XXXXXX";
+    static struct trajd_resample_service *service;
+    static struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const int peer = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+    if (!service) {
+        if (!mkdtemp(directory))
+            abort();
+        service = make_service(directory);
+        snprintf(address.sun_path, sizeof address.sun_path, "%s/%s", directory,
+                 TRAJD_RESAMPLE_SERVICE_SOCKET);
+    }
+    if (peer < 0 || connect(peer, (const struct sockaddr *)&address, sizeof address))
+        abort();
+    return peer;
 }
 
 /* The head's fourth byte: its lowest bits are the number of pages, the next one allocates them. */
@@ -97,41 +121,35 @@ static void send_message(int peer, const uint8_t *head, const uint8_t *frame, si
         close(descriptors[i]);
 }
 
-static void check_answer(int peer, bool is_open)
+static void check_answer(int peer)
 {
     static uint8_t frame[ANSWER_BYTES];
     struct trajd_wire_message message;
     struct trajd_error error;
     uint64_t request;
-    const ssize_t size = recv(peer, frame, sizeof frame, MSG_DONTWAIT);
+    const ssize_t size = recv(peer, frame, sizeof frame, 0);
 
-    if (size < 0 && (is_open || errno != EAGAIN))
+    if (size < 0 && errno != ECONNRESET)
         abort();
-    if (size >= 0 && (trajd_wire_decode(frame, (size_t)size, NULL, &message, &request, &error) ||
-                      (message.op != TRAJD_WIRE_RESAMPLED && message.op != TRAJD_WIRE_ERROR)))
+    if (size > 0 && (trajd_wire_decode(frame, (size_t)size, NULL, &message, &request, &error) ||
+                     (message.op != TRAJD_WIRE_RESAMPLED && message.op != TRAJD_WIRE_ERROR)))
         abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct trajd_resample_service *service = make_service();
     size_t frame_size;
-    int sockets[2];
-    bool is_open;
+    int peer;
 
-    if (!service || size < HEAD_BYTES ||
-        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets))
+    if (size < HEAD_BYTES)
         return 0;
     frame_size = (size_t)data[4] | (size_t)data[5] << 8;
     if (frame_size > size - HEAD_BYTES)
         frame_size = size - HEAD_BYTES;
-    service->places[0] = (struct trajd_unix_place){.fd = sockets[1], .uid = geteuid()};
-    service->stats.clients = 1;
-    send_message(sockets[0], data, data + HEAD_BYTES, frame_size, data + HEAD_BYTES + frame_size,
+    peer = connect_to_service();
+    send_message(peer, data, data + HEAD_BYTES, frame_size, data + HEAD_BYTES + frame_size,
                  size - HEAD_BYTES - frame_size);
-    is_open = trajd_resample_receive(service, 0);
-    check_answer(sockets[0], is_open);
-    close(sockets[0]);
-    close(sockets[1]);
+    check_answer(peer);
+    close(peer);
     return 0;
 }

@@ -48,7 +48,7 @@ static enum trajd_status choose_name(struct idle *idle, const char *name, bool *
                                      struct trajd_error *error)
 {
     const struct trajd_index *index = idle->index;
-    const char *names[256], *nearest;
+    const char *names[256];
     size_t count = 0;
 
     for (uint32_t s = 0; s < index->stream_count; s++) {
@@ -57,10 +57,8 @@ static enum trajd_status choose_name(struct idle *idle, const char *name, bool *
         if (count < 256)
             names[count++] = index->streams[s].name;
     }
-    nearest = trajd_yaml_nearest(name, names, count);
-    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "--idle-streams: no stream %.200s%s%s%s",
-                           name, nearest ? " (did you mean " : "", nearest ? nearest : "",
-                           nearest ? "?)" : "");
+    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "--idle-streams: no stream %.200s%s", name,
+                           trajd_yaml_suggest(" (", name, names, count, ")").text);
 }
 
 static enum trajd_status choose_streams(struct idle *idle, struct trajd_error *error)

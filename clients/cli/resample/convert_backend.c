@@ -116,8 +116,7 @@ static enum trajd_status use_daemon(struct convert_backend *backend, bool only_g
             error, TRAJD_ERR_UNSUPPORTED, 0,
             "%s: only a daemon on this machine can resample rows: use --backend cpu or cuda",
             backend->directory);
-    status = convert_remote_create(backend->directory, backend->cancel, device, sizeof device,
-                                   &remote, error);
+    status = convert_remote_create(backend->directory, backend->cancel, device, &remote, error);
     convert_remote_destroy(&remote);
     if (!status && only_gpu && !*device)
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "the daemon at %s has no GPU",
@@ -266,12 +265,11 @@ static enum trajd_status make_room(struct convert_engine *engine, bool is_remote
                                    uint64_t size_bytes, void **room, struct trajd_error *error)
 {
     struct convert_backend *backend = engine->backend;
-    char device[TRAJD_DEVICE_NAME_SIZE];
     enum trajd_status status = TRAJD_OK;
 
     if (is_remote && !engine->remote)
-        status = convert_remote_create(backend->directory, backend->cancel, device, sizeof device,
-                                       &engine->remote, error);
+        status = convert_remote_create(backend->directory, backend->cancel, NULL, &engine->remote,
+                                       error);
     else if (!is_remote && !engine->runner)
         status = trajd_runner_create(backend->device, NULL, &engine->runner, error);
     if (is_remote && status == TRAJD_ERR_NOT_FOUND) /* it was there when it was chosen */

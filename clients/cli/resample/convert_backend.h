@@ -54,11 +54,11 @@ enum trajd_status convert_engine_run(struct convert_engine *engine,
 
 struct convert_remote;
 
-/* Connects to a daemon and queries its device. *device becomes the GPU's name, or "" for the
- * daemon's CPU. TRAJD_ERR_NOT_FOUND: no daemon listens there. */
-enum trajd_status convert_remote_create(const char *directory, const bool *cancel, char *device,
-                                        size_t device_size, struct convert_remote **remote,
-                                        struct trajd_error *error);
+/* Connects to a daemon and queries its device. `device` (NULL: not wanted) becomes the GPU's name,
+ * or "" for the daemon's CPU. TRAJD_ERR_NOT_FOUND: no daemon listens there. */
+enum trajd_status convert_remote_create(const char *directory, const bool *cancel,
+                                        char device[TRAJD_DEVICE_NAME_SIZE],
+                                        struct convert_remote **remote, struct trajd_error *error);
 void convert_remote_destroy(struct convert_remote **remote);
 /* Returns shared memory of at least size_bytes in *room. The daemon reads a block from it and
  * writes the reply into it. Owned by `remote`, and valid until the next call. */

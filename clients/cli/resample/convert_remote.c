@@ -96,7 +96,7 @@ static enum trajd_status receive_reply(struct convert_remote *remote, uint8_t fr
 
 /* Sends a request and receives the reply. Copies the GPU's name to `device`, which may be NULL. */
 static enum trajd_status query(struct convert_remote *remote, uint64_t size_bytes, char *device,
-                               size_t device_size, struct trajd_error *error)
+                               struct trajd_error *error)
 {
     struct trajd_wire_message message;
     uint8_t frame[FRAME_ROOM];
@@ -121,13 +121,13 @@ static enum trajd_status query(struct convert_remote *remote, uint64_t size_byte
         return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0,
                                "the daemon at %s sent an unexpected reply", remote->path);
     if (device)
-        trajd_wire_text_copy(message.resampled.device, device, device_size);
+        trajd_wire_text_copy(message.resampled.device, device, TRAJD_DEVICE_NAME_SIZE);
     return TRAJD_OK;
 }
 
-enum trajd_status convert_remote_create(const char *directory, const bool *cancel, char *device,
-                                        size_t device_size, struct convert_remote **out,
-                                        struct trajd_error *error)
+enum trajd_status convert_remote_create(const char *directory, const bool *cancel,
+                                        char device[TRAJD_DEVICE_NAME_SIZE],
+                                        struct convert_remote **out, struct trajd_error *error)
 {
     struct convert_remote *remote = *out = trajd_memory_or_exit(calloc(1, sizeof *remote));
     bool is_cancelled;
@@ -137,7 +137,7 @@ enum trajd_status convert_remote_create(const char *directory, const bool *cance
     snprintf(remote->path, sizeof remote->path, "%.400s/resample.sock", directory);
     status = connect_to(remote, error);
     if (!status)
-        status = query(remote, 0, device, device_size, error);
+        status = query(remote, 0, device, error);
     is_cancelled = cancel && __atomic_load_n(cancel, __ATOMIC_RELAXED);
     if (status == TRAJD_ERR_CLOSED && !is_cancelled)
         status = gone(remote, "has ended, does not reply, or accepts no more clients", error);
@@ -191,5 +191,5 @@ enum trajd_status convert_remote_room(struct convert_remote *remote, uint64_t si
 enum trajd_status convert_remote_run(struct convert_remote *remote, uint64_t size_bytes,
                                      struct trajd_error *error)
 {
-    return query(remote, size_bytes, NULL, 0, error);
+    return query(remote, size_bytes, NULL, error);
 }

@@ -1,12 +1,10 @@
 /* Resamples rows that other programs send (RESAMPLE of proto/PROTOCOL.md): `trajctl resample` uses
  * the daemon's GPU and needs no CUDA context of its own.
  *
- * One thread serves a socket beside the feeds' socket. It takes one segment (kernels/block.h, of
- * bounded size) from each client in turn. Where the CPU resamples, a pool shares each segment while
- * there are clients. These threads have a higher nice value (lower priority) than the threads of
- * the feeds.
- *
- * resample_internal.h lists the files. */
+ * One thread accepts connections on a socket beside the feeds' socket, and each connection has a
+ * thread. In turn they resample one segment each (kernels/block.h, of bounded size). Where the CPU
+ * resamples, a pool shares each segment while there are clients. These threads have a higher nice
+ * value (lower priority) than the threads of the feeds. */
 #ifndef TRAJD_CONTROL_RESAMPLE_SERVICE_H
 #define TRAJD_CONTROL_RESAMPLE_SERVICE_H
 
@@ -27,9 +25,9 @@ struct trajd_resample_service_options {
     /* true: members of the directory's group may connect (mode 0770); false: our uid and root */
     bool group_access;
     const struct trajd_log *log;
-    uint32_t thread_count; /* on the CPU, >= 1, including the service's own thread */
+    uint32_t thread_count; /* on the CPU, >= 1, including a connection's own thread */
     /* Returns the GPU to use now, or NULL for the CPU. The GPU must outlive the service. Both are
-     * called on the service's thread. */
+     * called by one thread at a time, of any connection. */
     struct trajd_device *(*device)(void *context);
     void (*device_lost)(void *context); /* the GPU has failed; device() returns NULL from then on */
     void *context;
@@ -44,12 +42,13 @@ struct trajd_resample_service_stats {
 enum trajd_status
 trajd_resample_service_create(const struct trajd_resample_service_options *options,
                               struct trajd_resample_service **service, struct trajd_error *error);
-/* Stops and joins the thread, which first finishes its current segment. Closes all connections.
- * NULL is fine. */
+/* Waits for the segment that is being resampled, and ends all connections. The thread of one whose
+ * close hangs stays until the process ends. NULL is fine. */
 void trajd_resample_service_destroy(struct trajd_resample_service **service);
 /* Thread-safe. */
 void trajd_resample_service_get_stats(const struct trajd_resample_service *service,
                                       struct trajd_resample_service_stats *stats);
+/* Of the thread that accepts connections. */
 const struct trajd_heartbeat *
 trajd_resample_service_heartbeat(const struct trajd_resample_service *service);
 

@@ -90,7 +90,7 @@ static enum trajd_status find_entry(const struct trajd_yaml *yaml, const char *n
                                     const struct trajd_yaml_node **entry, struct trajd_error *error)
 {
     const struct trajd_yaml_node *names = find_names(trajd_yaml_root(yaml));
-    const char *list[256], *nearest;
+    const char *list[256];
     uint32_t count = 0;
 
     if (!names)
@@ -103,12 +103,11 @@ static enum trajd_status find_entry(const struct trajd_yaml *yaml, const char *n
     for (const struct trajd_yaml_node *child = names->children; child && count < 256;
          child = child->next)
         list[count++] = child->key;
-    nearest = trajd_yaml_nearest(name, list, count);
     trajd_yaml_error(yaml, names, error,
-                     "no statistics with the name %s (%s%s%sthe file has %u names, the first is "
+                     "no statistics with the name %s (%sthe file has %u names, the first is "
                      "%s): choose one with `key:`",
-                     name, nearest ? "did you mean " : "", nearest ? nearest : "",
-                     nearest ? "? " : "", names->child_count, count ? list[0] : "none");
+                     name, trajd_yaml_suggest("", name, list, count, " ").text, names->child_count,
+                     count ? list[0] : "none");
     if (error)
         error->status = TRAJD_ERR_NOT_FOUND;
     return TRAJD_ERR_NOT_FOUND;

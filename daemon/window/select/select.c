@@ -76,7 +76,8 @@ static enum trajd_status check_texts(const struct trajd_select_rules *rules,
                                      const struct trajd_index *index, struct trajd_error *error)
 {
     const struct trajd_layout *layout = index->layout;
-    const char *names[TRAJD_LAYOUT_METAS_MAX], *nearest;
+    const char *names[TRAJD_LAYOUT_METAS_MAX];
+    struct trajd_yaml_suggestion meant;
     enum trajd_status status = TRAJD_OK;
 
     for (uint32_t m = 0; m < layout->meta_count; m++)
@@ -88,14 +89,11 @@ static enum trajd_status check_texts(const struct trajd_select_rules *rules,
             status = check_values(wanted, index, meta, error);
             continue;
         }
-        nearest = trajd_yaml_nearest(wanted->key, names, layout->meta_count);
+        meant = trajd_yaml_suggest(" (", wanted->key, names, layout->meta_count, ")");
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
-                               "line %u: where.%s: layout %s has no such text%s%s%s", wanted->line,
+                               "line %u: where.%s: layout %s has no such text%s", wanted->line,
                                wanted->key, layout->name,
-                               nearest              ? " (did you mean "
-                               : layout->meta_count ? ""
-                                                    : " (it has no meta:)",
-                               nearest ? nearest : "", nearest ? "?)" : "");
+                               layout->meta_count ? meant.text : " (it has no meta:)");
     }
     return status;
 }

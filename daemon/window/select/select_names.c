@@ -154,8 +154,8 @@ static bool find_name(const struct names *names, const char *name, struct match 
     return true;
 }
 
-/* Returns a name of an episode or file that is spelled almost so, or NULL. */
-static const char *nearest_name(const struct names *names, const char *name)
+/* Suggests a name of an episode or file that is spelled almost so. */
+static struct trajd_yaml_suggestion suggest(const struct names *names, const char *name)
 {
     const struct trajd_index *index = names->index;
     const char *list[NEAREST_NAMES];
@@ -165,7 +165,7 @@ static const char *nearest_name(const struct names *names, const char *name)
         list[count++] = index->episodes[e].id;
     for (uint32_t f = 0; f < index->file_count && count < NEAREST_NAMES; f++)
         list[count++] = index->files[f].relative_path;
-    return trajd_yaml_nearest(name, list, count);
+    return trajd_yaml_suggest("", name, list, count, " ");
 }
 
 /* ---- `episodes: [0..39, demo_45, episode_3.hdf5]`. Numbers count all episodes that were found, in
@@ -229,17 +229,13 @@ static enum trajd_status mark_name(const struct trajd_select_entry *entry,
                                    struct trajd_select_refused *refused, struct trajd_error *error)
 {
     struct match match;
-    const char *nearest;
 
-    if (!find_name(names, entry->name, &match)) {
-        nearest = nearest_name(names, entry->name);
+    if (!find_name(names, entry->name, &match))
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
                                "%s: no episode and no file of the dataset is called %.200s "
-                               "(%s%.200s%sFILE:EPISODE names one of several files' episodes; "
+                               "(%sFILE:EPISODE names one of several files' episodes; "
                                "`trajctl inspect --json` lists them)",
-                               entry->place, entry->name, nearest ? "did you mean " : "",
-                               nearest ? nearest : "", nearest ? "? " : "");
-    }
+                               entry->place, entry->name, suggest(names, entry->name).text);
     for (uint32_t i = 0; i < match.count; i++)
         flags[match.list ? match.list[i] : match.first + i] |= TRAJD_SELECT_LISTED;
     if (match.file != UINT32_MAX && names->index->files[match.file].refusal)

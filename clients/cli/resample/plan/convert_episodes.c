@@ -82,7 +82,7 @@ static bool is_chosen(const struct trajd_convert_options *options,
 static enum trajd_status check_selection(const struct trajd_convert_options *options,
                                          struct trajd_error *error)
 {
-    const char *keys[KEYS_MAX], *near;
+    const char *keys[KEYS_MAX];
     size_t key_count = 0;
     bool any = !options->filter;
 
@@ -104,12 +104,11 @@ static enum trajd_status check_selection(const struct trajd_convert_options *opt
                 if (key_count < KEYS_MAX && (!key_count || strcmp(keys[key_count - 1], *own)))
                     keys[key_count++] = *own;
             }
-    near = any ? NULL : trajd_yaml_nearest(options->filter, keys, key_count);
     return any ? TRAJD_OK
-               : trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
-                                 "--filter: no episode has the mask key \"%s\"%s%s%s",
-                                 options->filter, near ? " (did you mean " : "", near ? near : "",
-                                 near ? "?)" : "");
+               : trajd_error_set(
+                     error, TRAJD_ERR_NOT_FOUND, 0,
+                     "--filter: no episode has the mask key \"%s\"%s", options->filter,
+                     trajd_yaml_suggest(" (", options->filter, keys, key_count, ")").text);
 }
 
 /* ---- one episode ---- */

@@ -44,7 +44,6 @@ enum trajd_status trajd_convert_rule_set_kind(struct trajd_convert_rule *rule, c
     static const enum trajd_kind kinds[] = {
         TRAJD_KIND_LINEAR,     TRAJD_KIND_PREVIOUS,   TRAJD_KIND_NEAREST, TRAJD_KIND_SLERP_XYZW,
         TRAJD_KIND_SLERP_XYZW, TRAJD_KIND_SLERP_WXYZ, TRAJD_KIND_ANGLE,   TRAJD_KIND_MEAN};
-    const char *near;
 
     for (size_t i = 0; i < ARRAY_LEN(words); i++)
         if (!strcmp(words[i], word)) {
@@ -52,10 +51,8 @@ enum trajd_status trajd_convert_rule_set_kind(struct trajd_convert_rule *rule, c
             rule->layout_order = !strcmp(word, "slerp");
             return TRAJD_OK;
         }
-    near = trajd_yaml_nearest(word, words, ARRAY_LEN(words));
-    return trajd_error_set(
-        error, TRAJD_ERR_ARGUMENT, 0,
-        "\"%s\" is not a kind%s%s%s; the kinds are linear, previous, nearest, slerp "
-        "(or slerp_xyzw, slerp_wxyz), angle, mean",
-        word, near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
+    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                           "\"%s\" is not a kind%s; the kinds are linear, previous, nearest, slerp "
+                           "(or slerp_xyzw, slerp_wxyz), angle, mean",
+                           word, trajd_yaml_suggest(" (", word, words, ARRAY_LEN(words), ")").text);
 }

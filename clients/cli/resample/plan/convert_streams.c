@@ -24,19 +24,16 @@ static bool interpolates(enum trajd_kind kind)
 static enum trajd_status no_stream(const struct trajd_index *index, const char *what,
                                    const char *name, struct trajd_error *error)
 {
-    const char *names[NEAREST_MAX] = {0}, *near;
+    const char *names[NEAREST_MAX + 1] = {0};
     uint32_t count = index->stream_count < NEAREST_MAX ? index->stream_count : NEAREST_MAX;
-    size_t used = 0;
-    char list[300] = "";
+    char list[300];
 
     for (uint32_t i = 0; i < count; i++)
         names[i] = index->streams[i].name;
-    near = trajd_yaml_nearest(name, names, count);
-    for (uint32_t i = 0; i < count && used < sizeof list; i++)
-        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", names[i]);
+    trajd_yaml_join(names, list, sizeof list);
     return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
-                           "%s: there is no stream \"%s\"%s%s%s; the streams are %s", what, name,
-                           near ? " (did you mean " : "", near ? near : "", near ? "?)" : "", list);
+                           "%s: there is no stream \"%s\"%s; the streams are %s", what, name,
+                           trajd_yaml_suggest(" (", name, names, count, ")").text, list);
 }
 
 /* Marks the streams that match the patterns. */

@@ -206,8 +206,7 @@ static void what_a_daemon_does_is_reported(void **state)
         char device[TRAJD_DEVICE_NAME_SIZE];
         void *room;
         begin_playing(&played, cases[k].then);
-        if (convert_remote_create(played.directory, &played.cancel, device, sizeof device, &remote,
-                                  &error))
+        if (convert_remote_create(played.directory, &played.cancel, device, &remote, &error))
             fail_msg("%s", error.message);
         assert_string_equal(device, "a GPU");
         assert_int_equal(convert_remote_room(remote, 100, &room, &error), TRAJD_OK);
@@ -263,9 +262,8 @@ static void memory_grows_in_units(void **state)
 
     (void)state;
     begin_playing(&played, ENDS);
-    assert_int_equal(
-        convert_remote_create(played.directory, NULL, device, sizeof device, &remote, &error),
-        TRAJD_OK);
+    assert_int_equal(convert_remote_create(played.directory, NULL, device, &remote, &error),
+                     TRAJD_OK);
     assert_int_equal(convert_remote_room(remote, 1, &first, &error), TRAJD_OK);
     memset(first, 1, 4 << 20);
     assert_int_equal(convert_remote_room(remote, 4 << 20, &again, &error), TRAJD_OK);
@@ -295,9 +293,8 @@ static void places_without_a_daemon_are_errors(void **state)
         struct convert_remote *remote;
         struct trajd_error error;
         char device[TRAJD_DEVICE_NAME_SIZE];
-        assert_int_equal(
-            convert_remote_create(cases[k].directory, NULL, device, sizeof device, &remote, &error),
-            cases[k].status);
+        assert_int_equal(convert_remote_create(cases[k].directory, NULL, device, &remote, &error),
+                         cases[k].status);
         assert_non_null(strstr(error.message, cases[k].word));
         assert_null(remote);
     }
