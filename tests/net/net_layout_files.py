@@ -186,7 +186,7 @@ def minari(folder, draw):
         demo["observations/achieved_goal"], demo["observations/observation"] = draw.walk(
             rows + 1, 3
         ), draw.walk(rows + 1, 8)
-        demo["infos/success"] = np.zeros(rows, bool)
+        demo["infos/success"] = np.zeros(rows + 1, bool)  # gymnasium's reset has one, too
         demo.attrs["id"], demo.attrs["total_steps"] = 1, rows
 
     demos(folder / "main_data.hdf5", draw, write, group="episode_{}")

@@ -7,16 +7,18 @@ import net_hdf5
 from net_build import write_config
 from net_layout_files import LAYOUTS
 
-LAB = "data/lab.hdf5 --layout data/lab.yaml"
-CAMERAS = "data/cameras.hdf5 --layout data/cameras.yaml --assume-rate"
+LAB = "data/lab.hdf5 --layout data/lab.yaml --assume-rate"
+CAMERA_FILE = "data/cameras.hdf5 --layout data/cameras.yaml"
+CAMERAS = f"{CAMERA_FILE} --assume-rate"
 NOT_PACKED = (
     "--streams actions,qpos,raw,raw_bgr,raw_gray,png,png_180,jpeg,jpeg_text,jpeg_gray,mixed,zeros,"
     "bad,depth16,depth32,depth_png,plain"
 )
 NO_DELTAS = (  # only these are resampled by a daemon or on a GPU
     "--streams joints,degrees,velocity,pos,quat,wxyz,euler,holes,wrench,grip,grip_near,table_pos,"
-    "table_quat,actions,frame,types/*,flags/*"
+    "table_quat,actions,frame,types/*"
 )
+STREAMS = f"{NO_DELTAS},axis,delta,move,reward"  # not those of integers that end before their episode: they are refused
 POLICY = "data/policy.hdf5"
 RATES = (10, 20, 29.97, "30000/1001", 30, 100)
 KINDS = {
@@ -30,7 +32,7 @@ KINDS = {
 
 # name: arguments beside -o
 CASES = {
-    **{f"lab/rate_{str(rate).replace('/', '_')}": f"{LAB} --rate {rate}" for rate in RATES},
+    **{f"lab/rate_{str(rate).replace('/', '_')}": f"{LAB} {STREAMS} --rate {rate}" for rate in RATES},
     **{
         f"lab/kind_{stream}_{kind}": f"{LAB} --rate 40 --streams {stream} --kind {stream}={kind}"
         for stream, kinds in KINDS.items()
@@ -40,7 +42,7 @@ CASES = {
     "--window pos=120ms",
     "lab/dtype": f"{LAB} --rate 25 --streams pos,quat,wrench,joints --dtype float32 "
     "--dtype quat=float16 --dtype wrench=float16",
-    "lab/max_gap": f"{LAB} --rate 25 --max-gap 300ms",
+    "lab/max_gap": f"{LAB} {STREAMS} --rate 25 --max-gap 300ms",
     "lab/max_gap_of_one": f"{LAB} --rate 25 --max-gap pos=60ms --max-gap delta=1s "
     "--streams pos,delta,grip",
     "lab/episodes": f"{LAB} --rate 25 --episodes demo_1,3,demo_7 --streams actions,pos",
@@ -81,7 +83,7 @@ CASES = {
         for layout, place in LAYOUTS.items()
         for rate in (7, 30)
     },
-    "odd/split": "data/odd/joined.hdf5 --layout data/odd/ends.yaml --rate 10",
+    "odd/split": "data/odd/joined.hdf5 --layout data/odd/ends.yaml --rate 10 --assume-rate",
     "layouts/assumed_rate": "data/layouts/isaaclab --rate 30 --assume-rate=25",
     "layouts/parts": "data/layouts/droid_raw/ep2/trajectory.h5 --rate 30 --max-gap 75ms",
 }
@@ -110,7 +112,7 @@ IMAGES = {
     "robotwin": "robotwin",
 }
 PACKED = {
-    "cameras": CAMERAS,
+    "cameras": CAMERA_FILE,
     "robomind": "data/layouts/robomind/ep0/trajectory.hdf5",
     "aloha": "data/layouts/aloha/episode_0.hdf5 data/layouts/aloha/episode_1.hdf5",
     "robotwin": "data/layouts/robotwin/data/episode0.hdf5 --layout robotwin",
@@ -214,17 +216,15 @@ def convert(part, build, folder, name, arguments, *more):
 
 
 def record_again(part, build, folder):
-    """A file that was resampled is resampled again, and a finished run is continued by --resume."""
+    """A file that was resampled is resampled again."""
     if not part.has("again"):
         return
     with part.case("again"):
         (folder / "again").mkdir(exist_ok=True)
-        first = f"{CASES['lab/rate_20']} -o {folder}/again/first.hdf5".split()
-        lab_again = LAB.replace("data/lab.hdf5", f"{folder}/again/first.hdf5")
-        second = f"{lab_again} --rate 35 -o {folder}/again/second.hdf5".split()
-        plan = f"{LAB} --rate 35 -o {folder}/again/third.hdf5 --dry-run".split()
+        first = f"{CASES['policy/rate_20']} -o {folder}/again/first.hdf5".split()
+        second = f"{folder}/again/first.hdf5 --rate 35 -o {folder}/again/second.hdf5".split()
+        plan = f"{LAB} {STREAMS} --rate 35 -o {folder}/again/third.hdf5 --dry-run".split()
         build.must("resample", *first)
-        part.text("again/resume", build.run("resample", *first, "--resume").stderr)
         build.must("resample", *second)
         part.text("again/plan", build.must("resample", *plan))
         net_hdf5.add_folder(part, "again", folder / "again")
@@ -245,8 +245,8 @@ def record_packed(part, build, folder):
     }
     write_config("prepare.yaml", build.complete(config))
     cases = {f"pack/{name}": arguments for name, arguments in PACKED.items()}
-    cases["pack/prepared"] = f"{CAMERAS} --prepare prepare.yaml:train"
-    cases["pack/preset_openpi"] = f"{CAMERAS} --prepare openpi"
+    cases["pack/prepared"] = f"{CAMERA_FILE} --prepare prepare.yaml:train"
+    cases["pack/preset_openpi"] = f"{CAMERA_FILE} --prepare openpi"
     for name, arguments in cases.items():
         if part.has(name):
             with part.case(name):
