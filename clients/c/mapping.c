@@ -139,7 +139,7 @@ enum trajd_status trajd_mapping_create(int fd, const struct trajd_ring_terms *te
     if (!mapping)
         return TRAJD_ERR_MEMORY;
     int protection = terms->writable ? PROT_READ | PROT_WRITE : PROT_READ;
-    void *memory = mmap(NULL, terms->size_bytes, protection, MAP_SHARED | MAP_POPULATE, fd, 0);
+    void *memory = mmap(NULL, terms->size_bytes, protection, MAP_SHARED, fd, 0);
     if (memory == MAP_FAILED) {
         status =
             trajd_error_set(error, TRAJD_ERR_MEMORY, errno, "ring %u: mapping %llu bytes: %s",

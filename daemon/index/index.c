@@ -32,6 +32,7 @@ static void free_files(struct files *files)
         free(files->entries[i].path);
         free(files->entries[i].relative_path);
         trajd_bytes_free(&files->entries[i].record);
+        free(files->entries[i].cache);
     }
     free(files->entries);
     *files = (struct files){0};

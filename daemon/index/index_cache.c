@@ -102,6 +102,7 @@ struct loading {
     const char *media_folder;
     struct trajd_index_entry *entries;
     uint32_t count, from;
+    char *data; /* of the cache; NULL: an entry has it */
     /* the first record that was taken: mostly all others have its arrays, too */
     struct trajd_arena arena;
     struct trajd_record first;
@@ -165,12 +166,13 @@ static void take_entry(struct loading *loading, const struct cached *cached)
         stat->inode != cached->inode)
         return; /* the file changed: it is indexed again */
     if (record_is_valid(loading, &cached->record, entry, &arena, &record)) {
-        trajd_bytes_add(&entry->record, cached->record.data, cached->record.size);
-        if (entry->record.failed)
-            trajd_bytes_free(&entry->record);
-        entry->from_cache = entry->keep = entry->record.length > 0;
-        if (entry->from_cache)
-            note_paths(loading, entry, &arena, &record);
+        entry->record = (struct trajd_bytes){.data = (uint8_t *)cached->record.data,
+                                             .length = cached->record.size,
+                                             .is_fixed = true};
+        entry->from_cache = entry->keep = true;
+        entry->cache = loading->data;
+        loading->data = NULL;
+        note_paths(loading, entry, &arena, &record);
     }
     trajd_arena_free(&arena);
 }
@@ -185,18 +187,19 @@ void trajd_index_cache_load(const struct trajd_index_options *options,
                               .count = count};
     struct trajd_arena arena = {.limit_bytes = decode_bytes_max};
     struct cache cache = {0};
-    char path[4096], *data = NULL;
+    char path[4096];
     size_t size = 0;
 
     if (count && cache_path(options, layout, path, sizeof path))
-        data = trajd_file_read_sealed(path, cache_magic, cache_bytes_max, &size);
-    if (data && !trajd_arena_decode(&arena, &cache_table, data, size, &cache, NULL, NULL) &&
+        loading.data = trajd_file_read_sealed(path, cache_magic, cache_bytes_max, &size);
+    if (loading.data &&
+        !trajd_arena_decode(&arena, &cache_table, loading.data, size, &cache, NULL, NULL) &&
         cache.layout_hash == layout->hash && is_text(&cache.dataset, options->path))
         for (uint32_t i = 0; i < cache.count; i++)
             take_entry(&loading, &cache.entries[i]);
     trajd_arena_free(&loading.arena);
     trajd_arena_free(&arena);
-    free(data);
+    free(loading.data);
 }
 
 static bool is_kept(const struct trajd_index_entry *entry)

@@ -178,7 +178,8 @@ static enum trajd_status give_file(struct pool *pool, struct trajd_index_child *
         return retry_entry(pool, entry, local.foreign_code);
     if (!check_file(entry, fd, &refusal)) {
         close(fd);
-        return refuse_entry(pool, entry, false, refusal);
+        /* one that stays empty need not start a child at each start of the daemon */
+        return refuse_entry(pool, entry, !entry->stat.size_bytes, refusal);
     }
     child->entry = entry;
     child->fd = fd;

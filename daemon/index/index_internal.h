@@ -18,6 +18,7 @@ struct trajd_index_entry {
     bool is_settled;
     struct trajd_bytes record; /* encoded, with stamps and digests; length 0: not indexed yet */
     bool from_cache;
+    char *cache; /* what was read of the cache, with `record` and those of other entries; or NULL */
     /* all episodes of its record have the arrays of an earlier entry's, which is not marked so */
     bool has_known_paths;
     uint32_t episode_count; /* of the record, with has_known_paths */

@@ -144,20 +144,19 @@ static enum trajd_status visit(struct walk *walk, const char *relative, const ch
     if (depth > DEPTH_MAX || (size_t)snprintf(full, sizeof full, "%s%s%s", walk->folder,
                                               *relative ? "/" : "", relative) >= sizeof full)
         return TRAJD_OK;
-    if (!strncmp(pattern, "**/", 3)) {
-        status = visit(walk, relative, pattern + 3, depth + 1);
-        if (status)
-            return status;
-    }
     folder = opendir(full);
     if (!folder)
         return trajd_error_set(walk->error, TRAJD_ERR_IO, errno, "%s: cannot be read: %s", full,
                                strerror(errno));
     while (!status && (errno = 0, entry = readdir(folder))) {
         trajd_heartbeat_turn(); /* a large folder on slow storage */
-        if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
+        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
+            continue;
+        /* "**" may stand for no folder: then what follows it matches the entry, too */
+        for (const char *rest = pattern; rest && !status;
+             rest = strncmp(rest, "**/", 3) ? NULL : rest + 3)
             status =
-                visit_entry(walk, relative, entry->d_name, entry->d_type != DT_REG, pattern, depth);
+                visit_entry(walk, relative, entry->d_name, entry->d_type != DT_REG, rest, depth);
     }
     if (!status && errno)
         status = trajd_error_set(walk->error, TRAJD_ERR_IO, errno, "%s: cannot be read: %s", full,

@@ -275,24 +275,26 @@ void trajd_producer_prefetch_rows(struct trajd_producer *producer, const struct 
                    prefetch_batch);
 }
 
-/* Where production begins, this batch comes first, unless its frames travel to a GPU already. A look
- * at a whole place is spread over some batches, so that the first one need not wait for it. */
+/* Where production begins, this batch comes first, unless its frames travel to a GPU already, and the
+ * others are asked for when it is made: their decoding would delay it. A look at a whole place is
+ * spread over some batches, so that the second one need not wait for it. */
 void trajd_producer_prefetch_frames(struct trajd_producer *producer, const struct trajd_fill *fill)
 {
     const struct trajd_window_spec *spec = producer->spec;
     const uint64_t place = (uint64_t)spec->block_windows * spec->block_neighbours,
                    batches = spec->order == TRAJD_ORDER_GLOBAL ? 0 : place / spec->global_batch;
+    uint64_t at_once = 2 * (uint64_t)producer->slot_count + 2;
 
     if (!producer->ahead_batch)
         return;
     if (begins(&producer->wanted, fill)) {
         trajd_producer_forget_frames(producer);
+        at_once = producer->on_gpu ? at_once : 0;
         if (!producer->on_gpu)
             trajd_producer_want_frames(producer, fill, fill->position, fill->row_count);
     }
     look_ahead(producer, fill, batches > producer->slot_count ? batches : producer->slot_count,
-               2 * (uint64_t)producer->slot_count + 2, &producer->wanted,
-               trajd_producer_want_frames);
+               at_once, &producer->wanted, trajd_producer_want_frames);
 }
 
 /* ---- windows ---- */

@@ -399,7 +399,7 @@ def _locked(place: pathlib.Path, end: Optional[float], progress: Optional[str] =
             if end is not None and time.monotonic() >= end:
                 raise Timeout(f"the private daemon is not ready yet; its log: {place / 'log'}")
             waiting.show()
-            time.sleep(min(max(0.0005, (time.monotonic() - began) / 20), 0.05))  # at most a twentieth too late
+            time.sleep(min(max(0.0005, (time.monotonic() - began) / 50), 0.05))  # at most a fiftieth too late
         waiting.close()
         yield lock
 

@@ -104,6 +104,7 @@ static void the_cache_gives_the_same_index(void **state)
     struct trajd_index *first, *second;
 
     (void)state;
+    shell(": >%s/raw_empty.hdf5", index_folder);
     make_folder("cached", "raw_*.hdf5");
     shell("mkdir %s/cache", index_folder);
     snprintf(path, sizeof path, "%s/cached", index_folder);
