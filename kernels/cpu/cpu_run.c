@@ -100,13 +100,14 @@ bool trajd_cpu_any_lost(enum trajd_dtype type, const void *elements, uint64_t co
     }
 }
 
-/* Returns whether the copied bytes are the result. If not, the general path writes them again. */
-static bool is_result(const struct trajd_stream *stream, const char *out, uint64_t elements)
+/* Returns whether the rows are the result. If not, the general path makes it. The copy is not looked
+ * at, because its bytes can be read only when they are in the cache. */
+static bool is_result(const struct trajd_stream *stream, const char *rows, uint64_t elements)
 {
     if (trajd_kind_is_slerp(stream->kind))
-        return stream->source_type == TRAJD_F32 ? all_unit_f32(out, elements / 4)
-                                                : all_unit_f64(out, elements / 4);
-    return !stream->mask || !trajd_cpu_any_lost(stream->source_type, out, elements);
+        return stream->source_type == TRAJD_F32 ? all_unit_f32(rows, elements / 4)
+                                                : all_unit_f64(rows, elements / 4);
+    return !stream->mask || !trajd_cpu_any_lost(stream->source_type, rows, elements);
 }
 
 /* The part of a window's steps that are rows: `before` steps lie before the first row, then
@@ -204,10 +205,9 @@ uint32_t trajd_cpu_copy_runs(const struct trajd_resample_request *request,
             fetch_run(bracket, grid, stream, w + AHEAD, &runs[w % AHEAD]);
         if (!run.inside || !may_repeat(stream, &run, grid->step_count))
             return w;
-        memcpy(out + run.before * size, run.row, run.inside * size);
-        if (!is_result(stream, out + run.before * size,
-                       (uint64_t)run.inside * stream->feature_count))
+        if (!is_result(stream, run.row, (uint64_t)run.inside * stream->feature_count))
             return w;
+        memcpy(out + run.before * size, run.row, run.inside * size);
         if (run.inside < grid->step_count)
             repeat_edges(stream, &run, grid->step_count, out, mask);
     }
