@@ -426,48 +426,60 @@ bool trajd_producer_fills(const struct trajd_producer *producer, uint32_t output
     return false;
 }
 
-/* Writes which columns of an output the episode lacks. */
-static void write_missing(const struct trajd_window_plan *plan, uint32_t output_index,
-                          const struct trajd_episode *episode, uint8_t *columns)
+static const struct trajd_episode *episode_of(const struct trajd_binding *member, uint32_t w)
 {
-    for (uint32_t t = 0; t < plan->rules.target_count; t++) {
-        const struct trajd_plan_target *target = &plan->rules.targets[t];
-        if (target->output_index != output_index)
-            continue;
-        memset(columns, trajd_plan_is_missing(plan, target, episode), target->stream.feature_count);
-        columns += target->stream.feature_count;
+    return &member->plan->dataset->index->episodes[member->windows[w].episode_index];
+}
+
+static uint32_t row_of(const struct trajd_binding *member, uint32_t w)
+{
+    return member->window_rows ? member->window_rows[w] : w;
+}
+
+/* Writes which columns of an output the windows' episodes lack. */
+static void write_missing(const struct trajd_binding *member, uint32_t output_index,
+                          const struct trajd_wire_tensor *tensor, uint8_t *slot, uint32_t first,
+                          uint32_t count)
+{
+    const struct trajd_plan_rules *rules = &member->plan->rules;
+
+    for (uint32_t w = first; w < first + count; w++) {
+        uint8_t *columns = slot + tensor->offset_bytes + row_of(member, w) * tensor->shape[1];
+        for (uint32_t t = 0; t < rules->target_count; t++) {
+            const struct trajd_plan_target *target = &rules->targets[t];
+            if (target->output_index != output_index)
+                continue;
+            memset(columns, trajd_plan_is_missing(member->plan, target, episode_of(member, w)),
+                   target->stream.feature_count);
+            columns += target->stream.feature_count;
+        }
     }
 }
 
 static void write_ids(const struct trajd_producer *producer, const struct trajd_binding *member,
                       uint8_t *slot, uint32_t first, uint32_t count)
 {
-    const struct trajd_wire_tensor *ids =
-        &producer->schema.tensors[2 * member->plan->rules.visible_count];
-    const struct trajd_wire_tensor *missing =
-        &ids[TRAJD_PRODUCER_ID_COUNT + (producer->spec->tail == TRAJD_TAIL_WRAP)];
+    const uint32_t outputs = member->plan->rules.visible_count;
+    const bool has_wrapped = producer->spec->tail == TRAJD_TAIL_WRAP;
+    const struct trajd_wire_tensor *ids = &producer->schema.tensors[2 * outputs],
+                                   *missing = &ids[TRAJD_PRODUCER_ID_COUNT + has_wrapped];
     int64_t *columns[TRAJD_PRODUCER_ID_COUNT];
 
     for (int i = 0; i < TRAJD_PRODUCER_ID_COUNT; i++)
         columns[i] = (int64_t *)(slot + ids[i].offset_bytes);
     for (uint32_t w = first; w < first + count; w++) {
         const struct trajd_window *window = &member->windows[w];
-        const struct trajd_episode *episode =
-            &member->plan->dataset->index->episodes[window->episode_index];
-        const uint32_t row = member->window_rows ? member->window_rows[w] : w;
+        const uint32_t row = row_of(member, w);
         columns[0][row] = (int64_t)window->window_id;
         columns[1][row] = window->dataset_index;
         columns[2][row] = window->episode_index;
-        columns[3][row] = episode->origin_ns + member->anchor_ns[w];
-        if (producer->spec->tail == TRAJD_TAIL_WRAP)
+        columns[3][row] = episode_of(member, w)->origin_ns + member->anchor_ns[w];
+        if (has_wrapped)
             slot[ids[TRAJD_PRODUCER_ID_COUNT].offset_bytes + row] = window->wrapped;
-        for (uint32_t o = 0, next = 0; o < member->plan->rules.visible_count; o++)
-            if (trajd_producer_fills(producer, o)) {
-                const struct trajd_wire_tensor *tensor = &missing[next++];
-                write_missing(member->plan, o, episode,
-                              slot + tensor->offset_bytes + row * tensor->shape[1]);
-            }
     }
+    for (uint32_t o = 0; o < outputs; o++)
+        if (trajd_producer_fills(producer, o))
+            write_missing(member, o, missing++, slot, first, count);
 }
 
 void trajd_producer_write_ids(const struct trajd_producer *producer, const struct trajd_fill *fill)

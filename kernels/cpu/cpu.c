@@ -321,9 +321,14 @@ static void clear_masks(const struct trajd_resample_request *request, uint32_t w
 
         if (!stream->mask || stream->mask_joins_previous)
             continue;
-        for (uint32_t w = window_begin; w < window_end; w++)
-            memset(stream->mask + trajd_window_row(request, w) * stream->mask_window_stride_bytes,
-                   TRAJD_MASK_VALID, step_count);
+        if (!request->window_rows && stream->mask_window_stride_bytes == step_count)
+            memset(stream->mask + (uint64_t)window_begin * step_count, TRAJD_MASK_VALID,
+                   (uint64_t)(window_end - window_begin) * step_count);
+        else
+            for (uint32_t w = window_begin; w < window_end; w++)
+                memset(stream->mask +
+                           trajd_window_row(request, w) * stream->mask_window_stride_bytes,
+                       TRAJD_MASK_VALID, step_count);
     }
 }
 

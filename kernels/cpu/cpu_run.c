@@ -18,6 +18,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/clones.h"
 #include "kernels/quaternion.h"
 
 #define AHEAD 8 /* windows whose rows are prefetched, because they lie anywhere in the row cache */
@@ -67,7 +68,7 @@ DEFINE_ALL_UNIT(all_unit_f64, double)
 /* Returns whether one of `count` elements has all exponent bits set. Has no branch, so that the
  * compiler vectorises it. */
 #define DEFINE_ANY_LOST(name, type, infinity)                                                      \
-    static bool name(const char *elements, uint64_t count)                                         \
+    TRAJD_CLONES static bool name(const char *elements, uint64_t count)                            \
     {                                                                                              \
         type found = 0;                                                                            \
         for (uint64_t i = 0; i < count; i++) {                                                     \
@@ -99,13 +100,14 @@ bool trajd_cpu_any_lost(enum trajd_dtype type, const void *elements, uint64_t co
     }
 }
 
-/* Returns whether the copied bytes are the result. If not, the general path writes them again. */
-static bool is_result(const struct trajd_stream *stream, const char *out, uint64_t elements)
+/* Returns whether the rows are the result. If not, the general path makes it. The copy is not looked
+ * at, because its bytes can be read only when they are in the cache. */
+static bool is_result(const struct trajd_stream *stream, const char *rows, uint64_t elements)
 {
     if (trajd_kind_is_slerp(stream->kind))
-        return stream->source_type == TRAJD_F32 ? all_unit_f32(out, elements / 4)
-                                                : all_unit_f64(out, elements / 4);
-    return !stream->mask || !trajd_cpu_any_lost(stream->source_type, out, elements);
+        return stream->source_type == TRAJD_F32 ? all_unit_f32(rows, elements / 4)
+                                                : all_unit_f64(rows, elements / 4);
+    return !stream->mask || !trajd_cpu_any_lost(stream->source_type, rows, elements);
 }
 
 /* The part of a window's steps that are rows: `before` steps lie before the first row, then
@@ -171,15 +173,16 @@ static void repeat_edges(const struct trajd_stream *stream, const struct run *ru
         raise_mask(mask + end, step_count - end, TRAJD_MASK_AFTER_END);
 }
 
-static void prefetch_run(const struct trajd_bracket *bracket, const struct trajd_grid *grid,
-                         const struct trajd_stream *stream, uint32_t w)
+/* Finds a window's run and fetches its rows into the caches. A window that the general path serves
+ * gets a run without steps. */
+static void fetch_run(const struct trajd_bracket *bracket, const struct trajd_grid *grid,
+                      const struct trajd_stream *stream, uint32_t w, struct run *run)
 {
-    struct run run;
-
-    if (!find_run(bracket, grid, stream, w, &run))
+    run->inside = 0;
+    if (!find_run(bracket, grid, stream, w, run))
         return;
-    for (uint64_t at = 0; at < run.inside * stream->row_stride_bytes && at < 8 * LINE; at += LINE)
-        __builtin_prefetch(run.row + at);
+    for (uint64_t at = 0; at < run->inside * stream->row_stride_bytes && at < 8 * LINE; at += LINE)
+        __builtin_prefetch(run->row + at);
 }
 
 uint32_t trajd_cpu_copy_runs(const struct trajd_resample_request *request,
@@ -188,24 +191,23 @@ uint32_t trajd_cpu_copy_runs(const struct trajd_resample_request *request,
     const struct trajd_bracket *bracket = &request->brackets[stream->bracket_index];
     const struct trajd_grid *grid = &request->grids[bracket->grid_index];
     const uint64_t size = stream->row_stride_bytes;
-    struct run run;
+    struct run runs[AHEAD];
 
     for (uint32_t w = begin; w < end && w < begin + AHEAD; w++)
-        prefetch_run(bracket, grid, stream, w);
+        fetch_run(bracket, grid, stream, w, &runs[w % AHEAD]);
     for (uint32_t w = begin; w < end; w++) {
+        const struct run run = runs[w % AHEAD];
         const uint64_t row = trajd_window_row(request, w);
         char *out = (char *)stream->output + row * stream->window_stride_bytes;
         uint8_t *mask = stream->mask ? stream->mask + row * stream->mask_window_stride_bytes : NULL;
 
         if (w + AHEAD < end)
-            prefetch_run(bracket, grid, stream, w + AHEAD);
-        if (!find_run(bracket, grid, stream, w, &run) ||
-            !may_repeat(stream, &run, grid->step_count))
+            fetch_run(bracket, grid, stream, w + AHEAD, &runs[w % AHEAD]);
+        if (!run.inside || !may_repeat(stream, &run, grid->step_count))
+            return w;
+        if (!is_result(stream, run.row, (uint64_t)run.inside * stream->feature_count))
             return w;
         memcpy(out + run.before * size, run.row, run.inside * size);
-        if (!is_result(stream, out + run.before * size,
-                       (uint64_t)run.inside * stream->feature_count))
-            return w;
         if (run.inside < grid->step_count)
             repeat_edges(stream, &run, grid->step_count, out, mask);
     }

