@@ -231,17 +231,17 @@ static void json_plan(const struct trajd_convert_report *plan)
     trajd_json_string(&json, "by", plan->backend_text);
     trajd_json_open_array(&json, "streams");
     for (uint32_t s = 0; s < plan->stream_count; s++) {
-        const struct trajd_convert_stream *stream = &plan->streams[s];
+        const struct trajd_convert_stream *stream = plan->streams[s];
         trajd_json_open_object(&json, NULL);
-        trajd_json_string(&json, "name", stream->name);
+        trajd_json_string(&json, "name", stream->source->name);
         trajd_json_string(&json, "clock", stream->clock);
         if (stream->rates.highest_hz)
             trajd_json_number(&json, "clock_hz", "%.9g", stream->rates.highest_hz);
         trajd_json_string(&json, "rate_source", trajd_rate_source_name(stream->rates.source));
         trajd_json_string(&json, "kind", trajd_convert_kind_name(stream));
-        trajd_json_string(&json, "from", trajd_dtype_name(stream->from));
+        trajd_json_string(&json, "from", trajd_dtype_name(stream->source->dtype));
         trajd_json_string(&json, "to", trajd_dtype_name(stream->to));
-        trajd_json_u64(&json, "features", stream->feature_count);
+        trajd_json_u64(&json, "features", stream->source->feature_count);
         trajd_json_bool(&json, "compressed", stream->is_compressed);
         trajd_json_close_object(&json);
     }
@@ -261,15 +261,15 @@ static void text_plan(const struct resample_printer *printer,
         printf("; %" PRIu64 " split into parts", plan->episodes_cut);
     printf(plan->episodes_left_out ? "; %" PRIu64 " left out\n" : "\n", plan->episodes_left_out);
     for (uint32_t s = 0; s < plan->stream_count; s++) {
-        const struct trajd_convert_stream *stream = &plan->streams[s];
+        const struct trajd_convert_stream *stream = plan->streams[s];
         char rates[TRAJD_RATES_TEXT_SIZE], clock[2 * TRAJD_RATES_TEXT_SIZE];
         snprintf(clock, sizeof clock, "%.80s %s", stream->clock,
                  trajd_index_rates_text(&stream->rates, rates));
-        printf("  %-28s %-20s %-10s %s%s%s x %" PRIu64, stream->name, clock,
-               trajd_convert_kind_name(stream), trajd_dtype_name(stream->from),
-               stream->to != stream->from ? " to " : "",
-               stream->to != stream->from ? trajd_dtype_name(stream->to) : "",
-               stream->feature_count);
+        printf("  %-28s %-20s %-10s %s%s%s x %" PRIu64, stream->source->name, clock,
+               trajd_convert_kind_name(stream), trajd_dtype_name(stream->source->dtype),
+               stream->to != stream->source->dtype ? " to " : "",
+               stream->to != stream->source->dtype ? trajd_dtype_name(stream->to) : "",
+               stream->source->feature_count);
         if (stream->window_ns)
             printf(", over %.6g ms", (double)stream->window_ns * 1e-6);
         printf(stream->is_compressed ? ", gzip\n" : "\n");
@@ -354,11 +354,11 @@ static void print_report(const struct resample_printer *printer,
         return;
     }
     for (uint32_t s = 0; s < report->stream_count; s++)
-        if (report->streams[s].nan_steps)
+        if (report->streams[s]->nan_steps)
             printf("%s: not finite in %" PRIu64
                    " step%s, because the source is NaN, infinite or too large\n",
-                   report->streams[s].name, report->streams[s].nan_steps,
-                   trajd_plural(report->streams[s].nan_steps));
+                   report->streams[s]->source->name, report->streams[s]->nan_steps,
+                   trajd_plural(report->streams[s]->nan_steps));
     if (report->segments_here)
         printf("%" PRIu64 " of %" PRIu64
                " pieces were too large for the backend: this CPU resampled them\n",

@@ -130,18 +130,9 @@ static void report_plan(struct conversion *r, uint32_t file_count)
     convert_report_progress(r, TRAJD_CONVERT_PLANNED);
 }
 
-static void fill_report(struct conversion *r)
-{
-    struct trajd_convert_report *report = r->report;
-
-    report->segments = r->backend.segments;
-    report->segments_here = r->backend.segments_here;
-    report->fell_back = r->backend.has_failed;
-}
-
 void trajd_convert_report_clear(struct trajd_convert_report *report)
 {
-    free((void *)report->streams);
+    trajd_arena_free(&report->arena);
     *report = (struct trajd_convert_report){0};
 }
 
@@ -221,12 +212,12 @@ static enum trajd_status run(struct conversion *r, uint32_t count)
         status = convert_backend_choose(&r->plan, &r->backend, r->error);
     if (!status) {
         r->plan.is_on_gpu = r->backend.is_on_gpu;
-        convert_groups_make(&r->plan, &r->groups, &r->group_count);
         report_plan(r, count);
         if (!r->options->dry_run)
             status = write_files(r, files, count);
-        fill_report(r);
-        r->plan.streams = NULL; /* now owned by the report */
+        r->report->segments = r->backend.segments;
+        r->report->segments_here = r->backend.segments_here;
+        r->report->fell_back = r->backend.has_failed;
         if (!status && !r->options->dry_run)
             convert_report_progress(r, TRAJD_CONVERT_DONE);
     }
@@ -249,6 +240,6 @@ enum trajd_status trajd_convert_file(const struct trajd_convert_options *options
     status = convert_plan_make(options, &r.plan, r.error);
     if (!status)
         status = run(&r, convert_plan_is_of_files(&r.plan) ? r.plan.episode_count : 1);
-    convert_plan_clear(&r.plan);
+    report->arena = r.plan.arena;
     return status;
 }

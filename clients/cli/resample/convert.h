@@ -18,6 +18,7 @@
 #define TRAJD_CLI_RESAMPLE_CONVERT_H
 
 #include "clients/cli/resample/plan/convert_options.h"
+#include "daemon/base/arena.h"
 
 enum trajd_convert_phase {
     TRAJD_CONVERT_PLANNED,
@@ -34,7 +35,8 @@ struct trajd_convert_progress {
 
 struct trajd_convert_report {
     uint32_t stream_count;
-    const struct trajd_convert_stream *streams;
+    struct trajd_convert_stream *const *streams;
+    struct trajd_arena arena;           /* has the streams */
     uint64_t episode_count, byte_count; /* of the output, as planned */
     uint64_t episodes_written;          /* all of their rows are made */
     uint64_t episodes_left_out;

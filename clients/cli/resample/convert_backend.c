@@ -19,12 +19,6 @@ enum { SAMPLE_STEPS = 4096, THREADS_BESIDE_MAX = 8 };
 static const double copy_bytes_per_s = 8e9, cuda_start_s = 0.25, daemon_start_s = 0.05;
 static const double worth = 0.8; /* a GPU must need less than this share of the CPU's time */
 
-struct convert_engine {
-    struct convert_backend *backend; /* NULL: the CPU */
-    struct trajd_runner *runner;     /* for CUDA */
-    struct convert_remote *remote;
-};
-
 static uint32_t count_threads(const struct trajd_convert_options *options)
 {
     const long processors = sysconf(_SC_NPROCESSORS_ONLN);
@@ -56,7 +50,7 @@ static double step_ns(const struct convert_plan *plan)
         for (uint32_t l = 0; l < plan->datasets[d].lane_count && !plan->datasets[d].is_encoded;
              l++) {
             const struct convert_lane *lane = &plan->datasets[d].lanes[l];
-            const struct trajd_stream stream = {.kind = lane->kind,
+            const struct trajd_stream stream = {.kind = lane->stream->kind,
                                                 .source_type = plan->datasets[d].from,
                                                 .output_type = plan->datasets[d].to,
                                                 .feature_count = (uint32_t)lane->column_count};
@@ -135,19 +129,16 @@ static enum trajd_status use_cuda(struct convert_backend *backend, struct trajd_
     static const char instead[] =
         "use --backend daemon for a running daemon, or --backend cpu for this CPU";
     struct trajd_runner *runner = NULL;
-    enum trajd_status status;
+    enum trajd_status status = trajd_device_open(0, &backend->device, error);
 
-    if (!trajd_device_count()) {
-        status = trajd_device_open(0, &backend->device, error);
-        if (status == TRAJD_ERR_UNSUPPORTED)
-            return trajd_error_set(error, status, 0,
-                                   "--backend cuda: this trajctl is built without CUDA: %s",
-                                   instead);
-        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
-                               "--backend cuda: there is no GPU that this process can use: %s",
-                               instead);
-    }
-    status = trajd_device_open(0, &backend->device, error);
+    if (!trajd_device_count())
+        return status == TRAJD_ERR_UNSUPPORTED
+                   ? trajd_error_set(error, status, 0,
+                                     "--backend cuda: this trajctl is built without CUDA: %s",
+                                     instead)
+                   : trajd_error_set(
+                         error, TRAJD_ERR_NOT_FOUND, 0,
+                         "--backend cuda: there is no GPU that this process can use: %s", instead);
     if (!status)
         status = trajd_runner_create(backend->device, NULL, &runner, error);
     trajd_runner_destroy(&runner);
@@ -178,8 +169,8 @@ static void use_fastest(const struct convert_plan *plan, bool has_daemon,
 static const char *find_added(const struct convert_plan *plan)
 {
     for (uint32_t s = 0; s < plan->stream_count; s++)
-        if (plan->streams[s].adds)
-            return plan->streams[s].name;
+        if (plan->streams[s]->adds)
+            return plan->streams[s]->source->name;
     return NULL;
 }
 
@@ -188,7 +179,7 @@ enum trajd_status convert_backend_choose(const struct convert_plan *plan,
 {
     const struct trajd_convert_options *options = plan->options;
     const char *directory = options->endpoint ? options->endpoint : TRAJD_CONVERT_ENDPOINT_DEFAULT;
-    enum trajd_status status = TRAJD_OK;
+    const char *added = find_added(plan);
 
     *backend = (struct convert_backend){.kind = TRAJD_CONVERT_CPU,
                                         .cancel = options->cancel,
@@ -199,21 +190,18 @@ enum trajd_status convert_backend_choose(const struct convert_plan *plan,
                                "%.100s...: the path of the daemon's directory is too long",
                                directory);
     strcpy(backend->directory, directory);
-    if (find_added(plan) && options->backend != TRAJD_CONVERT_AUTO &&
-        options->backend != TRAJD_CONVERT_CPU)
+    if (added && options->backend != TRAJD_CONVERT_AUTO && options->backend != TRAJD_CONVERT_CPU)
         return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
                                "%s holds differences (semantics: delta), which are added on the "
                                "CPU alone: use --backend cpu",
-                               find_added(plan));
-    if (find_added(plan))
-        return TRAJD_OK;
-    if (options->backend == TRAJD_CONVERT_AUTO)
+                               added);
+    if (options->backend == TRAJD_CONVERT_CUDA)
+        return use_cuda(backend, error);
+    if (options->backend == TRAJD_CONVERT_DAEMON)
+        return use_daemon(backend, false, error);
+    if (options->backend == TRAJD_CONVERT_AUTO && !added)
         use_fastest(plan, options->endpoint != NULL, backend);
-    else if (options->backend == TRAJD_CONVERT_CUDA)
-        status = use_cuda(backend, error);
-    else if (options->backend == TRAJD_CONVERT_DAEMON)
-        status = use_daemon(backend, false, error);
-    return status;
+    return TRAJD_OK;
 }
 
 void convert_backend_clear(struct convert_backend *backend)
@@ -224,24 +212,10 @@ void convert_backend_clear(struct convert_backend *backend)
 
 /* ---- engines ---- */
 
-struct convert_engine *convert_engine_create(struct convert_backend *backend)
+void convert_engine_end(struct convert_engine *engine)
 {
-    struct convert_engine *engine = trajd_memory_or_exit(calloc(1, sizeof *engine));
-
-    engine->backend = backend;
-    return engine;
-}
-
-void convert_engine_destroy(struct convert_engine **out)
-{
-    struct convert_engine *engine = *out;
-
-    *out = NULL;
-    if (!engine)
-        return;
     trajd_runner_destroy(&engine->runner);
     convert_remote_destroy(&engine->remote);
-    free(engine);
 }
 
 static enum trajd_status run_here(const struct trajd_resample_request *request,
@@ -323,12 +297,10 @@ enum trajd_status convert_engine_run(struct convert_engine *engine,
 {
     struct convert_backend *backend = engine->backend;
     /* Relaxed: an old value only sends one more segment to the failed backend. */
-    const enum trajd_convert_backend kind =
-        backend ? __atomic_load_n(&backend->kind, __ATOMIC_RELAXED) : TRAJD_CONVERT_CPU;
+    const enum trajd_convert_backend kind = __atomic_load_n(&backend->kind, __ATOMIC_RELAXED);
     enum trajd_status status;
 
-    if (backend)
-        __atomic_fetch_add(&backend->segments, 1, __ATOMIC_RELAXED); /* relaxed: a counter */
+    __atomic_fetch_add(&backend->segments, 1, __ATOMIC_RELAXED); /* relaxed: a counter */
     if (kind == TRAJD_CONVERT_CPU)
         return run_here(request, error);
     status = run_there(engine, kind == TRAJD_CONVERT_DAEMON, request, memory, error);

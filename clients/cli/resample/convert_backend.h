@@ -38,11 +38,14 @@ void convert_backend_clear(struct convert_backend *backend);
 /* Returns how many threads are useful: a GPU or a daemon runs one segment at a time. */
 uint32_t convert_backend_threads(const struct convert_backend *backend);
 
-struct convert_engine;
+/* What one thread computes with. Zeroed but for the backend. */
+struct convert_engine {
+    struct convert_backend *backend;
+    struct trajd_runner *runner; /* for CUDA */
+    struct convert_remote *remote;
+};
 
-/* Creates an engine. `backend` is borrowed; NULL means the CPU. */
-struct convert_engine *convert_engine_create(struct convert_backend *backend);
-void convert_engine_destroy(struct convert_engine **engine);
+void convert_engine_end(struct convert_engine *engine);
 /* Runs a request of one window and waits until it is done. TRAJD_ERR_CLOSED: the daemon has ended,
  * or the run is cancelled. */
 enum trajd_status convert_engine_run(struct convert_engine *engine,

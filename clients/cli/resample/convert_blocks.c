@@ -4,16 +4,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clients/cli/resample/convert_rows_internal.h"
+#include "clients/cli/resample/convert_rows.h"
 #include "daemon/base/memory.h"
 
-void convert_buffer_grow(struct convert_buffer *buffer, size_t size)
+void *convert_worker_buffer(struct convert_worker *worker, enum convert_buffer_name name,
+                            size_t size)
 {
-    if (size <= buffer->size)
-        return;
-    free(buffer->bytes);
-    buffer->bytes = trajd_memory_or_exit(aligned_alloc(CONVERT_ALIGNMENT, convert_align(size)));
-    buffer->size = size;
+    struct convert_buffer *buffer = &worker->buffers[name];
+
+    if (size > buffer->size) {
+        free(buffer->bytes);
+        buffer->bytes = trajd_memory_or_exit(aligned_alloc(CONVERT_ALIGNMENT, convert_align(size)));
+        buffer->size = size;
+    }
+    return buffer->bytes;
 }
 
 uint8_t *convert_worker_room(struct convert_worker *worker, size_t size, uint32_t count)
@@ -21,7 +25,7 @@ uint8_t *convert_worker_room(struct convert_worker *worker, size_t size, uint32_
     struct convert_block *block = worker->block;
 
     if (!block || block->size - block->used < size || CONVERT_BLOCK_ROWS - block->count < count)
-        worker->block = block = worker->sink->exchange(worker->sink->context, block);
+        worker->block = block = worker->sink.exchange(worker->sink.context, block);
     return block ? block->bytes + block->used : NULL;
 }
 
@@ -38,14 +42,6 @@ void convert_worker_add(struct convert_worker *worker, const struct trajd_writer
     block->used = convert_align(at + size);
     if (block->used > block->size)
         block->used = block->size;
-}
-
-struct convert_block *convert_worker_release(struct convert_worker *worker)
-{
-    struct convert_block *block = worker->block;
-
-    worker->block = NULL;
-    return block;
 }
 
 /* ---- compressed chunks ---- */
@@ -107,7 +103,7 @@ static void gather(const struct convert_dataset *dataset, const struct tile *til
 /* Shuffles and deflates one chunk into the block. */
 static enum trajd_status pack(struct convert_worker *worker, const struct convert_dataset *dataset,
                               const uint8_t *bytes, size_t size,
-                              const struct trajd_writer_rows *rows, struct trajd_error *error)
+                              const struct trajd_writer_rows *rows)
 {
     const uint32_t element_bytes = trajd_dtype_size(dataset->to);
     const size_t room = libdeflate_zlib_compress_bound(worker->compressor, size);
@@ -115,15 +111,15 @@ static enum trajd_status pack(struct convert_worker *worker, const struct conver
     size_t used;
 
     if (!packed)
-        return trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "stopped");
+        return trajd_error_set(worker->error, TRAJD_ERR_CLOSED, 0, "stopped");
     if (element_bytes > 1) {
-        convert_buffer_grow(&worker->shuffled, size);
-        shuffle(bytes, worker->shuffled.bytes, size, element_bytes);
-        bytes = worker->shuffled.bytes;
+        uint8_t *shuffled = convert_worker_buffer(worker, CONVERT_SHUFFLED, size);
+        shuffle(bytes, shuffled, size, element_bytes);
+        bytes = shuffled;
     }
     used = libdeflate_zlib_compress(worker->compressor, bytes, size, packed, room);
     if (!used || used > UINT32_MAX)
-        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+        return trajd_error_set(worker->error, TRAJD_ERR_UNSUPPORTED, 0,
                                "%s: a chunk of %zu bytes cannot be compressed", dataset->path,
                                size);
     convert_worker_add(worker, rows, packed, used);
@@ -131,45 +127,38 @@ static enum trajd_status pack(struct convert_worker *worker, const struct conver
 }
 
 enum trajd_status convert_compress_rows(struct convert_worker *worker,
-                                        const struct convert_segment *segment,
-                                        const struct convert_member *member,
-                                        struct trajd_error *error)
+                                        const struct convert_member *member)
 {
     const struct convert_dataset *dataset = member->dataset;
-    const struct convert_episode *made = &worker->plan->episodes[segment->episode];
-    const uint32_t element_bytes = trajd_dtype_size(dataset->to);
+    const struct convert_segment *segment = &worker->segment;
+    const struct convert_episode *made = worker->made;
     const uint64_t chunk_rows =
         dataset->chunk_rows < made->step_count ? dataset->chunk_rows : made->step_count;
-    const uint64_t tiles = dataset->tile_count;
-    size_t tile_bytes = element_bytes, size;
+    const size_t tile_bytes = convert_chunk_bytes(dataset, 1), size = tile_bytes * chunk_rows;
     enum trajd_status status = TRAJD_OK;
 
-    for (uint32_t d = 0; d < dataset->rank; d++)
-        tile_bytes *= dataset->chunk_shape[d];
-    size = tile_bytes * chunk_rows;
     for (uint64_t step = segment->step_begin; step < segment->step_end && !status;
          step += dataset->chunk_rows) {
         const uint64_t rest = segment->step_end - step,
                        rows = rest < dataset->chunk_rows ? rest : dataset->chunk_rows;
-        const uint8_t *block =
-            worker->output + member->output_at + (step - segment->step_begin) * dataset->row_bytes;
-        for (uint64_t number = 0; number < tiles && !status; number++) {
+        const uint8_t *block = member->output + (step - segment->step_begin) * dataset->row_bytes;
+        for (uint64_t number = 0; number < dataset->tile_count && !status; number++) {
             const struct tile tile = tile_of(dataset, number);
             struct trajd_writer_rows entry = {.episode = segment->episode,
                                               .array = (uint32_t)(member->array - made->arrays),
                                               .place = {step}};
             const uint8_t *bytes = block;
             memcpy(&entry.place[1], tile.begin, dataset->rank * sizeof *tile.begin);
-            if (tiles > 1 || rows < chunk_rows) {
-                convert_buffer_grow(&worker->chunk, size);
+            if (dataset->tile_count > 1 || rows < chunk_rows) {
+                uint8_t *chunk = convert_worker_buffer(worker, CONVERT_CHUNK, size);
                 if (!tile.is_full || rows < chunk_rows)
-                    memset(worker->chunk.bytes, 0, size);
+                    memset(chunk, 0, size);
                 for (uint64_t r = 0; r < rows; r++)
-                    gather(dataset, &tile, 0, element_bytes, block + r * dataset->row_bytes,
-                           worker->chunk.bytes + r * tile_bytes);
-                bytes = worker->chunk.bytes;
+                    gather(dataset, &tile, 0, trajd_dtype_size(dataset->to),
+                           block + r * dataset->row_bytes, chunk + r * tile_bytes);
+                bytes = chunk;
             }
-            status = pack(worker, dataset, bytes, size, &entry, error);
+            status = pack(worker, dataset, bytes, size, &entry);
         }
     }
     return status;

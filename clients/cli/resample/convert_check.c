@@ -15,9 +15,9 @@ enum trajd_status convert_check_inputs(const struct conversion *r)
     enum trajd_status status = TRAJD_OK;
 
     for (uint32_t e = 0; e < r->plan.episode_count && !status; e++) {
-        const struct trajd_index *index = r->options->indexes[r->plan.episodes[e].source];
+        const struct convert_episode *made = &r->plan.episodes[e];
         const struct trajd_index_file *file =
-            &index->files[index->episodes[r->plan.episodes[e].episode].file_index];
+            &convert_index_of(&r->plan, made)->files[convert_source_of(&r->plan, made)->file_index];
         struct stat now;
         if (file == checked)
             continue;
@@ -30,12 +30,10 @@ enum trajd_status convert_check_inputs(const struct conversion *r)
     return status;
 }
 
-static bool is_made(const struct convert_plan *plan, const struct trajd_index *first,
-                    const struct trajd_layout_stream *stream)
+static bool is_made(const struct convert_plan *plan, const struct trajd_layout_stream *stream)
 {
     for (uint32_t d = 0; d < plan->dataset_count; d++)
-        if (trajd_layout_match(stream->path, first->arrays[plan->datasets[d].index_dataset].path,
-                               NULL, 0))
+        if (trajd_layout_match(stream->path, plan->datasets[d].path, NULL, 0))
             return true;
     return false;
 }
@@ -43,7 +41,7 @@ static bool is_made(const struct convert_plan *plan, const struct trajd_index *f
 static bool has_stream(const struct convert_plan *plan, const char *name)
 {
     for (uint32_t s = 0; s < plan->stream_count; s++)
-        if (!strcmp(plan->streams[s].name, name))
+        if (!strcmp(plan->streams[s]->source->name, name))
             return true;
     return false;
 }
@@ -53,7 +51,7 @@ static void omit_streams(const struct conversion *r, struct trajd_layout *layout
 {
     for (uint32_t s = 0; s < layout->stream_count; s++) {
         struct trajd_layout_stream *stream = (struct trajd_layout_stream *)&layout->streams[s];
-        stream->optional = stream->optional || !is_made(&r->plan, r->options->indexes[0], stream);
+        stream->optional = stream->optional || !is_made(&r->plan, stream);
     }
     for (uint32_t k = 0; k < layout->clock_count; k++) {
         struct trajd_layout_clock *clock = (struct trajd_layout_clock *)&layout->clocks[k];
@@ -66,7 +64,7 @@ static void omit_streams(const struct conversion *r, struct trajd_layout *layout
 static enum trajd_status open_finished(const struct conversion *r, const char *path,
                                        struct trajd_index **index)
 {
-    const struct trajd_index *first = r->options->indexes[0];
+    const struct trajd_layout *source = r->plan.first->layout;
     /* a child takes longer to start than to list some episodes */
     const bool is_short = r->plan.episode_count <= EPISODES_OF_ONE_CHILD;
     const struct trajd_index_options options = {.path = path,
@@ -75,8 +73,8 @@ static enum trajd_status open_finished(const struct conversion *r, const char *p
                                                     is_short ? 1 : r->backend.thread_count,
                                                 .file_timeout_ms = FILE_TIMEOUT_MS};
     struct trajd_layout *layout;
-    enum trajd_status status = trajd_layout_parse(first->layout->name, first->layout->text,
-                                                  first->layout->text_length, &layout, r->error);
+    enum trajd_status status =
+        trajd_layout_parse(source->name, source->text, source->text_length, &layout, r->error);
 
     if (status)
         return status;

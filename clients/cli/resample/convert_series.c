@@ -4,13 +4,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "daemon/base/memory.h"
-#include "daemon/window/window_report.h"
 #include "clients/cli/resample/convert_rows.h"
 #include "proto/array_len.h"
-#include "proto/regular_file.h"
 
 enum { RATE_DEFAULT_HZ = 20 };
 
@@ -23,12 +20,12 @@ struct making {
     struct convert_plan plan;
     const struct convert_dataset *dataset;
     const struct convert_array *array;
-    const struct trajd_index_stream *stream;
+    const struct trajd_convert_stream *stream;
     int64_t row_begin, row_end;
     uint64_t step_begin, step_end;
     struct convert_series *series;
     struct convert_block block;
-    uint8_t *made; /* rows of the dataset */
+    uint8_t *made; /* steps of the dataset */
     struct trajd_error *error;
 };
 
@@ -51,7 +48,8 @@ static enum trajd_status take_columns(struct making *m, enum trajd_dtype dtype, 
     const uint64_t size = trajd_dtype_size(dtype), row_bytes = size * m->dataset->elements;
 
     for (uint64_t r = 0; r < count; r++)
-        if (!trajd_array_to_f64(dtype, rows + r * row_bytes + m->stream->first_column * size,
+        if (!trajd_array_to_f64(dtype,
+                                rows + r * row_bytes + m->stream->source->first_column * size,
                                 m->series->feature_count, values + r * m->series->feature_count))
             return trajd_error_set(m->error, TRAJD_ERR_UNSUPPORTED, 0, "%s: %s cannot be drawn",
                                    m->options->stream, trajd_dtype_name(dtype));
@@ -109,38 +107,21 @@ static void allocate(struct convert_series *series)
 
 /* ---- rows and steps ---- */
 
-static enum trajd_status read_rows(struct making *m)
+static enum trajd_status read_rows(struct making *m, struct convert_worker *worker)
 {
-    const struct trajd_index *index = m->options->index;
-    const struct trajd_episode *episode = m->options->episode;
-    const struct trajd_episode_clock *clock = &episode->clocks[m->dataset->clock];
-    const struct trajd_array *array = &episode->extents[m->dataset->index_dataset];
-    const char *path = index->files[episode->file_index].path;
-    int fd;
-    uint8_t *row =
-        trajd_memory_or_exit(malloc(m->dataset->source_bytes * (m->series->row_count + 1)));
-    struct trajd_array_reader *reader = NULL;
-    enum trajd_status status = trajd_open_regular(path, &fd, m->error);
+    const struct trajd_episode_clock *clock = &m->options->episode->clocks[m->dataset->clock];
+    const uint64_t count = m->series->row_count;
+    uint8_t *rows = trajd_memory_or_exit(malloc(m->dataset->source_bytes * (count + 1)));
+    enum trajd_status status = convert_worker_open(worker);
 
+    if (!status && count)
+        status = convert_worker_read(worker, m->dataset, m->row_begin, m->row_end, rows);
     if (!status)
-        status = trajd_array_reader_create(&reader, m->error);
-    if (!status && !clock->kept_rows)
-        status = trajd_array_read(reader, fd, array, (uint64_t)m->row_begin, m->series->row_count,
-                                  row, m->error);
-    for (uint64_t r = 0; r < m->series->row_count && !status; r++) {
-        if (clock->kept_rows)
-            status =
-                trajd_array_read(reader, fd, array, clock->kept_rows[m->row_begin + (int64_t)r], 1,
-                                 row + r * m->dataset->source_bytes, m->error);
+        status = take_columns(m, m->dataset->from, rows, count, m->series->rows);
+    for (uint64_t r = 0; r < count; r++)
         m->series->row_times_s[r] =
             (double)trajd_clock_row_ns(clock, m->row_begin + (int64_t)r) * 1e-9;
-    }
-    if (!status)
-        status = take_columns(m, m->dataset->from, row, m->series->row_count, m->series->rows);
-    trajd_array_reader_destroy(&reader);
-    free(row);
-    if (fd >= 0)
-        close(fd);
+    free(rows);
     return status;
 }
 
@@ -162,59 +143,50 @@ static struct convert_block *keep_rows(void *context, struct convert_block *bloc
 }
 
 /* Makes the steps as a conversion does, in segments of the stream's group. */
-static enum trajd_status run_segments(struct making *m, const struct convert_group *groups,
-                                      uint32_t group)
+static enum trajd_status make_steps(struct making *m, struct convert_worker *worker)
 {
-    const struct convert_sink sink = {.exchange = keep_rows, .context = m};
-    struct trajd_convert_report unwanted = {0};
-    struct convert_worker *worker = NULL;
-    enum trajd_status status =
-        convert_worker_create(&m->plan, groups, &sink, NULL, &unwanted, &worker, m->error);
+    const uint64_t count = m->series->step_count;
+    struct convert_segment segment = {.group = m->dataset->group, .step_begin = m->step_begin};
+    enum trajd_status status = TRAJD_OK;
 
-    for (uint64_t step = m->step_begin; step < m->step_end && !status; step += UINT16_MAX) {
-        const uint64_t end = m->step_end - step < UINT16_MAX ? m->step_end : step + UINT16_MAX;
-        status =
-            convert_worker_run(worker, &(struct convert_segment){0, group, step, end}, m->error);
+    m->made = trajd_memory_or_exit(malloc(count * m->dataset->row_bytes + 1));
+    for (; segment.step_begin < m->step_end && !status; segment.step_begin = segment.step_end) {
+        segment.step_end = segment.step_begin + m->plan.groups[segment.group].steps;
+        if (segment.step_end > m->step_end)
+            segment.step_end = m->step_end;
+        status = convert_worker_run(worker, &segment);
     }
+    keep_rows(m, NULL);
     if (!status)
-        keep_rows(m, convert_worker_release(worker));
-    convert_worker_destroy(&worker);
-    return status;
-}
-
-/* Returns the group that the dataset is in. */
-static uint32_t find_group(const struct making *m, const struct convert_group *groups)
-{
-    const uint32_t wanted = (uint32_t)(m->dataset - m->plan.datasets);
-
-    for (uint32_t g = 0;; g++)
-        for (uint32_t i = 0; i < groups[g].dataset_count; i++)
-            if (groups[g].datasets[i] == wanted)
-                return g;
-}
-
-static enum trajd_status make_steps(struct making *m)
-{
-    const uint64_t segment =
-        m->series->step_count < UINT16_MAX ? m->series->step_count : UINT16_MAX;
-    struct convert_group *groups;
-    uint32_t count, group;
-    enum trajd_status status;
-
-    convert_groups_make(&m->plan, &groups, &count);
-    group = find_group(m, groups);
-    for (uint32_t i = 0; i < groups[group].dataset_count; i++)
-        m->block.size += segment * m->plan.datasets[groups[group].datasets[i]].row_bytes + 64;
-    m->block.bytes = trajd_memory_or_exit(malloc(m->block.size));
-    m->made = trajd_memory_or_exit(malloc(m->series->step_count * m->dataset->row_bytes + 1));
-    status = run_segments(m, groups, group);
-    if (!status)
-        status = take_columns(m, m->dataset->to, m->made, m->series->step_count, m->series->steps);
-    for (uint64_t t = 0; t < m->series->step_count; t++)
+        status = take_columns(m, m->dataset->to, m->made, count, m->series->steps);
+    for (uint64_t t = 0; t < count; t++)
         m->series->step_times_s[t] =
             (double)(m->plan.episodes[0].begin_ns + convert_step_ns(&m->plan, m->step_begin + t)) *
             1e-9;
     free(m->made);
+    return status;
+}
+
+static enum trajd_status make_series(struct making *m)
+{
+    struct trajd_convert_report unwanted = {0};
+    struct convert_backend backend = {.kind = TRAJD_CONVERT_CPU};
+    struct convert_worker worker = {.plan = &m->plan,
+                                    .sink = {.exchange = keep_rows, .context = m},
+                                    .report = &unwanted,
+                                    .error = m->error,
+                                    .engine.backend = &backend,
+                                    .made = &m->plan.episodes[0]};
+    enum trajd_status status;
+
+    allocate(m->series);
+    m->block.size = convert_segment_bytes(&m->plan);
+    m->block.bytes = trajd_memory_or_exit(malloc(m->block.size));
+    convert_worker_begin(&worker);
+    status = read_rows(m, &worker);
+    if (!status)
+        status = make_steps(m, &worker);
+    convert_worker_end(&worker);
     free(m->block.bytes);
     return status;
 }
@@ -234,37 +206,35 @@ static bool find_episode(struct making *m)
 
 static enum trajd_status find_parts(struct making *m)
 {
-    const int64_t found = trajd_index_find_stream(m->options->index, m->options->stream);
+    const struct convert_series_options *options = m->options;
+    const int64_t found = trajd_index_find_stream(options->index, options->stream);
     uint64_t features;
 
     if (found < 0)
         return trajd_error_set(m->error, TRAJD_ERR_NOT_FOUND, 0,
-                               "%s: name one stream, not a pattern", m->options->stream);
-    if (m->options->index->streams[found].form != TRAJD_ROWS_PLAIN)
+                               "%s: name one stream, not a pattern", options->stream);
+    m->stream = &m->plan.all[found];
+    features = m->stream->source->feature_count;
+    if (m->stream->source->form != TRAJD_ROWS_PLAIN)
         return trajd_error_set(m->error, TRAJD_ERR_UNSUPPORTED, 0,
-                               "%s holds encoded frames, which have no curves", m->options->stream);
+                               "%s holds encoded frames, which have no curves", options->stream);
     if (!find_episode(m))
         return trajd_error_set(m->error, TRAJD_ERR_NOT_FOUND, 0,
-                               "%s: resampling leaves this stream out", m->options->episode->id);
-    m->stream = &m->options->index->streams[found];
+                               "%s: resampling leaves this stream out", options->episode->id);
     for (uint32_t a = 0; a < m->plan.episodes[0].array_count; a++)
         if (m->plan.datasets[m->plan.episodes[0].arrays[a].dataset].index_dataset ==
-            m->stream->array_index)
+            m->stream->source->array_index)
             m->array = &m->plan.episodes[0].arrays[a];
     if (!m->array)
         return trajd_error_set(m->error, TRAJD_ERR_NOT_FOUND, 0,
-                               "%s: the episode has no rows of this stream", m->options->stream);
+                               "%s: the episode has no rows of this stream", options->stream);
     m->dataset = &m->plan.datasets[m->array->dataset];
     m->series = trajd_memory_or_exit(calloc(1, sizeof *m->series));
-    features = m->stream->feature_count;
     m->series->feature_count =
-        (uint32_t)(features < m->options->features_max ? features : m->options->features_max);
+        (uint32_t)(features < options->features_max ? features : options->features_max);
     m->series->features_left_out = features - m->series->feature_count;
     m->series->rate = m->plan.options->rate;
-    for (uint32_t s = 0; s < m->plan.stream_count; s++)
-        if (!strcmp(m->plan.streams[s].name, m->options->stream))
-            m->series->kind =
-                m->plan.streams[s].adds ? "sum" : trajd_window_kind_name(m->plan.streams[s].kind);
+    m->series->kind = trajd_convert_kind_name(m->stream);
     return TRAJD_OK;
 }
 
@@ -298,15 +268,11 @@ enum trajd_status convert_series_read(const struct convert_series_options *optio
         status = find_parts(&m);
     if (!status)
         status = find_span(&m);
-    if (!status) {
-        allocate(m.series);
-        status = read_rows(&m);
-    }
     if (!status)
-        status = make_steps(&m);
+        status = make_series(&m);
     if (status)
         convert_series_destroy(&m.series);
     *series = m.series;
-    convert_plan_clear(&m.plan);
+    trajd_arena_free(&m.plan.arena);
     return status;
 }

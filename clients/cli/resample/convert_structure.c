@@ -18,7 +18,18 @@ enum { PATH_SIZE = 4096, BATCH_MAX = 64, BATCH_STEPS_MAX = 1 << 14, LEVEL_DEFAUL
 
 static const struct trajd_episode *episode_of(const struct convert_plan *plan, uint32_t e)
 {
-    return &plan->options->indexes[plan->episodes[e].source]->episodes[plan->episodes[e].episode];
+    return convert_source_of(plan, &plan->episodes[e]);
+}
+
+/* Adds the folder of the masks, "" if the layout has none. */
+static void put_mask_folder(struct convert_structure *s, const struct trajd_layout *layout)
+{
+    const char *filter = layout->filter_path;
+    char folder[PATH_SIZE] = "";
+
+    if (filter)
+        snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(filter, '/') - filter), filter);
+    trajd_bytes_add_text(&s->writer->frame, folder);
 }
 
 /* ---- episodes ---- */
@@ -51,14 +62,6 @@ static void put_label(struct convert_structure *s, const struct trajd_index *ind
     if (strcmp(file, episode->id))
         snprintf(label, sizeof label, "%.2000s:%.1500s", file, episode->id);
     trajd_bytes_add_text(&s->writer->frame, label);
-}
-
-static void put_part(struct convert_structure *s, const struct convert_episode *made)
-{
-    char *text = convert_part_json(s->plan, made);
-
-    trajd_bytes_add_text(&s->writer->frame, text);
-    free(text);
 }
 
 /* Returns whether a dataset is a stream, chosen or not, or holds times. The helper does not report
@@ -108,39 +111,6 @@ static void put_row_counts(struct convert_structure *s, const struct trajd_index
             trajd_bytes_add_u64(&s->writer->frame, trajd_array_row_count(&episode->extents[d]));
 }
 
-static void put_arrays(struct convert_structure *s, const struct convert_episode *made,
-                       const struct trajd_episode *episode)
-{
-    const uint32_t *source_datasets = s->plan->source_datasets[made->source];
-    struct convert_pick picks[CONVERT_PICKS_MAX];
-    const uint32_t count = convert_picks_find(s->plan, made, picks);
-
-    trajd_bytes_add_u32(&s->writer->frame, made->array_count);
-    for (uint32_t a = 0; a < made->array_count; a++) {
-        trajd_bytes_add_u32(&s->writer->frame, made->arrays[a].dataset);
-        convert_writer_put_u8(
-            s->writer, episode->extents[source_datasets[made->arrays[a].dataset]].has_attributes);
-        if (s->plan->datasets[made->arrays[a].dataset].is_encoded)
-            trajd_bytes_add_u32(&s->writer->frame,
-                                convert_picks_of(s->plan, made, a, picks, count));
-    }
-}
-
-/* Adds the rows that the steps take, for datasets that no stream names. */
-static void put_picks(struct convert_structure *s, const struct convert_episode *made)
-{
-    struct convert_pick picks[CONVERT_PICKS_MAX];
-    const uint32_t count = convert_picks_find(s->plan, made, picks);
-
-    trajd_bytes_add_u32(&s->writer->frame, count);
-    for (uint32_t i = 0; i < count; i++) {
-        trajd_bytes_add_u64(&s->writer->frame, picks[i].row_count);
-        for (uint64_t step = 0; step < made->step_count; step++)
-            trajd_bytes_add_u64(&s->writer->frame,
-                                convert_pick_row(s->plan, made, &picks[i], step));
-    }
-}
-
 static bool has_encoded(const struct convert_plan *plan, const struct convert_episode *made)
 {
     for (uint32_t a = 0; a < made->array_count; a++)
@@ -149,19 +119,31 @@ static bool has_encoded(const struct convert_plan *plan, const struct convert_ep
     return false;
 }
 
-/* Returns false if the plan covers all that the source's episode holds. The helper then skips its
- * search for other objects. */
-static bool has_more(const struct trajd_index *index, const struct trajd_episode *episode,
-                     const struct convert_episode *made)
+/* Adds the rows that the steps take, for encoded frames and, with `all`, for datasets that no stream
+ * names; then the arrays. */
+static void put_arrays(struct convert_structure *s, const struct convert_episode *made, bool all)
 {
-    uint32_t present = 0;
+    struct trajd_bytes *frame = &s->writer->frame;
+    struct convert_pick picks[CONVERT_PICKS_MAX];
+    uint32_t *of = trajd_memory_or_exit(malloc(made->array_count * sizeof *of));
+    const uint32_t count = convert_picks_find(s->plan, made, picks, of);
+    const bool sends_picks = all || has_encoded(s->plan, made);
 
-    for (uint32_t k = 0; k < index->clock_count; k++)
-        if (index->layout->clocks[k].start_path)
-            return true;
-    for (uint32_t d = 0; d < index->array_count; d++)
-        present += episode->extents[d].storage != TRAJD_STORAGE_ABSENT;
-    return !episode->is_plain || present != made->array_count;
+    trajd_bytes_add_u32(frame, sends_picks ? count : 0);
+    for (uint32_t i = 0; i < count && sends_picks; i++) {
+        trajd_bytes_add_u64(frame, picks[i].row_count);
+        for (uint64_t step = 0; step < made->step_count; step++)
+            trajd_bytes_add_u64(frame, convert_pick_row(s->plan, made, &picks[i], step));
+    }
+    trajd_bytes_add_u32(frame, made->array_count);
+    for (uint32_t a = 0; a < made->array_count; a++) {
+        const uint32_t dataset = made->arrays[a].dataset;
+        trajd_bytes_add_u32(frame, dataset);
+        convert_writer_put_u8(s->writer, convert_extent_of(s->plan, made, dataset)->has_attributes);
+        if (s->plan->datasets[dataset].is_encoded)
+            trajd_bytes_add_u32(frame, of[a]);
+    }
+    free(of);
 }
 
 /* Adds the begin of each regular clock that stores its begin, as it would be recorded: without the
@@ -185,31 +167,44 @@ static void put_starts(struct convert_structure *s, const struct trajd_index *in
     }
 }
 
+/* Returns false if the plan covers all that the source's episode holds. The helper then skips its
+ * search for other objects. */
+static bool has_more(const struct trajd_index *index, const struct trajd_episode *episode,
+                     const struct convert_episode *made)
+{
+    uint32_t present = 0;
+
+    for (uint32_t k = 0; k < index->clock_count; k++)
+        if (index->layout->clocks[k].start_path)
+            return true;
+    for (uint32_t d = 0; d < index->array_count; d++)
+        present += episode->extents[d].storage != TRAJD_STORAGE_ABSENT;
+    return !episode->is_plain || present != made->array_count;
+}
+
 static void put_episode(struct convert_structure *s, const struct convert_episode *made)
 {
-    const struct trajd_index *index = s->plan->options->indexes[made->source];
-    const struct trajd_episode *episode = &index->episodes[made->episode];
+    const struct trajd_index *index = convert_index_of(s->plan, made);
+    const struct trajd_episode *episode = convert_source_of(s->plan, made);
     const bool is_searched = has_more(index, episode, made);
-    char path[PATH_SIZE];
+    struct trajd_bytes *frame = &s->writer->frame;
+    char path[PATH_SIZE], *part = convert_part_json(s->plan, made);
 
     convert_episode_path(index, episode->id, path, sizeof path);
     if (episode->all_rows) /* the group above has the arrays */
         path[strrchr(path, '/') == path ? 1 : strrchr(path, '/') - path] = '\0';
-    trajd_bytes_add_text(&s->writer->frame, path);
+    trajd_bytes_add_text(frame, path);
     convert_episode_path(index, made->id, path, sizeof path);
-    trajd_bytes_add_text(&s->writer->frame, path);
+    trajd_bytes_add_text(frame, path);
     put_label(s, index, episode);
-    put_part(s, made);
-    trajd_bytes_add_u64(&s->writer->frame, made->step_count);
-    trajd_bytes_add_u64(&s->writer->frame, episode->first_row);
-    trajd_bytes_add_u64(&s->writer->frame, episode->all_rows);
+    trajd_bytes_add_text(frame, part);
+    free(part);
+    trajd_bytes_add_u64(frame, made->step_count);
+    trajd_bytes_add_u64(frame, episode->first_row);
+    trajd_bytes_add_u64(frame, episode->all_rows);
     convert_writer_put_u8(s->writer, is_searched);
     put_row_counts(s, index, episode);
-    if (is_searched || has_encoded(s->plan, made))
-        put_picks(s, made);
-    else
-        trajd_bytes_add_u32(&s->writer->frame, 0);
-    put_arrays(s, made, episode);
+    put_arrays(s, made, is_searched);
     put_starts(s, index, episode, made->begin_ns);
 }
 
@@ -219,21 +214,22 @@ static enum trajd_status send_datasets(struct convert_structure *s)
 {
     const struct convert_plan *plan = s->plan;
     const int level = plan->options->compress_level;
+    struct trajd_bytes *frame = &s->writer->frame;
 
     convert_writer_begin(s->writer);
-    trajd_bytes_add_u32(&s->writer->frame, plan->dataset_count);
+    trajd_bytes_add_u32(frame, plan->dataset_count);
     for (uint32_t i = 0; i < plan->dataset_count; i++) {
         const struct convert_dataset *dataset = &plan->datasets[i];
-        trajd_bytes_add_text(&s->writer->frame, dataset->path);
+        trajd_bytes_add_text(frame, dataset->path);
         convert_writer_put_u8(s->writer, dataset->is_enum ? TRAJD_BOOL : (uint8_t)dataset->to);
         convert_writer_put_u8(s->writer, dataset->is_encoded ? 0 : (uint8_t)(dataset->rank + 1));
         if (dataset->is_encoded)
             continue;
         for (uint32_t d = 0; d < dataset->rank; d++)
-            trajd_bytes_add_u64(&s->writer->frame, dataset->shape[d]);
-        trajd_bytes_add_u64(&s->writer->frame, dataset->is_compressed ? dataset->chunk_rows : 0);
+            trajd_bytes_add_u64(frame, dataset->shape[d]);
+        trajd_bytes_add_u64(frame, dataset->is_compressed ? dataset->chunk_rows : 0);
         for (uint32_t d = 0; d < dataset->rank; d++)
-            trajd_bytes_add_u64(&s->writer->frame, dataset->chunk_shape[d]);
+            trajd_bytes_add_u64(frame, dataset->chunk_shape[d]);
         convert_writer_put_u8(s->writer, (uint8_t)(level ? level < 9 ? level : 9 : LEVEL_DEFAULT));
     }
     return convert_writer_send(s->writer, TRAJD_WRITER_DATASETS, -1);
@@ -242,24 +238,22 @@ static enum trajd_status send_datasets(struct convert_structure *s)
 static enum trajd_status send_input(struct convert_structure *s, const struct trajd_index *index,
                                     uint32_t file, bool is_first)
 {
-    const char *filter = index->layout->filter_path, *path = index->files[file].path;
+    const struct trajd_layout *layout = index->layout;
+    struct trajd_bytes *frame = &s->writer->frame;
     int fd;
-    char folder[PATH_SIZE] = "";
-    enum trajd_status status = trajd_open_regular(path, &fd, s->writer->error);
+    enum trajd_status status = trajd_open_regular(index->files[file].path, &fd, s->writer->error);
 
     if (status)
         return status;
-    if (filter)
-        snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(filter, '/') - filter), filter);
     convert_writer_begin(s->writer);
-    trajd_bytes_add_text(&s->writer->frame, index->files[file].relative_path);
-    trajd_bytes_add_text(&s->writer->frame, index->layout->groups);
-    trajd_bytes_add_text(&s->writer->frame, folder);
+    trajd_bytes_add_text(frame, index->files[file].relative_path);
+    trajd_bytes_add_text(frame, layout->groups);
+    put_mask_folder(s, layout);
     convert_writer_put_u8(s->writer, is_first);
     put_known(s, index);
-    trajd_bytes_add_u32(&s->writer->frame, index->layout->table_count);
-    for (uint32_t i = 0; i < index->layout->table_count; i++)
-        trajd_bytes_add_text(&s->writer->frame, index->layout->tables[i]);
+    trajd_bytes_add_u32(frame, layout->table_count);
+    for (uint32_t i = 0; i < layout->table_count; i++)
+        trajd_bytes_add_text(frame, layout->tables[i]);
     status = convert_writer_send(s->writer, TRAJD_WRITER_INPUT, fd);
     close(fd);
     return status;
@@ -267,11 +261,8 @@ static enum trajd_status send_input(struct convert_structure *s, const struct tr
 
 static bool is_of_one_file(const struct convert_plan *plan, uint32_t left, uint32_t right)
 {
-    const struct convert_episode *a = &plan->episodes[left], *b = &plan->episodes[right];
-    const struct trajd_index *index = plan->options->indexes[a->source];
-
-    return a->source == b->source &&
-           index->episodes[a->episode].file_index == index->episodes[b->episode].file_index;
+    return plan->episodes[left].source == plan->episodes[right].source &&
+           episode_of(plan, left)->file_index == episode_of(plan, right)->file_index;
 }
 
 /* Returns the last episode that may be sent with this one. None is sent ahead of its rows, because
@@ -330,9 +321,7 @@ enum trajd_status convert_structure_begin(struct convert_structure *s, int fd)
 
     if (!status)
         status = send_datasets(s);
-    if (!status)
-        status = convert_structure_reach(s, 0);
-    return status;
+    return status ? status : convert_structure_reach(s, 0);
 }
 
 /* ---- what the file states about all episodes ---- */
@@ -358,11 +347,10 @@ static void put_mask(struct convert_structure *s, const char *key)
 static enum trajd_status send_masks(struct convert_structure *s)
 {
     const struct convert_plan *plan = s->plan;
-    const char *filter = plan->options->indexes[0]->layout->filter_path, **keys;
+    const char **keys;
     size_t count = 0, distinct = 0;
-    char folder[PATH_SIZE];
 
-    if (!filter)
+    if (!plan->first->layout->filter_path)
         return TRAJD_OK;
     for (uint32_t e = 0; e < plan->episode_count; e++)
         for (const char *const *own = episode_of(plan, e)->filter_keys; own && *own; own++)
@@ -377,8 +365,7 @@ static enum trajd_status send_masks(struct convert_structure *s)
         if (!i || strcmp(keys[i], keys[distinct - 1]))
             keys[distinct++] = keys[i];
     convert_writer_begin(s->writer);
-    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(filter, '/') - filter), filter);
-    trajd_bytes_add_text(&s->writer->frame, folder);
+    put_mask_folder(s, plan->first->layout);
     trajd_bytes_add_u32(&s->writer->frame, (uint32_t)distinct);
     for (size_t i = 0; i < distinct; i++)
         put_mask(s, keys[i]);
@@ -439,7 +426,7 @@ static uint32_t put_rate(struct convert_structure *s, const struct trajd_layout_
 
     for (uint32_t e = 0; e < count; e++) {
         char object[2 * PATH_SIZE], group[PATH_SIZE];
-        convert_episode_path(plan->options->indexes[plan->episodes[e].source], plan->episodes[e].id,
+        convert_episode_path(convert_index_of(plan, &plan->episodes[e]), plan->episodes[e].id,
                              group, sizeof group);
         snprintf(object, sizeof object, "%s%s%.*s", is_one ? "" : group,
                  is_one || !length ? "" : "/", length, clock->rate_attribute);
@@ -455,7 +442,7 @@ static uint32_t put_rate(struct convert_structure *s, const struct trajd_layout_
 static void put_rates(struct convert_structure *s)
 {
     const struct convert_plan *plan = s->plan;
-    const struct trajd_layout *layout = plan->options->indexes[0]->layout;
+    const struct trajd_layout *layout = plan->first->layout;
     const struct trajd_rate rate = plan->options->rate;
     const size_t at = s->writer->frame.length;
     uint32_t count = 0;
@@ -509,10 +496,10 @@ static void write_provenance(struct trajd_json *json, const struct convert_plan 
 
     trajd_json_open_object(json, NULL);
     trajd_json_string(json, "by", "trajd " TRAJD_VERSION);
-    trajd_json_string(json, "layout", options->indexes[0]->layout->name);
+    trajd_json_string(json, "layout", plan->first->layout->name);
     trajd_json_format(json, "rate", "%" PRId64 "/%" PRId64, options->rate.num, options->rate.den);
     write_assumption(json, plan);
-    if (options->indexes[0]->layout->split.kind)
+    if (plan->first->layout->split.kind)
         trajd_json_string(json, "split", TRAJD_SEPARATED);
     if (plan->is_on_gpu)
         trajd_json_string(json, "arithmetic", "gpu");
@@ -523,10 +510,10 @@ static void write_provenance(struct trajd_json *json, const struct convert_plan 
     trajd_json_close_array(json);
     trajd_json_open_object(json, "streams");
     for (uint32_t s = 0; s < plan->stream_count; s++) {
-        const struct trajd_convert_stream *stream = &plan->streams[s];
-        trajd_json_open_object(json, stream->name);
+        const struct trajd_convert_stream *stream = plan->streams[s];
+        trajd_json_open_object(json, stream->source->name);
         trajd_json_string(json, "kind", trajd_convert_kind_name(stream));
-        trajd_json_string(json, "from", trajd_dtype_name(stream->from));
+        trajd_json_string(json, "from", trajd_dtype_name(stream->source->dtype));
         trajd_json_string(json, "to", trajd_dtype_name(stream->to));
         if (stream->window_ns)
             trajd_json_i64(json, "window_ns", stream->window_ns);

@@ -24,12 +24,12 @@ struct work {
     struct conversion *r;
     struct convert_writer writer;
     struct convert_structure structure;
-    struct convert_sink sink;
     int fd, wake; /* the output; an eventfd that threads write to */
     /* Shared by the threads. `lock` protects the members from here on. */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    struct convert_cursor cursor;
+    uint64_t segment_count, next; /* next: is to be made */
+    struct convert_segment *segments;
     uint64_t *remaining; /* [episode_count]: segments that are not finished */
     struct convert_block *ready[CONVERT_BLOCKS_MAX], *free[CONVERT_BLOCKS_MAX];
     uint32_t ready_count, free_count, running;
@@ -91,24 +91,26 @@ static void *make_rows(void *context)
 {
     struct work *w = context;
     struct conversion *r = w->r;
-    struct convert_worker *worker = NULL;
-    struct convert_block *last;
-    struct convert_segment segment;
     struct trajd_error error;
-    enum trajd_status status = convert_worker_create(&r->plan, r->groups, &w->sink, &r->backend,
-                                                     r->report, &worker, &error);
+    struct convert_worker worker = {.plan = &r->plan,
+                                    .sink = {.exchange = exchange, .context = w},
+                                    .report = r->report,
+                                    .error = &error,
+                                    .engine.backend = &r->backend};
+    enum trajd_status status = TRAJD_OK;
 
+    convert_worker_begin(&worker);
     pthread_mutex_lock(&w->lock);
-    while (!status && !w->stop && convert_cursor_next(&w->cursor, &segment)) {
+    while (!status && !w->stop && w->next < w->segment_count) {
+        const struct convert_segment *segment = &w->segments[w->next++];
         pthread_mutex_unlock(&w->lock);
-        status = convert_worker_run(worker, &segment, &error);
+        status = convert_worker_run(&worker, segment);
         pthread_mutex_lock(&w->lock);
-        if (!status && --w->remaining[segment.episode] == 0)
+        if (!status && --w->remaining[segment->episode] == 0)
             __atomic_fetch_add(&r->report->episodes_written, 1, __ATOMIC_RELAXED);
     }
-    last = convert_worker_release(worker);
-    if (last)
-        give(w, last);
+    if (worker.block)
+        give(w, worker.block);
     if (status && !w->stop) {
         w->status = status;
         w->error = error;
@@ -118,7 +120,7 @@ static void *make_rows(void *context)
     w->running--;
     eventfd_write(w->wake, 1);
     pthread_mutex_unlock(&w->lock);
-    convert_worker_destroy(&worker);
+    convert_worker_end(&worker);
     return NULL;
 }
 
@@ -265,12 +267,9 @@ static enum trajd_status run_threads(struct work *w)
 static enum trajd_status share_memory(struct work *w)
 {
     const struct conversion *r = w->r;
-    uint64_t bytes, least = 0, count = convert_backend_threads(&r->backend) + BLOCKS_AHEAD;
+    uint64_t bytes, least = convert_segment_bytes(&r->plan),
+                    count = convert_backend_threads(&r->backend) + BLOCKS_AHEAD;
 
-    for (uint32_t g = 0; g < r->group_count; g++) {
-        const uint64_t needed = convert_segment_bytes(&r->plan, &r->groups[g]);
-        least = needed > least ? needed : least;
-    }
     /* deflate can make incompressible rows a little larger */
     least = (least + least / 64 + 8191) / 4096 * 4096;
     /* each array begins at a multiple of 64 bytes */
@@ -295,7 +294,7 @@ static void count_nothing(struct conversion *r)
     report->rows_read = report->rows_written = report->bytes_read = report->bytes_written = 0;
     report->episodes_written = r->backend.segments = r->backend.segments_here = 0;
     for (uint32_t s = 0; s < r->plan.stream_count; s++)
-        r->plan.streams[s].nan_steps = 0;
+        r->plan.streams[s]->nan_steps = 0;
 }
 
 static const char *output_name(const struct trajd_convert_options *options)
@@ -305,25 +304,23 @@ static const char *output_name(const struct trajd_convert_options *options)
 
 enum trajd_status convert_write_file(struct conversion *r, int fd)
 {
-    struct work w = {
-        .r = r,
-        .writer = {.helper_path = r->options->helper_path,
-                   .output = output_name(r->options),
-                   .cancel = r->options->cancel,
-                   .on_note = note_from_helper,
-                   .context = (void *)r->options,
-                   .error = r->error,
-                   .socket = -1},
-        .fd = fd,
-        .cursor = {.plan = &r->plan, .group_count = r->group_count, .groups = r->groups}};
+    struct work w = {.r = r,
+                     .writer = {.helper_path = r->options->helper_path,
+                                .output = output_name(r->options),
+                                .cancel = r->options->cancel,
+                                .on_note = note_from_helper,
+                                .context = (void *)r->options,
+                                .error = r->error,
+                                .socket = -1},
+                     .fd = fd};
     enum trajd_status status;
 
     w.structure = (struct convert_structure){.writer = &w.writer, .plan = &r->plan};
-    w.sink = (struct convert_sink){.exchange = exchange, .context = &w};
     w.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     w.remaining = trajd_memory_or_exit(calloc(r->plan.episode_count, sizeof *w.remaining));
-    for (uint32_t e = 0; e < r->plan.episode_count; e++)
-        w.remaining[e] = convert_segment_count(&r->plan, r->groups, r->group_count, e);
+    w.segments = convert_segments_list(&r->plan, &w.segment_count);
+    for (uint64_t s = 0; s < w.segment_count; s++)
+        w.remaining[w.segments[s].episode]++;
     pthread_mutex_init(&w.lock, NULL);
     pthread_cond_init(&w.changed, NULL);
     status = convert_structure_begin(&w.structure, fd);
@@ -344,5 +341,6 @@ enum trajd_status convert_write_file(struct conversion *r, int fd)
     pthread_mutex_destroy(&w.lock);
     close(w.wake);
     free(w.remaining);
+    free(w.segments);
     return status;
 }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clients/cli/resample/plan/convert_plan_internal.h"
+#include "clients/cli/resample/plan/convert_plan.h"
 #include "daemon/base/json.h"
 #include "daemon/base/yaml.h"
 #include "proto/plural.h"
@@ -79,9 +79,9 @@ static bool is_chosen(const struct trajd_convert_options *options,
 }
 
 /* Checks that each item of --episodes and the filter match an episode. */
-static enum trajd_status check_selection(const struct trajd_convert_options *options,
-                                         struct trajd_error *error)
+static enum trajd_status check_selection(const struct convert_plan *plan)
 {
+    const struct trajd_convert_options *options = plan->options;
     const char *keys[KEYS_MAX];
     size_t key_count = 0;
     bool any = !options->filter;
@@ -92,9 +92,9 @@ static enum trajd_status check_selection(const struct trajd_convert_options *opt
             for (uint32_t e = 0; e < options->indexes[k]->episode_count && !found; e++)
                 found = names_episode(options->episodes[i], options->indexes[k]->episodes[e].id);
         if (!found)
-            return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
+            return trajd_error_set(plan->error, TRAJD_ERR_NOT_FOUND, 0,
                                    "--episodes: there is no episode %s (the first one is %s)",
-                                   options->episodes[i], options->indexes[0]->episodes[0].id);
+                                   options->episodes[i], plan->first->episodes[0].id);
     }
     for (uint32_t k = 0; k < options->index_count && options->filter; k++)
         for (uint32_t e = 0; e < options->indexes[k]->episode_count; e++)
@@ -104,25 +104,32 @@ static enum trajd_status check_selection(const struct trajd_convert_options *opt
                 if (key_count < KEYS_MAX && (!key_count || strcmp(keys[key_count - 1], *own)))
                     keys[key_count++] = *own;
             }
-    return any ? TRAJD_OK
-               : trajd_error_set(
-                     error, TRAJD_ERR_NOT_FOUND, 0,
-                     "--filter: no episode has the mask key \"%s\"%s", options->filter,
-                     trajd_yaml_suggest(" (", options->filter, keys, key_count, ")").text);
+    if (any)
+        return TRAJD_OK;
+    return trajd_error_set(plan->error, TRAJD_ERR_NOT_FOUND, 0,
+                           "--filter: no episode has the mask key \"%s\"%s", options->filter,
+                           trajd_yaml_suggest(" (", options->filter, keys, key_count, ")").text);
 }
 
 /* ---- one episode ---- */
 
-static enum trajd_status leave_out(struct convert_plan *plan, const struct trajd_index *index,
-                                   const struct trajd_episode *episode, const char *why)
+/* Returns the file of the episode, relative to its dataset. */
+static const char *file_of(const struct convert_plan *plan, const struct convert_episode *made)
 {
-    const char *file = index->files[episode->file_index].relative_path;
+    const uint32_t file = convert_source_of(plan, made)->file_index;
+
+    return convert_index_of(plan, made)->files[file].relative_path;
+}
+
+static enum trajd_status leave_out(struct convert_plan *plan, const struct convert_episode *made,
+                                   const char *why)
+{
+    const char *file = file_of(plan, made);
+    const bool is_file = !strcmp(file, made->id);
 
     plan->left_out++;
-    if (strcmp(file, episode->id))
-        convert_note(plan->options, "%s: %s: left out: %s", file, episode->id, why);
-    else
-        convert_note(plan->options, "%s: left out: %s", file, why);
+    convert_note(plan->options, "%s%s%s: left out: %s", file, is_file ? "" : ": ",
+                 is_file ? "" : made->id, why);
     return TRAJD_OK;
 }
 
@@ -267,8 +274,7 @@ static struct convert_episode *next_episode(struct convert_plan *plan)
 
 /* Adds one episode of the output, with a grid from begin to end. */
 static enum trajd_status add_episode(struct convert_plan *plan, const struct convert_episode *uncut,
-                                     int64_t begin, int64_t end, uint64_t steps,
-                                     struct trajd_error *error)
+                                     int64_t begin, int64_t end, uint64_t steps)
 {
     struct convert_episode *made = next_episode(plan);
     const size_t size = uncut->array_count * sizeof *uncut->arrays;
@@ -283,7 +289,7 @@ static enum trajd_status add_episode(struct convert_plan *plan, const struct con
         memcpy(made->arrays, uncut->arrays, size);
     }
     if (steps > steps_max || !convert_add_sizes(plan, made))
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+        return trajd_error_set(plan->error, TRAJD_ERR_ARGUMENT, 0,
                                "%s: %.3g s at this rate are %" PRIu64 " rows, which is too many",
                                made->id, (double)(end - begin) * 1e-9, steps);
     plan->episode_count++;
@@ -293,36 +299,34 @@ static enum trajd_status add_episode(struct convert_plan *plan, const struct con
 static enum trajd_status leave_out_for_gap(struct convert_plan *plan,
                                            const struct convert_episode *uncut)
 {
-    const struct trajd_index *index = plan->options->indexes[uncut->source];
-    const struct trajd_episode *episode = &index->episodes[uncut->episode];
     char why[400] = "";
 
     for (uint32_t a = 0; a < uncut->array_count && !*why; a++) {
         struct convert_array array = uncut->arrays[a];
-        struct convert_cutter cutter = {
-            .plan = plan, .episode = episode, .arrays = &array, .array_count = 1};
+        struct convert_cutter cutter = {.plan = plan,
+                                        .episode = convert_source_of(plan, uncut),
+                                        .arrays = &array,
+                                        .array_count = 1};
         const struct convert_dataset *dataset = &plan->datasets[array.dataset];
-        const struct convert_gap *gap;
+        uint32_t g = 0;
         convert_cutter_begin(&cutter, uncut->begin_ns, uncut->end_ns);
-        gap = cutter.gaps;
-        while (gap && gap < cutter.gaps + cutter.gap_count && gap->to_ns <= uncut->begin_ns)
-            gap++;
-        if (gap && gap < cutter.gaps + cutter.gap_count)
+        while (g < cutter.gap_count && cutter.gaps[g].to_ns <= uncut->begin_ns)
+            g++;
+        if (g < cutter.gap_count)
             snprintf(why, sizeof why,
                      "%.200s: a gap of %.6g ms after row %" PRId64
                      " (max_gap %.6g ms), and no two steps between gaps",
-                     dataset->path, (double)(gap->to_ns - gap->from_ns) * 1e-6, gap->row - 1,
-                     (double)dataset->max_gap_ns * 1e-6);
+                     dataset->path, (double)(cutter.gaps[g].to_ns - cutter.gaps[g].from_ns) * 1e-6,
+                     cutter.gaps[g].row - 1, (double)dataset->max_gap_ns * 1e-6);
         free(cutter.gaps);
     }
-    return leave_out(plan, index, episode, why);
+    return leave_out(plan, uncut, why);
 }
 
 static void note_parts(const struct convert_plan *plan, const struct convert_episode *uncut,
                        uint32_t count, uint32_t dropped)
 {
-    const struct trajd_index *index = plan->options->indexes[uncut->source];
-    const char *file = index->files[index->episodes[uncut->episode].file_index].relative_path;
+    const char *file = file_of(plan, uncut);
     const bool is_file = !strcmp(file, uncut->id);
     char remainder[80] = "";
 
@@ -334,12 +338,10 @@ static void note_parts(const struct convert_plan *plan, const struct convert_epi
 
 /* Adds the episode as one grid, or as the parts between gaps that are longer than max_gap. A part
  * of a single step is left out. */
-static enum trajd_status add_parts(struct convert_plan *plan, const struct convert_episode *uncut,
-                                   struct trajd_error *error)
+static enum trajd_status add_parts(struct convert_plan *plan, const struct convert_episode *uncut)
 {
-    const struct trajd_index *index = plan->options->indexes[uncut->source];
     struct convert_cutter cutter = {.plan = plan,
-                                    .episode = &index->episodes[uncut->episode],
+                                    .episode = convert_source_of(plan, uncut),
                                     .arrays = uncut->arrays,
                                     .array_count = uncut->array_count};
     const uint32_t first = plan->episode_count;
@@ -355,7 +357,7 @@ static enum trajd_status add_parts(struct convert_plan *plan, const struct conve
         if (steps < 2 && !is_whole)
             dropped++;
         else
-            status = add_episode(plan, uncut, begin, end, steps, error);
+            status = add_episode(plan, uncut, begin, end, steps);
         if (is_whole)
             break;
     }
@@ -377,78 +379,75 @@ static enum trajd_status add_parts(struct convert_plan *plan, const struct conve
 /* ---- streams that end before their episode ---- */
 
 static const struct trajd_episode_clock *clock_in(const struct convert_plan *plan,
-                                                  const struct trajd_episode *episode,
+                                                  const struct convert_episode *made,
                                                   const struct convert_array *array)
 {
-    return &episode->clocks[plan->datasets[array->dataset].clock];
+    return &convert_source_of(plan, made)->clocks[plan->datasets[array->dataset].clock];
 }
 
-static int64_t last_row_ns(const struct convert_plan *plan, const struct trajd_episode *episode,
+static int64_t last_row_ns(const struct convert_plan *plan, const struct convert_episode *made,
                            const struct convert_array *array)
 {
-    return trajd_clock_row_ns(clock_in(plan, episode, array), array->rows - 1);
+    return trajd_clock_row_ns(clock_in(plan, made, array), array->rows - 1);
 }
 
 /* Returns whether a dataset tells how long the episode lasts. */
-static bool is_lasting(const struct convert_plan *plan, const struct trajd_episode *episode,
+static bool is_lasting(const struct convert_plan *plan, const struct convert_episode *made,
                        const struct convert_array *array)
 {
-    return clock_in(plan, episode, array)->median_ns && !plan->datasets[array->dataset].is_event;
+    return clock_in(plan, made, array)->median_ns && !plan->datasets[array->dataset].is_event;
 }
 
 /* Checks that the steps after a dataset's last row can be marked, which takes NaN. */
 static enum trajd_status check_marks(const struct convert_plan *plan,
                                      const struct convert_episode *made,
-                                     const struct convert_array *array, struct trajd_error *error)
+                                     const struct convert_array *array)
 {
-    const struct trajd_index *index = plan->options->indexes[made->source];
-    const struct trajd_episode *episode = &index->episodes[made->episode];
     const struct convert_dataset *dataset = &plan->datasets[array->dataset];
-    const char *file = index->files[episode->file_index].relative_path;
     char text[TRAJD_EARLY_END_TEXT_SIZE] = "";
 
     if (!dataset->lane_count)
         return TRAJD_OK; /* stamps, which become those of the grid */
-    trajd_episode_ends_early(episode, dataset->clock, text);
+    trajd_episode_ends_early(convert_source_of(plan, made), dataset->clock, text);
     if (!dataset->is_encoded && convert_is_floating(dataset->to)) {
         convert_note(plan->options,
                      "%s: %s: %s %s; its steps after that are NaN, and datasets "
                      "beside it that no stream names repeat their last entry there",
-                     file, episode->id, dataset->path, text);
+                     file_of(plan, made), made->id, dataset->path, text);
         return TRAJD_OK;
     }
-    return trajd_error_set(error, TRAJD_ERR_DATA, 0,
+    return trajd_error_set(plan->error, TRAJD_ERR_DATA, 0,
                            "%s: %s: %s %s: its rows (%s) cannot say which steps after that have no "
                            "value; leave it out with --streams, or the episode with --episodes, or "
                            "write events: true in the layout if its rows are events",
-                           file, episode->id, dataset->path, text,
+                           file_of(plan, made), made->id, dataset->path, text,
                            dataset->is_encoded ? "frames" : trajd_dtype_name(dataset->to));
 }
 
 /* Finds where the grid ends: with the first of the datasets that last as long as the episode. Others
  * end earlier, and rows of events, or a single row, are held. Returns the dataset that ends first. */
 static const struct convert_array *find_end(const struct convert_plan *plan,
-                                            struct convert_episode *made,
-                                            const struct trajd_episode *episode)
+                                            struct convert_episode *made)
 {
     const struct convert_array *earliest = NULL;
     int64_t first_ns = INT64_MAX, last_ns = INT64_MIN;
     bool any = false;
 
     for (uint32_t a = 0; a < made->array_count; a++) {
-        const int64_t ns = last_row_ns(plan, episode, &made->arrays[a]);
-        any = any || is_lasting(plan, episode, &made->arrays[a]);
-        if (is_lasting(plan, episode, &made->arrays[a]) && ns > last_ns)
-            last_ns = ns;
+        const int64_t ns = last_row_ns(plan, made, &made->arrays[a]);
+        if (!is_lasting(plan, made, &made->arrays[a]))
+            continue;
+        any = true;
+        last_ns = ns > last_ns ? ns : last_ns;
     }
     made->end_ns = INT64_MAX;
     for (uint32_t a = 0; a < made->array_count; a++) {
         struct convert_array *array = &made->arrays[a];
-        const int64_t ns = last_row_ns(plan, episode, array);
-        if (any && !is_lasting(plan, episode, array))
+        const int64_t ns = last_row_ns(plan, made, array);
+        if (any && !is_lasting(plan, made, array))
             continue;
-        array->ends_early = trajd_clock_too_old_ns(clock_in(plan, episode, array),
-                                                   TRAJD_TOO_OLD_INTERVALS) < last_ns;
+        array->ends_early =
+            trajd_clock_too_old_ns(clock_in(plan, made, array), TRAJD_TOO_OLD_INTERVALS) < last_ns;
         if (!array->ends_early && ns < made->end_ns)
             made->end_ns = ns;
         if (ns < first_ns) {
@@ -462,9 +461,9 @@ static const struct convert_array *find_end(const struct convert_plan *plan,
 /* Returns whether a dataset ends so early that steps of the grid come after it. If none does, the grid
  * ends with it. */
 static bool loses_steps(const struct convert_plan *plan, struct convert_episode *made,
-                        const struct trajd_episode *episode, struct convert_array *array)
+                        struct convert_array *array)
 {
-    const int64_t last_ns = last_row_ns(plan, episode, array);
+    const int64_t last_ns = last_row_ns(plan, made, array);
     const struct trajd_rate rate = plan->options->rate;
 
     if (array->ends_early && trajd_rate_row_at(rate, last_ns - made->begin_ns) ==
@@ -475,56 +474,66 @@ static bool loses_steps(const struct convert_plan *plan, struct convert_episode 
     return array->ends_early;
 }
 
-/* Finds the episode's datasets, and the span of its grid. */
-static enum trajd_status make_episode(struct convert_plan *plan, uint32_t source, uint32_t number,
-                                      struct trajd_error *error)
+/* Finds the datasets that the episode has, and where the last of them begins. Returns false, with a
+ * reason, if one has other rows than in the first episode. */
+static bool find_arrays(struct convert_plan *plan, struct convert_episode *made,
+                        const char **latest, char *why, size_t size)
 {
-    const struct trajd_index *index = plan->options->indexes[source];
-    const struct trajd_episode *episode = &index->episodes[number];
-    struct convert_episode uncut = {.source = source, .episode = number, .id = episode->id},
-                           *made = &uncut;
+    const struct trajd_episode *episode = convert_source_of(plan, made);
+
+    made->arrays = convert_alloc(plan, plan->dataset_count * sizeof *made->arrays);
+    for (uint32_t d = 0; d < plan->dataset_count; d++) {
+        const struct convert_dataset *dataset = &plan->datasets[d];
+        const bool is_there = plan->source_datasets[made->source][d] != UINT32_MAX;
+        const struct trajd_array *array = is_there ? convert_extent_of(plan, made, d) : NULL;
+        const struct trajd_episode_clock *clock = &episode->clocks[dataset->clock];
+        const int64_t rows = is_there ? row_count(clock, array) : 0;
+        if (rows <= 0)
+            continue;
+        if (!has_its_rows(dataset, array)) {
+            snprintf(why, size,
+                     "%.200s: its rows are %" PRIu64 " x %s, but %" PRIu64
+                     " x %s in the first episode",
+                     dataset->path, trajd_array_row_elements(array), trajd_dtype_name(array->dtype),
+                     dataset->elements, trajd_dtype_name(dataset->from));
+            return false;
+        }
+        if (trajd_clock_row_ns(clock, 0) > made->begin_ns) {
+            made->begin_ns = trajd_clock_row_ns(clock, 0);
+            *latest = dataset->path;
+        }
+        made->arrays[made->array_count++] = (struct convert_array){.dataset = d, .rows = rows};
+    }
+    snprintf(why, size, "it has no rows of the chosen streams");
+    return made->array_count > 0;
+}
+
+/* Finds the episode's datasets, and the span of its grid. */
+static enum trajd_status make_episode(struct convert_plan *plan, uint32_t source, uint32_t number)
+{
+    struct convert_episode made = {.source = source,
+                                   .episode = number,
+                                   .id = plan->options->indexes[source]->episodes[number].id,
+                                   .begin_ns = INT64_MIN};
     const struct convert_array *earliest;
     enum trajd_status status = TRAJD_OK;
     const char *latest = "";
     int64_t end_ns;
     char why[400];
 
-    made->begin_ns = INT64_MIN;
-    made->arrays = convert_alloc(plan, plan->dataset_count * sizeof *made->arrays);
-    for (uint32_t d = 0; d < plan->dataset_count; d++) {
-        const uint32_t mapped = plan->source_datasets[source][d];
-        const struct trajd_episode_clock *clock = &episode->clocks[plan->datasets[d].clock];
-        const int64_t rows = mapped == UINT32_MAX ? 0 : row_count(clock, &episode->extents[mapped]);
-        if (rows <= 0)
-            continue;
-        if (!has_its_rows(&plan->datasets[d], &episode->extents[mapped])) {
-            snprintf(why, sizeof why,
-                     "%.200s: its rows are %" PRIu64 " x %s, but %" PRIu64
-                     " x %s in the first episode",
-                     plan->datasets[d].path, trajd_array_row_elements(&episode->extents[mapped]),
-                     trajd_dtype_name(episode->extents[mapped].dtype), plan->datasets[d].elements,
-                     trajd_dtype_name(plan->datasets[d].from));
-            return leave_out(plan, index, episode, why);
-        }
-        if (trajd_clock_row_ns(clock, 0) > made->begin_ns) {
-            made->begin_ns = trajd_clock_row_ns(clock, 0);
-            latest = plan->datasets[d].path;
-        }
-        made->arrays[made->array_count++] = (struct convert_array){.dataset = d, .rows = rows};
-    }
-    if (!made->array_count)
-        return leave_out(plan, index, episode, "it has no rows of the chosen streams");
-    earliest = find_end(plan, made, episode);
-    end_ns = last_row_ns(plan, episode, earliest);
-    if (made->begin_ns > end_ns) {
+    if (!find_arrays(plan, &made, &latest, why, sizeof why))
+        return leave_out(plan, &made, why);
+    earliest = find_end(plan, &made);
+    end_ns = last_row_ns(plan, &made, earliest);
+    if (made.begin_ns > end_ns) {
         snprintf(why, sizeof why, "%.150s begins %.3f s after %.150s has ended", latest,
-                 (double)(made->begin_ns - end_ns) * 1e-9, plan->datasets[earliest->dataset].path);
-        return leave_out(plan, index, episode, why);
+                 (double)(made.begin_ns - end_ns) * 1e-9, plan->datasets[earliest->dataset].path);
+        return leave_out(plan, &made, why);
     }
-    for (uint32_t a = 0; a < made->array_count && !status; a++)
-        if (loses_steps(plan, made, episode, &made->arrays[a]))
-            status = check_marks(plan, made, &made->arrays[a], error);
-    return status ? status : add_parts(plan, made, error);
+    for (uint32_t a = 0; a < made.array_count && !status; a++)
+        if (loses_steps(plan, &made, &made.arrays[a]))
+            status = check_marks(plan, &made, &made.arrays[a]);
+    return status ? status : add_parts(plan, &made);
 }
 
 /* Returns why an episode cannot be converted; NULL: it can. Another shape counts: the array would be
@@ -539,10 +548,10 @@ static const char *reason_against(const struct trajd_index *index,
     return episode->quarantine;
 }
 
-enum trajd_status convert_make_episodes(struct convert_plan *plan, struct trajd_error *error)
+enum trajd_status convert_make_episodes(struct convert_plan *plan)
 {
     const struct trajd_convert_options *options = plan->options;
-    enum trajd_status status = check_selection(options, error);
+    enum trajd_status status = check_selection(plan);
     size_t count = 1;
 
     for (uint32_t k = 0; k < options->index_count; k++)
@@ -556,18 +565,18 @@ enum trajd_status convert_make_episodes(struct convert_plan *plan, struct trajd_
             if (!is_chosen(options, episode))
                 continue;
             if (why && episode->has_uneven_rows)
-                return trajd_error_set(error, TRAJD_ERR_DATA, 0,
+                return trajd_error_set(plan->error, TRAJD_ERR_DATA, 0,
                                        "%s; --episodes chooses the others", why);
             if (why) {
                 plan->left_out++;
                 convert_note(options, "left out: %s", why);
             } else {
-                status = make_episode(plan, k, e, error);
+                status = make_episode(plan, k, e);
             }
         }
     if (!status && !plan->episode_count)
         return trajd_error_set(
-            error, TRAJD_ERR_DATA, 0,
+            plan->error, TRAJD_ERR_DATA, 0,
             "all %" PRIu64 " episodes were left out (the notes give the reasons)", plan->left_out);
     return status;
 }
@@ -595,8 +604,8 @@ static void write_pair(struct trajd_json *json, const char *key, int64_t first, 
 
 char *convert_part_json(const struct convert_plan *plan, const struct convert_episode *made)
 {
-    const struct trajd_index *index = plan->options->indexes[made->source];
-    const struct trajd_episode *episode = &index->episodes[made->episode];
+    const struct trajd_index *index = convert_index_of(plan, made);
+    const struct trajd_episode *episode = convert_source_of(plan, made);
     char *text = NULL;
     size_t size = 0;
     struct trajd_json json = {0};

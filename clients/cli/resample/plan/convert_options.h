@@ -52,17 +52,19 @@ struct trajd_convert_progress; /* in convert.h */
 
 /* How one stream is made. Used for messages and for the output's attribute. */
 struct trajd_convert_stream {
-    const char *name;
+    const struct trajd_index_stream *source; /* of the first input */
     const char *clock;
     struct trajd_index_rates rates; /* of the clock, in all inputs */
     enum trajd_kind kind;
     bool adds; /* semantics: delta: a step is the sum of its rows; kind is previous */
-    enum trajd_dtype from, to;
-    uint64_t feature_count;
-    uint64_t row_bytes; /* of the output */
+    enum trajd_dtype to;
+    double angle_period;
     int64_t window_ns;  /* for kind mean */
+    int64_t max_gap_ns; /* <= 0: none */
     uint64_t nan_steps; /* steps that are masked NAN */
     bool is_compressed;
+    bool is_taken;           /* chosen, or in a dataset with one that is */
+    bool has_kind, has_type; /* a rule sets `kind`, `to` */
 };
 
 struct trajd_convert_options {

@@ -1,7 +1,7 @@
 /* A plan: checks the options and makes streams, datasets and episodes, in this order; names the
  * output's episodes; finds rows by time; divides the work by bytes, so that the memory needed does not
  * depend on the length of an episode. */
-#include "clients/cli/resample/plan/convert_plan_internal.h"
+#include "clients/cli/resample/plan/convert_plan.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,19 +39,18 @@ static bool ids_repeat(const struct convert_plan *plan)
 /* Keeps the ids if they are unique. Otherwise numbers all episodes demo_0, demo_1, ... in order.
  * Readers sort by the number at the end of the id, and some count up to the number of episodes, so
  * a part's number cannot follow its episode's. */
-static enum trajd_status name_episodes(struct convert_plan *plan, struct trajd_error *error)
+static enum trajd_status name_episodes(struct convert_plan *plan)
 {
-    const struct trajd_index *first = plan->options->indexes[0];
     size_t stem;
 
     if (convert_plan_is_of_files(plan)) {
         for (uint32_t e = 1; e < plan->episode_count; e++)
             if (plan->episodes[e].source != plan->episodes[0].source ||
                 plan->episodes[e].episode != plan->episodes[0].episode)
-                return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                return trajd_error_set(plan->error, TRAJD_ERR_ARGUMENT, 0,
                                        "layout %s has one episode per file, but there are several: "
                                        "resample them one at a time",
-                                       first->layout->name);
+                                       plan->first->layout->name);
         return TRAJD_OK;
     }
     if (!ids_repeat(plan))
@@ -69,13 +68,55 @@ static enum trajd_status name_episodes(struct convert_plan *plan, struct trajd_e
         char id[1100];
         const int length = snprintf(id, sizeof id, "%.*s%u", (int)stem, plan->episodes[0].id, e);
         if ((size_t)length >= sizeof id)
-            return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+            return trajd_error_set(plan->error, TRAJD_ERR_UNSUPPORTED, 0,
                                    "%.100s...: a name of %d bytes is too long",
                                    plan->episodes[0].id, length);
         plan->episodes[e].id =
             trajd_memory_or_exit(trajd_arena_copy(&plan->arena, id, (size_t)length));
     }
     return TRAJD_OK;
+}
+
+/* ---- groups ---- */
+
+static bool is_small(const struct convert_dataset *dataset)
+{
+    return !dataset->is_compressed && dataset->row_bytes <= SMALL_ROW_BYTES &&
+           dataset->source_bytes <= SMALL_ROW_BYTES;
+}
+
+/* Groups the datasets, and chooses the steps of a segment of each group. */
+static void make_groups(struct convert_plan *plan)
+{
+    plan->groups = convert_alloc(plan, plan->dataset_count * sizeof *plan->groups);
+    for (uint32_t d = 0; d < plan->dataset_count; d++) {
+        struct convert_dataset *dataset = &plan->datasets[d];
+        struct convert_group *group = plan->groups;
+        dataset->group = UINT32_MAX;
+        if (dataset->is_encoded)
+            continue;
+        while (group < plan->groups + plan->group_count &&
+               !(group->is_small && is_small(dataset) && group->clock == dataset->clock))
+            group++;
+        dataset->group = (uint32_t)(group - plan->groups);
+        if (dataset->group == plan->group_count) {
+            plan->group_count++;
+            *group =
+                (struct convert_group){.clock = dataset->clock,
+                                       .is_small = is_small(dataset),
+                                       .row_bytes = 1,
+                                       .unit = dataset->is_compressed ? dataset->chunk_rows : 1};
+        }
+        group->row_bytes += dataset->row_bytes;
+    }
+    for (struct convert_group *group = plan->groups; group < plan->groups + plan->group_count;
+         group++) {
+        const uint64_t fit = segment_bytes / group->row_bytes, steps = fit > SEGMENT_STEPS_MAX
+                                                                           ? SEGMENT_STEPS_MAX
+                                                                       : fit < 1 ? 1
+                                                                                 : fit;
+        group->steps = (steps + group->unit - 1) / group->unit * group->unit;
+    }
 }
 
 /* ---- the plan ---- */
@@ -101,24 +142,22 @@ static enum trajd_status check_options(const struct trajd_convert_options *optio
 enum trajd_status convert_plan_make(const struct trajd_convert_options *options,
                                     struct convert_plan *plan, struct trajd_error *error)
 {
-    enum trajd_status status;
+    enum trajd_status status = check_options(options, error);
 
-    *plan = (struct convert_plan){.options = options, .arena = {.limit_bytes = plan_bytes_max}};
-    status = check_options(options, error);
-    if (!status)
-        status = convert_choose_streams(plan, error);
-    if (!status)
-        convert_choose_chunks(plan);
-    if (!status)
-        status = convert_make_episodes(plan, error);
-    if (!status)
-        status = name_episodes(plan, error);
-    return status;
+    *plan = (struct convert_plan){
+        .options = options, .error = error, .arena = {.limit_bytes = plan_bytes_max}};
+    if (status)
+        return status;
+    plan->first = options->indexes[0];
+    if ((status = convert_choose_streams(plan)) || (status = convert_make_episodes(plan)))
+        return status;
+    make_groups(plan);
+    return name_episodes(plan);
 }
 
 bool convert_plan_is_of_files(const struct convert_plan *plan)
 {
-    const struct trajd_layout *layout = plan->options->indexes[0]->layout;
+    const struct trajd_layout *layout = plan->first->layout;
 
     return !strpbrk(layout->groups, "*?[") && !layout->split.kind;
 }
@@ -131,13 +170,6 @@ void convert_plan_select(struct convert_plan *plan, uint32_t episode)
     convert_add_sizes(plan, &plan->episodes[0]); /* fits, because the sum over all episodes did */
 }
 
-void convert_plan_clear(struct convert_plan *plan)
-{
-    trajd_arena_free(&plan->arena);
-    free(plan->streams);
-    *plan = (struct convert_plan){0};
-}
-
 /* ---- rows of the steps ---- */
 
 /* Returns how the rows of a dataset are picked. Only those of uint8 can be encoded images, whose
@@ -145,72 +177,41 @@ void convert_plan_clear(struct convert_plan *plan)
 static enum trajd_kind kind_of(const struct convert_dataset *dataset)
 {
     for (uint32_t l = 0; l < dataset->lane_count; l++)
-        if (dataset->from == TRAJD_U8 && dataset->lanes[l].kind == TRAJD_KIND_NEAREST)
+        if (dataset->from == TRAJD_U8 && dataset->lanes[l].stream->kind == TRAJD_KIND_NEAREST)
             return TRAJD_KIND_NEAREST;
     return TRAJD_KIND_PREVIOUS;
 }
 
-static bool is_same(const struct convert_pick *a, const struct convert_pick *b)
-{
-    return a->row_count == b->row_count && a->clock == b->clock && a->kind == b->kind;
-}
-
-/* Adds the picks of the uint8 datasets, or those of the others where no pick has their rows. */
-static uint32_t add_picks(const struct convert_plan *plan, const struct convert_episode *made,
-                          bool of_bytes, struct convert_pick *picks, uint32_t count)
-{
-    const struct trajd_index *index = plan->options->indexes[made->source];
-    const struct trajd_episode *episode = &index->episodes[made->episode];
-
-    for (uint32_t a = 0; a < made->array_count; a++) {
-        const struct convert_dataset *dataset = &plan->datasets[made->arrays[a].dataset];
-        const uint32_t mapped = plan->source_datasets[made->source][made->arrays[a].dataset];
-        const struct convert_pick pick = {.row_count =
-                                              trajd_array_row_count(&episode->extents[mapped]),
-                                          .clock = dataset->clock,
-                                          .kind = kind_of(dataset),
-                                          .rows = made->arrays[a].rows};
-        bool is_there = (dataset->from == TRAJD_U8) != of_bytes;
-        for (uint32_t i = 0; i < count && !is_there; i++)
-            is_there = of_bytes
-                           ? is_same(&picks[i], &pick)
-                           : picks[i].row_count == pick.row_count && picks[i].clock == pick.clock;
-        if (!is_there && count < CONVERT_PICKS_MAX)
-            picks[count++] = pick;
-    }
-    return count;
-}
-
-uint32_t convert_picks_of(const struct convert_plan *plan, const struct convert_episode *made,
-                          uint32_t array, const struct convert_pick *picks, uint32_t count)
-{
-    const struct trajd_index *index = plan->options->indexes[made->source];
-    const struct convert_array *wanted = &made->arrays[array];
-    const struct convert_dataset *dataset = &plan->datasets[wanted->dataset];
-    const uint32_t mapped = plan->source_datasets[made->source][wanted->dataset];
-    const struct convert_pick pick = {
-        trajd_array_row_count(&index->episodes[made->episode].extents[mapped]), dataset->clock,
-        kind_of(dataset), wanted->rows};
-    uint32_t i = 0;
-
-    while (i < count && !is_same(&picks[i], &pick))
-        i++;
-    return i;
-}
-
 uint32_t convert_picks_find(const struct convert_plan *plan, const struct convert_episode *made,
-                            struct convert_pick picks[CONVERT_PICKS_MAX])
+                            struct convert_pick picks[CONVERT_PICKS_MAX], uint32_t *of)
 {
-    const uint32_t count = add_picks(plan, made, true, picks, 0);
+    uint32_t count = 0;
 
-    return add_picks(plan, made, false, picks, count);
+    for (int of_bytes = 1; of_bytes >= 0; of_bytes--)
+        for (uint32_t a = 0; a < made->array_count; a++) {
+            const uint32_t d = made->arrays[a].dataset;
+            const struct convert_dataset *dataset = &plan->datasets[d];
+            const struct convert_pick pick = {
+                trajd_array_row_count(convert_extent_of(plan, made, d)), dataset->clock,
+                kind_of(dataset), made->arrays[a].rows};
+            uint32_t i = 0;
+            if ((dataset->from == TRAJD_U8) != of_bytes)
+                continue;
+            while (i < count &&
+                   (picks[i].row_count != pick.row_count || picks[i].clock != pick.clock ||
+                    (of_bytes && picks[i].kind != pick.kind)))
+                i++;
+            if (i == count && count < CONVERT_PICKS_MAX)
+                picks[count++] = pick;
+            of[a] = i;
+        }
+    return count;
 }
 
 uint64_t convert_pick_row(const struct convert_plan *plan, const struct convert_episode *made,
                           const struct convert_pick *pick, uint64_t step)
 {
-    const struct trajd_index *index = plan->options->indexes[made->source];
-    const struct trajd_episode_clock *clock = &index->episodes[made->episode].clocks[pick->clock];
+    const struct trajd_episode_clock *clock = &convert_source_of(plan, made)->clocks[pick->clock];
     const int64_t x = made->begin_ns + convert_step_ns(plan, step);
     int64_t row = trajd_clock_rows_until(clock, pick->rows, x) - 1;
 
@@ -224,119 +225,65 @@ uint64_t convert_pick_row(const struct convert_plan *plan, const struct convert_
 
 /* ---- segments ---- */
 
-static bool is_small(const struct convert_dataset *dataset)
+uint64_t convert_chunk_bytes(const struct convert_dataset *dataset, uint64_t rows)
 {
-    return !dataset->is_encoded && !dataset->is_compressed &&
-           dataset->row_bytes <= SMALL_ROW_BYTES && dataset->source_bytes <= SMALL_ROW_BYTES;
-}
+    uint64_t bytes = rows * trajd_dtype_size(dataset->to);
 
-void convert_groups_make(struct convert_plan *plan, struct convert_group **groups, uint32_t *count)
-{
-    bool *taken = convert_alloc(plan, plan->dataset_count);
-
-    *count = 0;
-    *groups = convert_alloc(plan, plan->dataset_count * sizeof **groups);
-    for (uint32_t d = 0; d < plan->dataset_count; d++) {
-        struct convert_group *group = &(*groups)[*count];
-        if (taken[d] || plan->datasets[d].is_encoded)
-            continue;
-        group->datasets = convert_alloc(plan, plan->dataset_count * sizeof *group->datasets);
-        for (uint32_t other = d; other < plan->dataset_count; other++) {
-            const bool joins =
-                other == d || (is_small(&plan->datasets[d]) && is_small(&plan->datasets[other]) &&
-                               plan->datasets[other].clock == plan->datasets[d].clock);
-            if (!joins || taken[other])
-                continue;
-            group->datasets[group->dataset_count++] = other;
-            taken[other] = true;
-        }
-        ++*count;
-    }
-}
-
-/* Returns the steps of a segment: the same for all segments of a group, and a multiple of a chunk
- * if compressed. */
-static uint64_t segment_steps(const struct convert_plan *plan, const struct convert_group *group)
-{
-    const struct convert_dataset *first = &plan->datasets[group->datasets[0]];
-    uint64_t row_bytes = 1, steps;
-
-    for (uint32_t i = 0; i < group->dataset_count; i++)
-        row_bytes += plan->datasets[group->datasets[i]].row_bytes;
-    steps = segment_bytes / row_bytes;
-    steps = steps > SEGMENT_STEPS_MAX ? SEGMENT_STEPS_MAX : steps < 1 ? 1 : steps;
-    return first->is_compressed
-               ? (steps + first->chunk_rows - 1) / first->chunk_rows * first->chunk_rows
-               : steps;
-}
-
-uint64_t convert_segment_bytes(const struct convert_plan *plan, const struct convert_group *group)
-{
-    uint64_t steps = 1, bytes = 0;
-
-    for (uint32_t e = 0; e < plan->episode_count; e++)
-        steps = plan->episodes[e].step_count > steps ? plan->episodes[e].step_count : steps;
-    if (segment_steps(plan, group) < steps)
-        steps = segment_steps(plan, group);
-    for (uint32_t i = 0; i < group->dataset_count; i++) {
-        const struct convert_dataset *dataset = &plan->datasets[group->datasets[i]];
-        uint64_t rows = steps, row_bytes = dataset->row_bytes;
-        if (dataset->is_compressed) {
-            row_bytes = trajd_dtype_size(dataset->to);
-            for (uint32_t d = 0; d < dataset->rank; d++)
-                row_bytes *= dataset->chunk_shape[d];
-            rows = dataset->chunk_rows;
-        }
-        bytes += (rows * row_bytes + 63) / 64 * 64;
-    }
+    for (uint32_t d = 0; d < dataset->rank; d++)
+        bytes *= dataset->chunk_shape[d];
     return bytes;
 }
 
-static bool has_any(const struct convert_episode *episode, const struct convert_group *group)
+uint64_t convert_segment_bytes(const struct convert_plan *plan)
 {
-    for (uint32_t a = 0; a < episode->array_count; a++)
-        for (uint32_t i = 0; i < group->dataset_count; i++)
-            if (episode->arrays[a].dataset == group->datasets[i])
-                return true;
-    return false;
-}
+    uint64_t longest = 1, most = 0;
 
-uint64_t convert_segment_count(const struct convert_plan *plan, const struct convert_group *groups,
-                               uint32_t group_count, uint32_t episode)
-{
-    uint64_t count = 0;
-
-    for (uint32_t g = 0; g < group_count; g++) {
-        const uint64_t steps = segment_steps(plan, &groups[g]);
-        if (has_any(&plan->episodes[episode], &groups[g]))
-            count += (plan->episodes[episode].step_count + steps - 1) / steps;
-    }
-    return count;
-}
-
-bool convert_cursor_next(struct convert_cursor *cursor, struct convert_segment *segment)
-{
-    const struct convert_plan *plan = cursor->plan;
-
-    while (cursor->episode < plan->episode_count) {
-        const struct convert_episode *episode = &plan->episodes[cursor->episode];
-        if (cursor->group == cursor->group_count) {
-            cursor->episode++;
-            cursor->group = 0;
-            cursor->step = 0;
-        } else if (cursor->step == episode->step_count ||
-                   !has_any(episode, &cursor->groups[cursor->group])) {
-            cursor->group++;
-            cursor->step = 0;
-        } else {
-            const uint64_t steps = segment_steps(plan, &cursor->groups[cursor->group]),
-                           remaining = episode->step_count - cursor->step;
-            *segment =
-                (struct convert_segment){cursor->episode, cursor->group, cursor->step,
-                                         cursor->step + (steps < remaining ? steps : remaining)};
-            cursor->step = segment->step_end;
-            return true;
+    for (uint32_t e = 0; e < plan->episode_count; e++)
+        if (plan->episodes[e].step_count > longest)
+            longest = plan->episodes[e].step_count;
+    for (uint32_t g = 0; g < plan->group_count; g++) {
+        const uint64_t steps = plan->groups[g].steps < longest ? plan->groups[g].steps : longest;
+        uint64_t bytes = 0;
+        for (uint32_t d = 0; d < plan->dataset_count; d++) {
+            const struct convert_dataset *dataset = &plan->datasets[d];
+            if (dataset->group != g)
+                continue;
+            bytes += dataset->is_compressed ? convert_chunk_bytes(dataset, dataset->chunk_rows)
+                                            : steps * dataset->row_bytes;
+            bytes = (bytes + 63) / 64 * 64;
         }
+        most = bytes > most ? bytes : most;
     }
+    return most;
+}
+
+static bool has_any(const struct convert_plan *plan, const struct convert_episode *made,
+                    uint32_t group)
+{
+    for (uint32_t a = 0; a < made->array_count; a++)
+        if (plan->datasets[made->arrays[a].dataset].group == group)
+            return true;
     return false;
+}
+
+struct convert_segment *convert_segments_list(const struct convert_plan *plan, uint64_t *count)
+{
+    struct convert_segment *list = NULL;
+    uint64_t capacity = 0;
+
+    *count = 0;
+    for (uint32_t e = 0; e < plan->episode_count; e++)
+        for (uint32_t g = 0; g < plan->group_count; g++) {
+            const uint64_t end = plan->episodes[e].step_count, steps = plan->groups[g].steps;
+            for (uint64_t step = 0; step < end && has_any(plan, &plan->episodes[e], g);
+                 step += steps) {
+                if (*count == capacity) {
+                    capacity = 2 * capacity + 64;
+                    list = trajd_memory_or_exit(realloc(list, capacity * sizeof *list));
+                }
+                list[(*count)++] =
+                    (struct convert_segment){e, g, step, end - step < steps ? end : step + steps};
+            }
+        }
+    return list;
 }

@@ -13,12 +13,8 @@
 /* Columns of a dataset that are resampled in the same way: one stream, or columns that no stream of
  * the layout names (held). */
 struct convert_lane {
-    uint32_t stream; /* index of the plan's stream; UINT32_MAX: no stream names the columns */
-    enum trajd_kind kind;
+    struct trajd_convert_stream *stream; /* without a source: none names the columns */
     uint64_t first_column, column_count;
-    double angle_period;
-    int64_t window_ns; /* for kind mean */
-    bool adds;         /* a step is the sum of its rows; kind is previous */
 };
 
 /* A dataset of the output. It has the same path and type in all episodes; the grid of an episode
@@ -49,6 +45,17 @@ struct convert_dataset {
     int64_t max_gap_ns; /* the smallest over its streams; < 0: none */
     uint32_t lane_count;
     struct convert_lane *lanes;
+    uint32_t group; /* UINT32_MAX of encoded frames */
+};
+
+/* Datasets whose rows are made together: small ones on one clock, which is searched once for all of
+ * them. A large or compressed dataset is a group of its own. */
+struct convert_group {
+    uint32_t clock;
+    bool is_small;
+    uint64_t row_bytes; /* of the output */
+    uint64_t unit;      /* segments begin at a multiple of it: the rows of a chunk, or 1 */
+    uint64_t steps;     /* of a segment */
 };
 
 /* A dataset of one episode of the output. */
@@ -74,13 +81,18 @@ struct convert_episode {
 
 struct convert_plan {
     const struct trajd_convert_options *options;
+    struct trajd_error *error;       /* of the call that makes the plan */
+    const struct trajd_index *first; /* of the options' indexes */
     struct trajd_arena arena;
+    struct trajd_convert_stream *all; /* [first->stream_count + 1]: the last one is held columns */
     uint32_t stream_count;
-    struct trajd_convert_stream *streams; /* the chosen streams, in the order of the first index */
+    struct trajd_convert_stream **streams; /* those of `all` that are converted */
     uint32_t dataset_count;
     struct convert_dataset *datasets;
     /* [index_count][dataset_count]: the dataset's index in each input; UINT32_MAX: not there */
     uint32_t *const *source_datasets;
+    uint32_t group_count;
+    struct convert_group *groups;
     uint32_t episode_count, episode_capacity;
     struct convert_episode *episodes;
     uint64_t left_out, cut_count;                 /* episodes of the inputs */
@@ -90,11 +102,9 @@ struct convert_plan {
     bool is_on_gpu;
 };
 
-/* Makes the plan. It owns its arena, and the caller clears it in any case. Notes go to
- * options->on_note. */
+/* Makes the plan. The caller frees its arena in any case. Notes go to options->on_note. */
 enum trajd_status convert_plan_make(const struct trajd_convert_options *options,
                                     struct convert_plan *plan, struct trajd_error *error);
-void convert_plan_clear(struct convert_plan *plan);
 /* Returns whether the layout has one episode per file. Several episodes of a plan are then the parts
  * of one that was split, and each gets a file of its own. */
 bool convert_plan_is_of_files(const struct convert_plan *plan);
@@ -115,6 +125,51 @@ static inline int64_t convert_step_ns(const struct convert_plan *plan, uint64_t 
     return trajd_rate_row_ns(plan->options->rate, (int64_t)step);
 }
 
+static inline const struct trajd_index *convert_index_of(const struct convert_plan *plan,
+                                                         const struct convert_episode *made)
+{
+    return plan->options->indexes[made->source];
+}
+
+/* Returns the episode of the input. */
+static inline const struct trajd_episode *convert_source_of(const struct convert_plan *plan,
+                                                            const struct convert_episode *made)
+{
+    return &convert_index_of(plan, made)->episodes[made->episode];
+}
+
+/* Returns a dataset in the file of the episode. */
+static inline const struct trajd_array *convert_extent_of(const struct convert_plan *plan,
+                                                          const struct convert_episode *made,
+                                                          uint32_t dataset)
+{
+    return &convert_source_of(plan, made)->extents[plan->source_datasets[made->source][dataset]];
+}
+
+static inline bool convert_is_floating(enum trajd_dtype dtype)
+{
+    return dtype == TRAJD_F16 || dtype == TRAJD_F32 || dtype == TRAJD_F64;
+}
+
+static inline bool convert_is_slerp(enum trajd_kind kind)
+{
+    return kind == TRAJD_KIND_SLERP_XYZW || kind == TRAJD_KIND_SLERP_WXYZ;
+}
+
+/* ---- the steps of a plan: convert_streams.c, convert_datasets.c, convert_episodes.c ---- */
+
+/* Makes the plan's streams from the first index, then its datasets, and compares the other indexes
+ * with it. */
+enum trajd_status convert_choose_streams(struct convert_plan *plan);
+/* Returns the first array of the dataset in the first index that has rows, or NULL. */
+const struct trajd_array *convert_first_array(const struct convert_plan *plan, uint32_t dataset);
+/* Makes the plan's datasets from the streams that are taken, and finds them in each index. */
+enum trajd_status convert_add_datasets(struct convert_plan *plan);
+/* Makes the grids of the chosen episodes. TRAJD_ERR_DATA: no episode is left. */
+enum trajd_status convert_make_episodes(struct convert_plan *plan);
+/* Adds the episode to the plan's sizes. Returns false if they overflow. */
+bool convert_add_sizes(struct convert_plan *plan, const struct convert_episode *made);
+
 /* ---- rows of the steps ---- */
 
 /* One way in which steps take rows. Datasets that no stream names, but that have an entry for each
@@ -126,12 +181,10 @@ struct convert_pick {
     int64_t rows;         /* as the clock counts them */
 };
 
-/* Finds the ways in which the episode's streams pick rows. Returns their number. */
+/* Finds the ways in which the episode's streams pick rows. Returns their number. of[array] becomes
+ * the way that has the rows of the array. */
 uint32_t convert_picks_find(const struct convert_plan *plan, const struct convert_episode *made,
-                            struct convert_pick picks[CONVERT_PICKS_MAX]);
-/* Returns which of the `count` picks has the rows of an episode's array of uint8; `count`: none. */
-uint32_t convert_picks_of(const struct convert_plan *plan, const struct convert_episode *made,
-                          uint32_t array, const struct convert_pick *picks, uint32_t count);
+                            struct convert_pick picks[CONVERT_PICKS_MAX], uint32_t *of);
 /* Returns the row in the file that a step takes. */
 uint64_t convert_pick_row(const struct convert_plan *plan, const struct convert_episode *made,
                           const struct convert_pick *pick, uint64_t step);
@@ -168,34 +221,17 @@ char *convert_part_json(const struct convert_plan *plan, const struct convert_ep
 
 /* ---- segments, which threads process ---- */
 
-/* Datasets that a segment processes together: small ones on one clock, which is searched once for
- * all of them. A large dataset is a group of its own. */
-struct convert_group {
-    uint32_t dataset_count;
-    uint32_t *datasets; /* indexes of the plan's datasets, ascending */
-};
-
 struct convert_segment {
     uint32_t episode, group;
     uint64_t step_begin, step_end;
 };
 
-/* Returns the segments of the plan's episodes in order. Not thread-safe. */
-struct convert_cursor {
-    const struct convert_plan *plan;
-    uint32_t group_count;
-    const struct convert_group *groups;
-    uint32_t episode, group;
-    uint64_t step;
-};
-
-void convert_groups_make(struct convert_plan *plan, struct convert_group **groups, uint32_t *count);
-bool convert_cursor_next(struct convert_cursor *cursor, struct convert_segment *segment);
-/* Returns the most room that the rows of a segment of the group need, each dataset aligned to 64
- * bytes; of a compressed dataset, the room of one chunk before it is compressed. */
-uint64_t convert_segment_bytes(const struct convert_plan *plan, const struct convert_group *group);
-/* Returns the number of segments of an episode. */
-uint64_t convert_segment_count(const struct convert_plan *plan, const struct convert_group *groups,
-                               uint32_t group_count, uint32_t episode);
+/* Lists the segments of the plan's episodes in order. The caller frees the list. */
+struct convert_segment *convert_segments_list(const struct convert_plan *plan, uint64_t *count);
+/* Returns the bytes of a whole chunk before it is compressed, for a chunk of `rows` rows. */
+uint64_t convert_chunk_bytes(const struct convert_dataset *dataset, uint64_t rows);
+/* Returns the most room that the rows of a segment need, each dataset aligned to 64 bytes; of a
+ * compressed dataset, the room of one chunk before it is compressed. */
+uint64_t convert_segment_bytes(const struct convert_plan *plan);
 
 #endif

@@ -1,6 +1,6 @@
 /* The streams of a conversion: which ones the options choose, and the kind and element type of each. */
 
-#include "clients/cli/resample/plan/convert_plan_internal.h"
+#include "clients/cli/resample/plan/convert_plan.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,9 +21,10 @@ static bool interpolates(enum trajd_kind kind)
 }
 
 /* Sets the error for an unknown stream, with the nearest name and a list of names. */
-static enum trajd_status no_stream(const struct trajd_index *index, const char *what,
-                                   const char *name, struct trajd_error *error)
+static enum trajd_status no_stream(const struct convert_plan *plan, const char *what,
+                                   const char *name)
 {
+    const struct trajd_index *index = plan->first;
     const char *names[NEAREST_MAX + 1] = {0};
     uint32_t count = index->stream_count < NEAREST_MAX ? index->stream_count : NEAREST_MAX;
     char list[300];
@@ -31,160 +32,152 @@ static enum trajd_status no_stream(const struct trajd_index *index, const char *
     for (uint32_t i = 0; i < count; i++)
         names[i] = index->streams[i].name;
     trajd_yaml_join(names, list, sizeof list);
-    return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
+    return trajd_error_set(plan->error, TRAJD_ERR_NOT_FOUND, 0,
                            "%s: there is no stream \"%s\"%s; the streams are %s", what, name,
                            trajd_yaml_suggest(" (", name, names, count, ")").text, list);
 }
 
-/* Marks the streams that match the patterns. */
-static enum trajd_status choose(const struct trajd_convert_options *options,
-                                const struct trajd_index *index, struct convert_choice *choices,
-                                struct trajd_error *error)
+/* Takes all streams of the dataset. */
+static void take(struct convert_plan *plan, uint32_t dataset)
 {
-    for (uint32_t i = 0; i < index->stream_count; i++)
-        choices[i].is_chosen = !options->stream_count;
+    for (uint32_t i = 0; i < plan->first->stream_count; i++)
+        if (plan->first->streams[i].array_index == dataset)
+            plan->all[i].is_taken = true;
+}
+
+/* Starts all streams as the layout says, and takes those that match the patterns. */
+static enum trajd_status choose(struct convert_plan *plan)
+{
+    const struct trajd_convert_options *options = plan->options;
+    const struct trajd_index *index = plan->first;
+
+    plan->all = convert_alloc(plan, (index->stream_count + 1) * sizeof *plan->all);
+    plan->all[index->stream_count].kind = TRAJD_KIND_PREVIOUS;
+    for (uint32_t i = 0; i < index->stream_count; i++) {
+        const struct trajd_index_stream *source = &index->streams[i];
+        plan->all[i] =
+            (struct trajd_convert_stream){.source = source,
+                                          .clock = index->clocks[source->clock_index].name,
+                                          .kind = source->kind,
+                                          .to = source->dtype,
+                                          .max_gap_ns = source->max_gap_ns,
+                                          .is_taken = !options->stream_count};
+    }
     for (uint32_t s = 0; s < options->stream_count; s++) {
         bool any = false;
-        for (uint32_t i = 0; i < index->stream_count; i++)
-            if (trajd_layout_match(options->streams[s], index->streams[i].name, NULL, 0))
-                any = choices[i].is_chosen = true;
-        if (!any)
-            return no_stream(index, "--streams", options->streams[s], error);
-    }
-    for (uint32_t i = 0; i < index->stream_count; i++)
-        for (uint32_t k = 0; k < index->stream_count; k++)
-            if (choices[k].is_chosen &&
-                index->streams[k].array_index == index->streams[i].array_index)
-                choices[i].comes_along = true;
-    return TRAJD_OK;
-}
-
-/* Notes streams that the layout requires and the output lacks: a reader with the same layout
- * refuses it. */
-static void note_missing(const struct trajd_convert_options *options,
-                         const struct trajd_index *index, const struct convert_choice *choices)
-{
-    for (uint32_t i = 0; i < index->stream_count; i++)
-        if (!choices[i].comes_along && !index->streams[i].optional)
-            convert_note(options,
-                         "layout %s requires %s, which is left out: to read the output, use a "
-                         "layout without it",
-                         index->layout->name, index->streams[i].name);
-}
-
-static void start_choice(const struct trajd_index *index, const struct trajd_index_stream *stream,
-                         struct convert_choice *choice)
-{
-    choice->made.name = stream->name;
-    choice->made.clock = index->clocks[stream->clock_index].name;
-    choice->made.kind = stream->kind;
-    choice->made.from = choice->made.to = stream->dtype;
-    choice->made.feature_count = stream->feature_count;
-    choice->max_gap_ns = stream->max_gap_ns;
-}
-
-static void apply(const struct trajd_convert_rule *rule, const struct trajd_index_stream *stream,
-                  struct convert_choice *choice)
-{
-    if (rule->kind != TRAJD_CONVERT_NO_KIND)
-        choice->has_kind = true;
-    if (rule->kind != TRAJD_CONVERT_NO_KIND)
-        choice->made.kind =
-            rule->layout_order && convert_is_slerp(rule->kind) && convert_is_slerp(stream->kind)
-                ? stream->kind
-                : rule->kind;
-    if (rule->dtype && (rule->stream || convert_is_floating(stream->dtype))) {
-        choice->made.to = rule->dtype;
-        choice->is_typed = true;
-    }
-    if (rule->window_ns)
-        choice->made.window_ns = rule->window_ns;
-    if (rule->max_gap_ns)
-        choice->max_gap_ns = rule->max_gap_ns;
-}
-
-static enum trajd_status apply_rules(const struct trajd_convert_options *options,
-                                     const struct trajd_index *index,
-                                     struct convert_choice *choices, struct trajd_error *error)
-{
-    for (uint32_t r = 0; r < options->rule_count; r++) {
-        const struct trajd_convert_rule *rule = &options->rules[r];
-        bool any = !rule->stream;
         for (uint32_t i = 0; i < index->stream_count; i++) {
-            if (!choices[i].comes_along ||
-                (rule->stream &&
-                 !trajd_layout_match(rule->stream, index->streams[i].name, NULL, 0)))
+            if (!trajd_layout_match(options->streams[s], index->streams[i].name, NULL, 0))
                 continue;
-            apply(rule, &index->streams[i], &choices[i]);
+            take(plan, index->streams[i].array_index);
             any = true;
         }
         if (!any)
-            return no_stream(index, "a rule", rule->stream, error);
+            return no_stream(plan, "--streams", options->streams[s]);
+    }
+    return TRAJD_OK;
+}
+
+static void apply(const struct trajd_convert_rule *rule, struct trajd_convert_stream *stream)
+{
+    const struct trajd_index_stream *source = stream->source;
+
+    if (rule->kind != TRAJD_CONVERT_NO_KIND) {
+        stream->has_kind = true;
+        stream->kind =
+            rule->layout_order && convert_is_slerp(rule->kind) && convert_is_slerp(source->kind)
+                ? source->kind
+                : rule->kind;
+    }
+    if (rule->dtype && (rule->stream || convert_is_floating(source->dtype))) {
+        stream->to = rule->dtype;
+        stream->has_type = true;
+    }
+    if (rule->window_ns)
+        stream->window_ns = rule->window_ns;
+    if (rule->max_gap_ns)
+        stream->max_gap_ns = rule->max_gap_ns;
+}
+
+static enum trajd_status apply_rules(struct convert_plan *plan)
+{
+    for (uint32_t r = 0; r < plan->options->rule_count; r++) {
+        const struct trajd_convert_rule *rule = &plan->options->rules[r];
+        bool any = !rule->stream;
+        for (uint32_t i = 0; i < plan->first->stream_count; i++) {
+            struct trajd_convert_stream *stream = &plan->all[i];
+            if (!stream->is_taken ||
+                (rule->stream && !trajd_layout_match(rule->stream, stream->source->name, NULL, 0)))
+                continue;
+            apply(rule, stream);
+            any = true;
+        }
+        if (!any)
+            return no_stream(plan, "a rule", rule->stream);
     }
     return TRAJD_OK;
 }
 
 /* Checks the kind and the element types of one stream. */
-static enum trajd_status check_choice(const struct trajd_convert_options *options,
-                                      const struct trajd_index_stream *stream,
-                                      struct convert_choice *choice, struct trajd_error *error)
+static enum trajd_status check_stream(struct convert_plan *plan,
+                                      struct trajd_convert_stream *stream)
 {
-    struct trajd_convert_stream *made = &choice->made;
+    const struct trajd_index_stream *source = stream->source;
+    const enum trajd_dtype from = source->dtype;
 
-    if (stream->form == TRAJD_ROWS_VIDEO)
+    if (source->form == TRAJD_ROWS_VIDEO)
         return trajd_error_set(
-            error, TRAJD_ERR_UNSUPPORTED, 0,
+            plan->error, TRAJD_ERR_UNSUPPORTED, 0,
             "%s holds packed video, whose frames are not resampled: choose other "
             "streams with --streams",
-            made->name);
-    if (stream->form == TRAJD_ROWS_PACKED)
-        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+            source->name);
+    if (source->form == TRAJD_ROWS_PACKED)
+        return trajd_error_set(plan->error, TRAJD_ERR_UNSUPPORTED, 0,
                                "%s holds packed frames: resample the file before `trajctl pack`, "
                                "or choose other streams with --streams",
-                               made->name);
-    if (stream->form != TRAJD_ROWS_PLAIN && made->from != made->to)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "%s holds encoded frames, which have no other type", made->name);
-    made->adds = stream->is_delta && !choice->has_kind;
-    if (made->adds)
+                               source->name);
+    if (source->form != TRAJD_ROWS_PLAIN && from != stream->to)
+        return trajd_error_set(plan->error, TRAJD_ERR_ARGUMENT, 0,
+                               "%s holds encoded frames, which have no other type", source->name);
+    stream->adds = source->is_delta && !stream->has_kind;
+    if (stream->adds)
         convert_note(
-            options,
+            plan->options,
             "%s holds differences (semantics: delta): a step is the sum of the rows from "
             "its time on and before that of the next step, 0 without rows; the last step of "
             "an episode may have fewer rows, and rows before the first step are left out",
-            made->name);
-    if (convert_is_slerp(made->kind) && made->feature_count % 4)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+            source->name);
+    if (convert_is_slerp(stream->kind) && source->feature_count % 4)
+        return trajd_error_set(plan->error, TRAJD_ERR_ARGUMENT, 0,
                                "%s: slerp needs a multiple of 4 features, it has %" PRIu64,
-                               made->name, made->feature_count);
-    if (interpolates(made->kind) && stream->never_blends)
+                               source->name, source->feature_count);
+    if (interpolates(stream->kind) && source->never_blends)
         return trajd_error_set(
-            error, TRAJD_ERR_ARGUMENT, 0,
-            "%s: %s cannot be interpolated with kind %s: use previous or nearest", made->name,
-            made->from == TRAJD_BOOL ? "bool"
-            : stream->rank >= 2      ? "a uint8 image"
-                                     : "an enum (names)",
-            trajd_window_kind_name(made->kind));
-    if (made->kind == TRAJD_KIND_ANGLE)
-        choice->angle_period = stream->kind == TRAJD_KIND_ANGLE               ? stream->angle_period
-                               : stream->unit && !strcmp(stream->unit, "deg") ? full_turn_deg
+            plan->error, TRAJD_ERR_ARGUMENT, 0,
+            "%s: %s cannot be interpolated with kind %s: use previous or nearest", source->name,
+            from == TRAJD_BOOL  ? "bool"
+            : source->rank >= 2 ? "a uint8 image"
+                                : "an enum (names)",
+            trajd_window_kind_name(stream->kind));
+    if (stream->kind == TRAJD_KIND_ANGLE)
+        stream->angle_period = source->kind == TRAJD_KIND_ANGLE               ? source->angle_period
+                               : source->unit && !strcmp(source->unit, "deg") ? full_turn_deg
                                                                               : full_turn_rad;
-    if (made->kind != TRAJD_KIND_MEAN)
-        made->window_ns = 0;
-    else if (!made->window_ns)
-        made->window_ns = trajd_rate_row_ns(options->rate, 1);
-    if (!choice->is_typed && (interpolates(made->kind) || made->adds) &&
-        !convert_is_floating(made->from))
-        made->to = TRAJD_F32;
-    if (made->to != made->from && !convert_is_floating(made->to))
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+    if (stream->kind != TRAJD_KIND_MEAN)
+        stream->window_ns = 0;
+    else if (!stream->window_ns)
+        stream->window_ns = convert_step_ns(plan, 1);
+    if (!stream->has_type && (interpolates(stream->kind) || stream->adds) &&
+        !convert_is_floating(from))
+        stream->to = TRAJD_F32;
+    if (stream->to != from && !convert_is_floating(stream->to))
+        return trajd_error_set(plan->error, TRAJD_ERR_ARGUMENT, 0,
                                "%s: cannot be written as %s: choose float16 or float32, or float64 "
                                "if the input has it",
-                               made->name, trajd_dtype_name(made->to));
-    if (made->to == TRAJD_F64 && made->from != TRAJD_F64)
-        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                               "%s: %s cannot be widened to float64", made->name,
-                               trajd_dtype_name(made->from));
+                               source->name, trajd_dtype_name(stream->to));
+    if (stream->to == TRAJD_F64 && from != TRAJD_F64)
+        return trajd_error_set(plan->error, TRAJD_ERR_UNSUPPORTED, 0,
+                               "%s: %s cannot be widened to float64", source->name,
+                               trajd_dtype_name(from));
     return TRAJD_OK;
 }
 
@@ -202,25 +195,25 @@ static const char *find_assumption(const struct trajd_convert_options *options, 
 }
 
 /* Finds the rates of a stream's clock in all inputs, which have the same layout. */
-static enum trajd_status find_rates(const struct trajd_convert_options *options,
-                                    const struct trajd_index_stream *stream,
-                                    struct trajd_convert_stream *made, struct trajd_error *error)
+static enum trajd_status find_rates(struct convert_plan *plan, struct trajd_convert_stream *stream)
 {
-    const struct trajd_layout *layout = options->indexes[0]->layout;
-    const struct trajd_layout_clock *clock = &layout->clocks[stream->clock_index];
+    const struct trajd_convert_options *options = plan->options;
+    const struct trajd_layout *layout = plan->first->layout;
+    const uint32_t number = stream->source->clock_index;
+    const struct trajd_layout_clock *clock = &layout->clocks[number];
     const char *place = trajd_layout_rate_place(clock);
     char text[TRAJD_RATES_TEXT_SIZE];
 
     for (uint32_t k = 0; k < options->index_count; k++)
-        trajd_index_rates_add(options->indexes[k], stream->clock_index, &made->rates);
-    if (options->accepts_assumed_rates || !made->rates.assumed_count)
+        trajd_index_rates_add(options->indexes[k], number, &stream->rates);
+    if (options->accepts_assumed_rates || !stream->rates.assumed_count)
         return TRAJD_OK;
-    return trajd_error_set(error, TRAJD_ERR_DATA, 0,
+    return trajd_error_set(plan->error, TRAJD_ERR_DATA, 0,
                            "%s: clock %s: %s: the file does not state the rate%s%s%s%s. It is only "
                            "the `rate:` of layout "
                            "%s: --assume-rate accepts it, --assume-rate=HZ replaces it",
-                           find_assumption(options, stream->clock_index), clock->name,
-                           trajd_index_rates_text(&made->rates, text), place ? " in " : "",
+                           find_assumption(options, number), clock->name,
+                           trajd_index_rates_text(&stream->rates, text), place ? " in " : "",
                            place ? place : "", clock->rate_json ? " " : "",
                            clock->rate_json ? clock->rate_json : "", layout->name);
 }
@@ -232,116 +225,112 @@ static const char *name_of(const struct trajd_index *index)
     return index->file_count ? index->files[0].path : "an input";
 }
 
-/* Checks that the other index has the chosen streams of the first one, with the same types. If all
- * streams are chosen, it must have no others. */
-static enum trajd_status compare(const struct convert_plan *plan,
-                                 const struct convert_choice *choices,
-                                 const struct trajd_index *other, struct trajd_error *error)
+static enum trajd_status lacks(const struct convert_plan *plan, const struct trajd_index *a,
+                               const char *stream, const struct trajd_index *b)
 {
-    const struct trajd_index *first = plan->options->indexes[0];
+    return trajd_error_set(
+        plan->error, TRAJD_ERR_ARGUMENT, 0,
+        "%s has the stream %s, but %s does not: choose other streams with --streams", name_of(a),
+        stream, name_of(b));
+}
+
+/* Checks that the other index has the streams that are taken, with the same types. If all streams
+ * are chosen, it must have no others. */
+static enum trajd_status compare(const struct convert_plan *plan, const struct trajd_index *other)
+{
+    const struct trajd_index *first = plan->first;
 
     if (first->layout->hash != other->layout->hash)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+        return trajd_error_set(plan->error, TRAJD_ERR_ARGUMENT, 0,
                                "%s has layout %s, but %s has layout %s", name_of(first),
                                first->layout->name, name_of(other), other->layout->name);
     for (uint32_t i = 0; i < first->stream_count; i++) {
         const struct trajd_index_stream *stream = &first->streams[i], *same;
-        const int64_t found =
-            choices[i].comes_along ? trajd_index_find_stream(other, stream->name) : -1;
-        if (!choices[i].comes_along)
+        const int64_t found = trajd_index_find_stream(other, stream->name);
+        if (!plan->all[i].is_taken)
             continue;
         if (found < 0)
-            return trajd_error_set(
-                error, TRAJD_ERR_ARGUMENT, 0,
-                "%s has the stream %s, but %s does not: choose other streams with --streams",
-                name_of(first), stream->name, name_of(other));
+            return lacks(plan, first, stream->name, other);
         same = &other->streams[found];
         if (same->dtype != stream->dtype || same->rank != stream->rank ||
             memcmp(same->shape, stream->shape, sizeof same->shape))
             return trajd_error_set(
-                error, TRAJD_ERR_ARGUMENT, 0,
+                plan->error, TRAJD_ERR_ARGUMENT, 0,
                 "%s: %s with %" PRIu64 " elements per row in %s, but %s with %" PRIu64 " in %s",
                 stream->name, trajd_dtype_name(stream->dtype), stream->feature_count,
                 name_of(first), trajd_dtype_name(same->dtype), same->feature_count, name_of(other));
     }
     for (uint32_t i = 0; i < other->stream_count && !plan->options->stream_count; i++)
         if (trajd_index_find_stream(first, other->streams[i].name) < 0)
-            return trajd_error_set(
-                error, TRAJD_ERR_ARGUMENT, 0,
-                "%s has the stream %s, but %s does not: choose other streams with --streams",
-                name_of(other), other->streams[i].name, name_of(first));
+            return lacks(plan, other, other->streams[i].name, first);
     return TRAJD_OK;
 }
 
-/* Copies the converted streams to the plan, and changes the lanes' stream numbers to match. */
-static void keep_streams(struct convert_plan *plan, const struct trajd_index *index,
-                         const struct convert_choice *choices)
+/* Lists the streams that are converted. Notes those that the layout requires and the output lacks: a
+ * reader with the same layout refuses it. */
+static void list_streams(struct convert_plan *plan)
 {
-    uint32_t *places = convert_alloc(plan, index->stream_count * sizeof *places);
+    const struct trajd_index *index = plan->first;
 
-    plan->streams = trajd_memory_or_exit(calloc(index->stream_count + 1, sizeof *plan->streams));
-    for (uint32_t i = 0; i < index->stream_count; i++)
-        if (choices[i].comes_along && convert_first_array(index, index->streams[i].array_index)) {
-            places[i] = plan->stream_count;
-            plan->streams[plan->stream_count++] = choices[i].made;
-        }
-    for (uint32_t d = 0; d < plan->dataset_count; d++)
-        for (uint32_t l = 0; l < plan->datasets[d].lane_count; l++)
-            if (plan->datasets[d].lanes[l].stream != UINT32_MAX)
-                plan->datasets[d].lanes[l].stream = places[plan->datasets[d].lanes[l].stream];
+    plan->streams = convert_alloc(plan, (index->stream_count + 1) * sizeof *plan->streams);
+    for (uint32_t i = 0; i < index->stream_count; i++) {
+        struct trajd_convert_stream *stream = &plan->all[i];
+        if (stream->is_taken && convert_first_array(plan, stream->source->array_index))
+            plan->streams[plan->stream_count++] = stream;
+        else if (!stream->is_taken && !stream->source->optional)
+            convert_note(plan->options,
+                         "layout %s requires %s, which is left out: to read the output, use a "
+                         "layout without it",
+                         index->layout->name, stream->source->name);
+    }
 }
 
 /* Notes texts that the output does not have: their JSON files stand beside the inputs. */
-static void note_texts(const struct trajd_convert_options *options, const struct trajd_index *index)
+static void note_texts(const struct convert_plan *plan)
 {
-    for (uint32_t i = 0; i < index->layout->meta_count; i++)
-        if (index->layout->metas[i].file)
-            convert_note(options,
+    const struct trajd_layout *layout = plan->first->layout;
+
+    for (uint32_t i = 0; i < layout->meta_count; i++)
+        if (layout->metas[i].file)
+            convert_note(plan->options,
                          "meta %s: %s is not copied: put it beside the output, with its name",
-                         index->layout->metas[i].name, index->layout->metas[i].file);
+                         layout->metas[i].name, layout->metas[i].file);
 }
 
 /* Checks that each array has one name, which the output gets, and a dataset of its own. */
-static enum trajd_status check_names(const struct trajd_index *index, struct trajd_error *error)
+static enum trajd_status check_names(const struct convert_plan *plan)
 {
+    const struct trajd_index *index = plan->first;
+
     for (uint32_t i = 0; i < index->array_count; i++)
         if (trajd_layout_is_pattern(index->layout, index->arrays[i].path))
-            return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+            return trajd_error_set(plan->error, TRAJD_ERR_UNSUPPORTED, 0,
                                    "layout %s names a dataset by a path with a '*' (%s): write it "
                                    "without one to resample, as `trajctl inspect` shows it",
                                    index->layout->name, index->arrays[i].path);
     return TRAJD_OK;
 }
 
-enum trajd_status convert_choose_streams(struct convert_plan *plan, struct trajd_error *error)
+enum trajd_status convert_choose_streams(struct convert_plan *plan)
 {
-    const struct trajd_convert_options *options = plan->options;
-    const struct trajd_index *index = options->indexes[0];
-    struct convert_choice *choices = convert_alloc(plan, index->stream_count * sizeof *choices);
-    enum trajd_status status = check_names(index, error);
+    enum trajd_status status = check_names(plan);
 
     if (status)
         return status;
-    note_texts(options, index);
-    status = choose(options, index, choices, error);
-    for (uint32_t i = 0; i < index->stream_count && !status; i++)
-        start_choice(index, &index->streams[i], &choices[i]);
-    if (!status)
-        status = apply_rules(options, index, choices, error);
-    for (uint32_t i = 0; i < index->stream_count && !status; i++)
-        if (choices[i].comes_along)
-            status = check_choice(options, &index->streams[i], &choices[i], error);
-    for (uint32_t k = 1; k < options->index_count && !status; k++)
-        status = compare(plan, choices, options->indexes[k], error);
-    for (uint32_t i = 0; i < index->stream_count && !status; i++)
-        if (choices[i].comes_along)
-            status = find_rates(options, &index->streams[i], &choices[i].made, error);
-    if (!status)
-        status = convert_add_datasets(plan, index, choices, error);
-    if (status)
+    note_texts(plan);
+    if ((status = choose(plan)) || (status = apply_rules(plan)))
         return status;
-    convert_map_datasets(plan);
-    keep_streams(plan, index, choices);
-    note_missing(options, index, choices);
-    return TRAJD_OK;
+    for (uint32_t i = 0; i < plan->first->stream_count && !status; i++)
+        if (plan->all[i].is_taken)
+            status = check_stream(plan, &plan->all[i]);
+    for (uint32_t k = 1; k < plan->options->index_count && !status; k++)
+        status = compare(plan, plan->options->indexes[k]);
+    for (uint32_t i = 0; i < plan->first->stream_count && !status; i++)
+        if (plan->all[i].is_taken)
+            status = find_rates(plan, &plan->all[i]);
+    if (!status)
+        status = convert_add_datasets(plan);
+    if (!status)
+        list_streams(plan);
+    return status;
 }

@@ -143,12 +143,16 @@ static void put_report(FILE *out, const char *title, const struct trajd_convert_
             (unsigned long long)report->rows_written, (unsigned long long)report->bytes_read,
             (unsigned long long)report->bytes_written, (unsigned long long)report->segments);
     for (uint32_t s = 0; s < report->stream_count; s++) {
-        const struct trajd_convert_stream *stream = &report->streams[s];
+        const struct trajd_convert_stream *stream = report->streams[s];
+        const struct trajd_index_stream *source = stream->source;
+        const bool is_plain = source->form == TRAJD_ROWS_PLAIN;
         fprintf(out,
                 "  %s of %s, kind %d, type %d to %d, %llu features, %llu bytes, window %lld ns, "
                 "%llu nan%s\n",
-                stream->name, stream->clock, stream->kind, stream->from, stream->to,
-                (unsigned long long)stream->feature_count, (unsigned long long)stream->row_bytes,
+                source->name, stream->clock, stream->kind, source->dtype, stream->to,
+                (unsigned long long)source->feature_count,
+                (unsigned long long)(is_plain ? source->feature_count * trajd_dtype_size(stream->to)
+                                              : 0),
                 (long long)stream->window_ns, (unsigned long long)stream->nan_steps,
                 stream->is_compressed ? ", compressed" : "");
     }

@@ -12,9 +12,10 @@
 
 enum { FRAMES, COPIES, DEPTH, TORQUE, MASKS, NEAR, DATASETS };
 
-static struct convert_lane held[] = {{.kind = TRAJD_KIND_PREVIOUS}, {.kind = TRAJD_KIND_LINEAR}};
-static struct convert_lane nearest[] = {{.kind = TRAJD_KIND_PREVIOUS},
-                                        {.kind = TRAJD_KIND_NEAREST}};
+static struct trajd_convert_stream streams[] = {
+    {.kind = TRAJD_KIND_PREVIOUS}, {.kind = TRAJD_KIND_LINEAR}, {.kind = TRAJD_KIND_NEAREST}};
+static struct convert_lane held[] = {{.stream = &streams[0]}, {.stream = &streams[1]}};
+static struct convert_lane nearest[] = {{.stream = &streams[0]}, {.stream = &streams[2]}};
 
 /* In the input the datasets stand in another order. */
 static struct convert_dataset datasets[DATASETS] = {
@@ -54,21 +55,19 @@ static const struct convert_episode made = {
 
 static void the_ways_to_pick_are_found_once(void **state)
 {
+    static const uint32_t expected[ARRAY_LEN(arrays)] = {3, 0, 0, 0, 1, 2};
     struct convert_pick picks[CONVERT_PICKS_MAX];
+    uint32_t of[ARRAY_LEN(arrays)];
 
     (void)state;
     /* frames, masks (of more rows), near (of the nearest row), then torque. Copies are picked as
      * frames are, and depth has the rows of frames. */
-    assert_int_equal(convert_picks_find(&plan, &made, picks), 4);
+    assert_int_equal(convert_picks_find(&plan, &made, picks, of), 4);
     assert_true(picks[0].row_count == 9 && picks[0].kind == TRAJD_KIND_PREVIOUS);
     assert_true(picks[1].row_count == 10 && picks[1].kind == TRAJD_KIND_PREVIOUS);
     assert_true(picks[2].row_count == 9 && picks[2].kind == TRAJD_KIND_NEAREST);
     assert_true(picks[3].row_count == 4 && picks[3].clock == 1 && picks[3].rows == 4);
-    assert_int_equal(convert_picks_of(&plan, &made, 2, picks, 4), 0);
-    assert_int_equal(convert_picks_of(&plan, &made, 3, picks, 4), 0);
-    assert_int_equal(convert_picks_of(&plan, &made, 4, picks, 4), 1);
-    assert_int_equal(convert_picks_of(&plan, &made, 5, picks, 4), 2);
-    assert_int_equal(convert_picks_of(&plan, &made, 5, picks, 2), 2); /* none has them */
+    assert_memory_equal(of, expected, sizeof of);
 }
 
 static void steps_take_previous_or_nearest_rows(void **state)

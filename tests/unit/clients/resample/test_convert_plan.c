@@ -145,21 +145,21 @@ static void the_grid_is_the_span_of_all_streams(void **state)
     assert_int_equal(plan.episodes[0].step_count, 15);
     assert_int_equal(plan.step_count, 30);
     assert_int_equal(plan.duration_ns, 2 * 140000000);
-    convert_plan_clear(&plan);
+    trajd_arena_free(&plan.arena);
     /* 33366666.6 ns: four of them are 133.5 ms, a fifth is outside */
     options.rate = (struct trajd_rate){30000, 1001};
     assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
     assert_int_equal(plan.episodes[1].step_count, 5);
     assert_int_equal(convert_step_ns(&plan, 3), 100100000);
-    convert_plan_clear(&plan);
+    trajd_arena_free(&plan.arena);
     hand.episode_clocks[0].start_ns = 170000000; /* the streams overlap at a single time */
     assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
     assert_int_equal(plan.episodes[0].step_count, 1);
-    convert_plan_clear(&plan);
+    trajd_arena_free(&plan.arena);
     hand.episode_clocks[0].start_ns = 170000001;
     assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_ERR_DATA);
     assert_int_equal(plan.left_out, 2);
-    convert_plan_clear(&plan);
+    trajd_arena_free(&plan.arena);
     trajd_layout_destroy(&hand.layout);
 }
 
@@ -201,7 +201,7 @@ static void quaternions_that_are_blended_are_noted(void **state)
         if (convert_plan_make(&options, &plan, &error))
             fail_msg("%s", error.message);
         assert_int_equal(notes, cases[i].notes);
-        convert_plan_clear(&plan);
+        trajd_arena_free(&plan.arena);
         trajd_layout_destroy(&hand.layout);
     }
 }
@@ -222,14 +222,14 @@ static void columns_belong_to_their_streams(void **state)
     assert_int_equal(plan.dataset_count, 3);
     pose = find(&plan, "pose");
     assert_int_equal(pose->lane_count, 3); /* 0:3, 3:7, and column 7 without a stream */
-    assert_int_equal(pose->lanes[1].kind, TRAJD_KIND_SLERP_WXYZ);
+    assert_int_equal(pose->lanes[1].stream->kind, TRAJD_KIND_SLERP_WXYZ);
     assert_int_equal(pose->lanes[1].first_column, 3);
-    assert_int_equal(pose->lanes[2].stream, UINT32_MAX);
-    assert_int_equal(pose->lanes[2].kind, TRAJD_KIND_PREVIOUS);
+    assert_null(pose->lanes[2].stream->source);
+    assert_int_equal(pose->lanes[2].stream->kind, TRAJD_KIND_PREVIOUS);
     stamps = find(&plan, "t");
     assert_int_equal(stamps->stamps_column, 0);
     assert_int_equal(stamps->lane_count, 0);
-    convert_plan_clear(&plan);
+    trajd_arena_free(&plan.arena);
     /* the whole dataset is included, the dataset of the other clock is not */
     options.streams = chosen;
     options.stream_count = 1;
@@ -238,7 +238,7 @@ static void columns_belong_to_their_streams(void **state)
     assert_int_equal(plan.stream_count, 2);
     assert_int_equal(plan.episodes[0].begin_ns, 0);
     assert_int_equal(plan.episodes[0].step_count, 21);
-    convert_plan_clear(&plan);
+    trajd_arena_free(&plan.arena);
     trajd_layout_destroy(&hand.layout);
 }
 
@@ -262,11 +262,11 @@ static void episodes_with_other_row_shapes_are_left_out(void **state)
     assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
     assert_int_equal(plan.episode_count, 1);
     assert_int_equal(plan.left_out, 1);
-    convert_plan_clear(&plan);
+    trajd_arena_free(&plan.arena);
     arrays[1] = array_of(5, 8, TRAJD_F32);
     assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
     assert_int_equal(plan.left_out, 1);
-    convert_plan_clear(&plan);
+    trajd_arena_free(&plan.arena);
     arrays[1] = hand.arrays[1]; /* no joints, so no stream uses the stamps that exist */
     arrays[0].storage = TRAJD_STORAGE_ABSENT;
     clocks[1] = (struct trajd_episode_clock){0};
@@ -274,20 +274,20 @@ static void episodes_with_other_row_shapes_are_left_out(void **state)
     assert_int_equal(plan.episode_count, 2);
     assert_int_equal(plan.episodes[1].array_count, 1);
     assert_int_equal(plan.episodes[1].begin_ns, 0);
-    convert_plan_clear(&plan);
+    trajd_arena_free(&plan.arena);
     ((struct trajd_layout_clock *)hand.layout->clocks)[1].stamps_column = 3;
     assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_ERR_DATA);
     assert_non_null(strstr(error.message, "column 3"));
-    convert_plan_clear(&plan);
+    trajd_arena_free(&plan.arena);
     ((struct trajd_layout_clock *)hand.layout->clocks)[1].stamps_column = 0;
     ((struct trajd_layout_clock *)hand.layout->clocks)[1].unit = TRAJD_UNIT_MS;
     options.rate = (struct trajd_rate){1000, 1};
     assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
-    convert_plan_clear(&plan);
+    trajd_arena_free(&plan.arena);
     options.rate = (struct trajd_rate){1001, 1}; /* two steps in one millisecond */
     assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_ERR_ARGUMENT);
     assert_non_null(strstr(error.message, "which would repeat at 1001 Hz"));
-    convert_plan_clear(&plan);
+    trajd_arena_free(&plan.arena);
     trajd_layout_destroy(&hand.layout);
 }
 static void rules_are_checked(void **state)
@@ -335,10 +335,10 @@ static void rules_are_checked(void **state)
         if (cases[i].word)
             assert_non_null(strstr(error.message, cases[i].word));
         else if (cases[i].rule.layout_order)
-            assert_int_equal(plan.streams[1].kind, TRAJD_KIND_SLERP_WXYZ);
+            assert_int_equal(plan.streams[1]->kind, TRAJD_KIND_SLERP_WXYZ);
         else if (cases[i].rule.dtype) /* one dataset has one type, so quat has it, too */
-            assert_int_equal(plan.streams[1].to, TRAJD_F32);
-        convert_plan_clear(&plan);
+            assert_int_equal(plan.streams[1]->to, TRAJD_F32);
+        trajd_arena_free(&plan.arena);
     }
     trajd_layout_destroy(&hand.layout);
 }
@@ -361,7 +361,7 @@ static void episodes_are_split_at_gaps(void **state)
     text = convert_part_json(&plan, &plan.episodes[1]);
     assert_string_equal(text, "");
     free(text);
-    convert_plan_clear(&plan);
+    trajd_arena_free(&plan.arena);
     options.rules = rules;
     options.rule_count = 1;
     assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
@@ -387,14 +387,14 @@ static void episodes_are_split_at_gaps(void **state)
         text, "{\"episode\":\"demo_7\",\"part\":1,\"parts\":2,\"ns\":[119000000,170000000],"
               "\"rows\":{\"slow\":[3,4],\"arm\":[2,4]}}");
     free(text);
-    convert_plan_clear(&plan);
+    trajd_arena_free(&plan.arena);
     /* the part before the gap has one step; the remaining part keeps its name */
     options.rate = (struct trajd_rate){30, 1};
     assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
     assert_int_equal(plan.episode_count, 2);
     assert_string_equal(plan.episodes[1].id, "demo_7");
     assert_int_equal(plan.episodes[1].part_count, 1);
-    convert_plan_clear(&plan);
+    trajd_arena_free(&plan.arena);
     trajd_layout_destroy(&hand.layout);
 }
 
@@ -421,7 +421,7 @@ static void rates_and_episodes_are_checked(void **state)
         assert_int_equal(convert_plan_make(&options, &plan, &error),
                          cases[i].episodes ? TRAJD_OK : TRAJD_ERR_NOT_FOUND);
         assert_int_equal(plan.episode_count, cases[i].episodes);
-        convert_plan_clear(&plan);
+        trajd_arena_free(&plan.arena);
     }
     hand.episodes[1].id = "demo_2_12"; /* its number is the last one */
     for (int k = 0; k < 4; k++) {
@@ -429,7 +429,7 @@ static void rates_and_episodes_are_checked(void **state)
         options.episodes = &items[k];
         assert_int_equal(convert_plan_make(&options, &plan, &error),
                          k < 2 ? TRAJD_OK : TRAJD_ERR_NOT_FOUND);
-        convert_plan_clear(&plan);
+        trajd_arena_free(&plan.arena);
     }
     hand.episodes[1].id = "demo_7";
     options.episode_count = 0;
@@ -437,12 +437,12 @@ static void rates_and_episodes_are_checked(void **state)
     assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
     assert_int_equal(plan.episode_count, 1);
     assert_string_equal(plan.episodes[0].id, "demo_7");
-    convert_plan_clear(&plan);
+    trajd_arena_free(&plan.arena);
     options.filter = NULL;
     for (size_t i = 0; i < ARRAY_LEN(rates); i++) {
         options.rate = rates[i];
         assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_ERR_ARGUMENT);
-        convert_plan_clear(&plan);
+        trajd_arena_free(&plan.arena);
     }
     trajd_layout_destroy(&hand.layout);
 }
@@ -453,34 +453,28 @@ static void segments_cover_everything_once(void **state)
     struct hand hand;
     const struct trajd_index *indexes[] = {&hand.index};
     struct trajd_convert_options options = options_of(indexes, 1000000, 1);
-    struct convert_cursor cursor = {0};
-    struct convert_segment segment;
-    struct convert_group *groups;
+    struct convert_segment *segments;
     struct convert_plan plan;
     struct trajd_error error;
-    uint64_t seen[2][3] = {{0}}, segments[2] = {0};
-    uint32_t count;
+    uint64_t seen[2][2] = {{0}}, count;
 
     (void)state;
     set_up(&hand);
     assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
-    convert_groups_make(&plan, &groups, &count);
     /* one group for each clock: joints with their stamps, and the pose */
-    assert_int_equal(count, 2);
-    cursor = (struct convert_cursor){.plan = &plan, .group_count = count, .groups = groups};
-    while (convert_cursor_next(&cursor, &segment)) {
-        assert_int_equal(segment.step_begin, seen[segment.episode][segment.group]);
-        assert_true(segment.step_end > segment.step_begin &&
-                    segment.step_end - segment.step_begin <= 65536);
-        seen[segment.episode][segment.group] = segment.step_end;
-        segments[segment.episode]++;
+    assert_int_equal(plan.group_count, 2);
+    segments = convert_segments_list(&plan, &count);
+    for (const struct convert_segment *segment = segments; segment < segments + count; segment++) {
+        assert_int_equal(segment->step_begin, seen[segment->episode][segment->group]);
+        assert_true(segment->step_end > segment->step_begin &&
+                    segment->step_end - segment->step_begin <= 65536);
+        seen[segment->episode][segment->group] = segment->step_end;
     }
-    for (uint32_t e = 0; e < 2; e++) {
-        assert_int_equal(segments[e], convert_segment_count(&plan, groups, count, e));
-        for (uint32_t g = 0; g < count; g++)
+    for (uint32_t e = 0; e < 2; e++)
+        for (uint32_t g = 0; g < 2; g++)
             assert_int_equal(seen[e][g], 140001);
-    }
-    convert_plan_clear(&plan);
+    free(segments);
+    trajd_arena_free(&plan.arena);
     trajd_layout_destroy(&hand.layout);
 }
 
@@ -526,17 +520,17 @@ static void assumed_rates_are_refused(void **state)
     assert_non_null(strstr(error.message,
                            "/x/hand.hdf5: clock slow: 20 Hz (assumed): the file does not "
                            "state the rate in /data@hz. It is only the `rate:`"));
-    convert_plan_clear(&plan);
+    trajd_arena_free(&plan.arena);
     options.accepts_assumed_rates = true;
     assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
-    assert_int_equal(plan.streams[0].rates.source, TRAJD_RATE_ASSUMED);
-    assert_int_equal(plan.streams[2].rates.source, TRAJD_RATE_MEASURED);
-    convert_plan_clear(&plan);
+    assert_int_equal(plan.streams[0]->rates.source, TRAJD_RATE_ASSUMED);
+    assert_int_equal(plan.streams[2]->rates.source, TRAJD_RATE_MEASURED);
+    trajd_arena_free(&plan.arena);
     options.accepts_assumed_rates = false;
     options.streams = &joints; /* on another clock, which has stamps */
     options.stream_count = 1;
     assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
-    convert_plan_clear(&plan);
+    trajd_arena_free(&plan.arena);
     trajd_layout_destroy(&hand.layout);
 }
 

@@ -78,7 +78,7 @@ static enum trajd_status convert(const char *const inputs[2], const char *layout
     status = trajd_convert_file(&options, report, error);
     for (uint32_t k = 0; k < options.index_count; k++)
         trajd_index_destroy(&watch->indexes[k]);
-    trajd_convert_report_clear(&(struct trajd_convert_report){.streams = report->streams});
+    trajd_arena_free(&report->arena);
     report->streams = NULL;
     return status;
 }
