@@ -38,7 +38,7 @@ static enum trajd_status read_streams(const struct trajd_yaml_reader *r,
         return trajd_yaml_error(r->yaml, node, r->error, "must be a list of 1 to %d streams",
                                 PREP_MAX_ITEMS);
     for (const struct trajd_yaml_node *item = node->children; item && !status; item = item->next)
-        status = read_text(r, item, &config->streams[config->stream_count++]);
+        status = read_text(r, item, &config->streams[config->convert.stream_count++]);
     return status;
 }
 
@@ -94,7 +94,7 @@ static enum trajd_status read_kind(const struct trajd_yaml_reader *r,
 
 static struct trajd_convert_rule *add_rule(struct prep_config *config, const char *stream)
 {
-    struct trajd_convert_rule *rule = &config->rules[config->rule_count++];
+    struct trajd_convert_rule *rule = &config->rules[config->convert.rule_count++];
 
     *rule = (struct trajd_convert_rule){.stream = stream, .kind = TRAJD_CONVERT_NO_KIND};
     return rule;
@@ -131,12 +131,12 @@ static enum trajd_status read_resample(const struct trajd_yaml_reader *r,
 {
     static const struct trajd_yaml_key keys[] = {
         {"streams", .read = read_streams},
-        {"filter", .offset = AT(filter), .read = read_text},
+        {"filter", .offset = AT(convert.filter), .read = read_text},
         {"dtype", .offset = AT(dtype), .read = read_dtype},
         {"max_gap", .offset = AT(max_gap_ns), .read = read_time},
         {"each", .type = TRAJD_YAML_LATER},
-        {"compress", TRAJD_YAML_CHOICE, .offset = AT(compress), .words = compress_words},
-        {"compress_level", TRAJD_YAML_U32, .offset = AT(compress_level), .low = 1, .high = 9},
+        {"compress", TRAJD_YAML_CHOICE, .offset = AT(convert.compress), .words = compress_words},
+        {"compress_level", TRAJD_YAML_U32, .offset = AT(convert.compress_level), .low = 1, .high = 9},
     };
     struct prep_config *config = object;
     const struct trajd_yaml_node *each;
@@ -187,9 +187,9 @@ static enum trajd_status read_assumed_rate(const struct trajd_yaml_reader *r,
 {
     struct prep_config *config = object;
 
-    if (!trajd_yaml_bool(r->yaml, node, &config->accepts_assumed_rates, r->error))
+    if (!trajd_yaml_bool(r->yaml, node, &config->convert.accepts_assumed_rates, r->error))
         return TRAJD_OK;
-    config->accepts_assumed_rates = true;
+    config->convert.accepts_assumed_rates = true;
     return trajd_yaml_rate(r->yaml, node, &config->assumed_rate, r->error)
                ? trajd_yaml_error(r->yaml, node, r->error,
                                   "must be true (the layout's default is accepted), false, or a "
@@ -207,8 +207,8 @@ static enum trajd_status read_root(struct prep_config *config, struct trajd_erro
         {"files", .offset = AT(files), .read = read_text},
         {"settle", .offset = AT(settle_ns), .read = read_settle},
         {"layout", .offset = AT(layout), .read = read_text},
-        {"rate", TRAJD_YAML_RATE, .offset = AT(rate)},
-        {"threads", TRAJD_YAML_U32, .offset = AT(thread_count), .high = 64},
+        {"rate", TRAJD_YAML_RATE, .offset = AT(convert.rate)},
+        {"threads", TRAJD_YAML_U32, .offset = AT(convert.thread_count), .high = 64},
         {"resample", .read = read_resample},
         {"rules", .read = read_rules},
         {"assume_rate", .read = read_assumed_rate},
@@ -226,7 +226,7 @@ static enum trajd_status read_root(struct prep_config *config, struct trajd_erro
             status = trajd_yaml_error(config->yaml, root, error, "the key `%s:%s` is missing",
                                       needed[i], i ? "" : " 1");
     config->verdicts[EXAMINE_ASSUMED_RATE] =
-        config->accepts_assumed_rates ? PREP_REPORT : PREP_REFUSE;
+        config->convert.accepts_assumed_rates ? PREP_REPORT : PREP_REFUSE;
     return status;
 }
 
@@ -235,7 +235,10 @@ enum trajd_status prep_config_parse(const char *path, const char *text, size_t l
 {
     enum trajd_status status;
 
-    *config = (struct prep_config){.path = path, .files = "**/*.hdf5", .settle_ns = 10 * SECOND};
+    *config = (struct prep_config){.path = path,
+                                   .files = "**/*.hdf5",
+                                   .settle_ns = 10 * SECOND,
+                                   .convert = {.streams = config->streams, .rules = config->rules}};
     for (int r = 0; r < EXAMINE_RULE_COUNT; r++)
         config->verdicts[r] = r == EXAMINE_REFUSED || r == EXAMINE_UNREADABLE ||
                                       r == EXAMINE_NOT_FINITE || r == EXAMINE_NOT_UNIT
@@ -372,20 +375,22 @@ static enum trajd_status digest_layout(struct prep_config *config, const char *f
  * again. */
 static void make_recipe(struct prep_config *config, const char *layout_digest)
 {
+    const struct trajd_convert_options *convert = &config->convert;
     char *text = NULL;
     size_t size = 0;
     FILE *out = trajd_memory_or_exit(open_memstream(&text, &size));
 
-    fprintf(out, "1 %s %lld/%lld %s %d %u", layout_digest, (long long)config->rate.num,
-            (long long)config->rate.den, config->filter ? config->filter : "", config->compress,
-            config->compress_level);
-    for (uint32_t s = 0; s < config->stream_count; s++)
-        fprintf(out, "\n%s", config->streams[s]);
-    for (uint32_t r = 0; r < config->rule_count; r++)
-        fprintf(out, "\n%s\t%d %d %d %lld %lld",
-                config->rules[r].stream ? config->rules[r].stream : "", config->rules[r].kind,
-                config->rules[r].layout_order, config->rules[r].dtype,
-                (long long)config->rules[r].window_ns, (long long)config->rules[r].max_gap_ns);
+    fprintf(out, "1 %s %lld/%lld %s %d %u", layout_digest, (long long)convert->rate.num,
+            (long long)convert->rate.den, convert->filter ? convert->filter : "", convert->compress,
+            convert->compress_level);
+    for (uint32_t s = 0; s < convert->stream_count; s++)
+        fprintf(out, "\n%s", convert->streams[s]);
+    for (uint32_t r = 0; r < convert->rule_count; r++) {
+        const struct trajd_convert_rule *rule = &convert->rules[r];
+        fprintf(out, "\n%s\t%d %d %d %lld %lld", rule->stream ? rule->stream : "", rule->kind,
+                rule->layout_order, rule->dtype, (long long)rule->window_ns,
+                (long long)rule->max_gap_ns);
+    }
     for (int r = 0; r <= EXAMINE_IDLE; r++)
         if (r != EXAMINE_ASSUMED_RATE)
             fprintf(out, " %d", config->verdicts[r] == PREP_REFUSE);
@@ -394,7 +399,7 @@ static void make_recipe(struct prep_config *config, const char *layout_digest)
     for (int r = EXAMINE_IDLE + 1; r < EXAMINE_RULE_COUNT; r++)
         if (config->verdicts[r] == PREP_REFUSE)
             fprintf(out, " %s", examine_rule_names[r]);
-    if (config->accepts_assumed_rates)
+    if (convert->accepts_assumed_rates)
         fprintf(out, "\nassume %lld/%lld", (long long)config->assumed_rate.num,
                 (long long)config->assumed_rate.den);
     trajd_memory_close_or_exit(out, &text);

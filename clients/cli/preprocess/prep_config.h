@@ -22,19 +22,14 @@ struct prep_config {
     int64_t settle_ns;
     const char *layout;              /* NULL: try the installed layouts */
     char layout_path[CLI_PATH_SIZE]; /* the resolved path, if `layout` is a path */
-    struct trajd_rate rate;
-    bool accepts_assumed_rates;
     struct trajd_rate assumed_rate; /* replaces the layout's default; num 0: none */
     uint32_t version;
-    const char *filter;
+    /* how files are resampled; its streams and rules are those below */
+    struct trajd_convert_options convert;
     enum trajd_dtype dtype; /* of all streams; 0: as recorded. A rule says so, too */
     int64_t max_gap_ns;     /* the same; 0: as the layout says */
     const char *streams[PREP_MAX_ITEMS];
-    uint32_t stream_count;
     struct trajd_convert_rule rules[PREP_MAX_ITEMS + 2]; /* rules for all streams come first */
-    uint32_t rule_count;
-    enum trajd_convert_compress compress;
-    uint32_t compress_level, thread_count; /* 0: the default */
     enum prep_verdict verdicts[EXAMINE_RULE_COUNT];
     struct trajd_yaml *yaml;            /* owns the strings */
     char text_digest[PREP_DIGEST_SIZE]; /* of the file when it was read */

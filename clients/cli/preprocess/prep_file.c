@@ -209,30 +209,21 @@ static void report_progress(void *context, const struct trajd_convert_progress *
 
 static enum trajd_status resample(struct prep_job *p, const struct trajd_index *index)
 {
-    const struct prep_config *config = p->run->config;
-    struct trajd_convert_options options = {.indexes = &index,
-                                            .index_count = 1,
-                                            .output = p->staged,
-                                            .output_name = p->name,
-                                            .helper_path = p->run->files->helper,
-                                            .rate = config->rate,
-                                            .accepts_assumed_rates = config->accepts_assumed_rates,
-                                            .streams = config->streams,
-                                            .stream_count = config->stream_count,
-                                            .rules = config->rules,
-                                            .rule_count = config->rule_count,
-                                            .filter = config->filter,
-                                            .compress = config->compress,
-                                            .compress_level = config->compress_level,
-                                            .thread_count = config->thread_count,
-                                            .force = true,
-                                            .cancel = p->run->cancel,
-                                            .on_note = prep_note,
-                                            .on_progress = report_progress,
-                                            .context = p};
+    struct trajd_convert_options options = p->run->config->convert;
     struct trajd_convert_report report;
-    enum trajd_status status = trajd_convert_file(&options, &report, p->error);
+    enum trajd_status status;
 
+    options.indexes = &index;
+    options.index_count = 1;
+    options.output = p->staged;
+    options.output_name = p->name;
+    options.helper_path = p->run->files->helper;
+    options.force = true;
+    options.cancel = p->run->cancel;
+    options.on_note = prep_note;
+    options.on_progress = report_progress;
+    options.context = p;
+    status = trajd_convert_file(&options, &report, p->error);
     p->record.episodes = report.episodes_written;
     p->record.left_out = report.episodes_left_out;
     p->record.cut = report.episodes_cut;
@@ -327,6 +318,8 @@ static enum trajd_status open_staging(struct prep_job *p)
 
 static enum trajd_status open_source(struct prep_job *p)
 {
+    const struct trajd_rate rate = p->run->config->convert.rate;
+
     p->fd = open(p->source, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (p->fd < 0 || fstat(p->fd, &p->stat) || !S_ISREG(p->stat.st_mode))
         return trajd_error_set(p->error, TRAJD_ERR_IO, errno, "%s: %s", p->source,
@@ -338,7 +331,7 @@ static enum trajd_status open_source(struct prep_job *p)
     p->record.source.mtime_ns = prep_mtime_ns(&p->stat);
     p->record.source.ctime_ns = prep_ctime_ns(&p->stat);
     strcpy(p->record.recipe, p->run->config->recipe);
-    p->record.rate_hz = (double)p->run->config->rate.num / (double)p->run->config->rate.den;
+    p->record.rate_hz = (double)rate.num / (double)rate.den;
     return TRAJD_OK;
 }
 

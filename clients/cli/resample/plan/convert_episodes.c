@@ -180,20 +180,20 @@ static const struct trajd_episode_clock *clock_of(const struct convert_cutter *c
     return &cutter->episode->clocks[cutter->plan->datasets[cutter->arrays[a].dataset].clock];
 }
 
-/* Moves the first row of all arrays on the clock, which have the same rows. */
-static void begin_after(struct convert_cutter *cutter, const struct trajd_episode_clock *clock,
-                        int64_t row)
+/* Moves the first row of all arrays on the clock of the gap, which have the same rows. */
+static void begin_after(struct convert_cutter *cutter, const struct convert_gap *gap)
 {
     for (uint32_t a = 0; a < cutter->array_count; a++)
-        if (clock_of(cutter, a) == clock && cutter->arrays[a].first_row < row)
-            cutter->arrays[a].first_row = row;
+        if (clock_of(cutter, a) == clock_of(cutter, gap->array) &&
+            cutter->arrays[a].first_row < gap->row)
+            cutter->arrays[a].first_row = gap->row;
 }
 
 /* Adds the gap in front of a row, if it is longer than the array's limit. */
 static bool add_gap(struct convert_cutter *cutter, uint32_t a, int64_t row)
 {
     const struct trajd_episode_clock *clock = clock_of(cutter, a);
-    const struct convert_gap gap = {clock, row, trajd_clock_row_ns(clock, row - 1),
+    const struct convert_gap gap = {a, row, trajd_clock_row_ns(clock, row - 1),
                                     trajd_clock_row_ns(clock, row)};
 
     if (gap.to_ns - gap.from_ns <= cutter->plan->datasets[cutter->arrays[a].dataset].max_gap_ns)
@@ -244,8 +244,7 @@ bool convert_cutter_next(struct convert_cutter *cutter, int64_t *begin_ns, int64
         for (; cutter->passed < cutter->gap_count &&
                cutter->gaps[cutter->passed].to_ns <= cutter->next_ns;
              cutter->passed++)
-            begin_after(cutter, cutter->gaps[cutter->passed].clock,
-                        cutter->gaps[cutter->passed].row);
+            begin_after(cutter, &cutter->gaps[cutter->passed]);
         gap = cutter->passed < cutter->gap_count ? &cutter->gaps[cutter->passed] : NULL;
         *begin_ns = cutter->next_ns;
         *end_ns = gap ? gap->from_ns : cutter->end_ns;
@@ -297,28 +296,24 @@ static enum trajd_status add_episode(struct convert_plan *plan, const struct con
 }
 
 static enum trajd_status leave_out_for_gap(struct convert_plan *plan,
-                                           const struct convert_episode *uncut)
+                                           const struct convert_episode *uncut,
+                                           const struct convert_cutter *cutter)
 {
+    const struct convert_gap *found = NULL;
     char why[400] = "";
 
-    for (uint32_t a = 0; a < uncut->array_count && !*why; a++) {
-        struct convert_array array = uncut->arrays[a];
-        struct convert_cutter cutter = {.plan = plan,
-                                        .episode = convert_source_of(plan, uncut),
-                                        .arrays = &array,
-                                        .array_count = 1};
-        const struct convert_dataset *dataset = &plan->datasets[array.dataset];
-        uint32_t g = 0;
-        convert_cutter_begin(&cutter, uncut->begin_ns, uncut->end_ns);
-        while (g < cutter.gap_count && cutter.gaps[g].to_ns <= uncut->begin_ns)
-            g++;
-        if (g < cutter.gap_count)
-            snprintf(why, sizeof why,
-                     "%.200s: a gap of %.6g ms after row %" PRId64
-                     " (max_gap %.6g ms), and no two steps between gaps",
-                     dataset->path, (double)(cutter.gaps[g].to_ns - cutter.gaps[g].from_ns) * 1e-6,
-                     cutter.gaps[g].row - 1, (double)dataset->max_gap_ns * 1e-6);
-        free(cutter.gaps);
+    for (uint32_t g = 0; g < cutter->gap_count; g++) {
+        const struct convert_gap *gap = &cutter->gaps[g];
+        if (gap->to_ns > uncut->begin_ns && (!found || gap->array < found->array))
+            found = gap;
+    }
+    if (found) {
+        const struct convert_dataset *dataset = &plan->datasets[uncut->arrays[found->array].dataset];
+        snprintf(why, sizeof why,
+                 "%.200s: a gap of %.6g ms after row %" PRId64
+                 " (max_gap %.6g ms), and no two steps between gaps",
+                 dataset->path, (double)(found->to_ns - found->from_ns) * 1e-6, found->row - 1,
+                 (double)dataset->max_gap_ns * 1e-6);
     }
     return leave_out(plan, uncut, why);
 }
@@ -361,12 +356,12 @@ static enum trajd_status add_parts(struct convert_plan *plan, const struct conve
         if (is_whole)
             break;
     }
-    free(cutter.gaps);
     count = plan->episode_count - first;
-    if (status || is_whole)
+    if (!status && !is_whole && !count)
+        status = leave_out_for_gap(plan, uncut, &cutter);
+    free(cutter.gaps);
+    if (status || is_whole || !count)
         return status;
-    if (!count)
-        return leave_out_for_gap(plan, uncut);
     for (uint32_t p = 0; p < count; p++) {
         plan->episodes[first + p].part = p;
         plan->episodes[first + p].part_count = count;

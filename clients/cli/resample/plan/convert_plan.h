@@ -193,7 +193,7 @@ uint64_t convert_pick_row(const struct convert_plan *plan, const struct convert_
 
 /* A gap between two rows that is longer than the dataset's max_gap. */
 struct convert_gap {
-    const struct trajd_episode_clock *clock;
+    uint32_t array;
     int64_t row; /* the row after the gap */
     int64_t from_ns, to_ns;
 };
