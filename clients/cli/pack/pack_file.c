@@ -305,15 +305,15 @@ static enum trajd_status copy_file(struct pack *p)
     enum trajd_status status = convert_writer_start(
         &p->writer, p->output.fd, p->result->size_before <= TRAJD_WRITER_SMALL_BYTES);
 
-    if (!status)
-        status = convert_writer_share(&p->writer, BLOCK_BYTES, LEAST_BYTES, BLOCK_COUNT);
+    if (status ||
+        (status = convert_writer_share(&p->writer, BLOCK_BYTES, LEAST_BYTES, BLOCK_COUNT)))
+        return status;
     convert_writer_begin(&p->writer);
     trajd_bytes_add_text(&p->writer.frame, p->options->index->files[0].relative_path);
     trajd_bytes_add_u32(&p->writer.frame, p->count);
     for (uint32_t i = 0; i < p->count; i++)
         trajd_bytes_add_text(&p->writer.frame, p->datasets[i].path);
-    if (!status)
-        status = convert_writer_send(&p->writer, TRAJD_WRITER_COPY, p->input);
+    status = convert_writer_send(&p->writer, TRAJD_WRITER_COPY, p->input);
     return status ? status : convert_writer_wait(&p->writer);
 }
 
@@ -431,9 +431,9 @@ static enum trajd_status publish(struct pack *p)
         return trajd_error_set(p->error, TRAJD_ERR_IO, errno, "%s: %s", p->output.partial,
                                strerror(errno));
     p->result->size_after = (uint64_t)status.st_size;
-    if (output_file_check_name(&p->output, p->error))
-        return p->error->status;
-    return output_file_publish(&p->output, &is_sure, p->error);
+    return output_file_check_name(&p->output, p->error)
+               ? p->error->status
+               : output_file_publish(&p->output, &is_sure, p->error);
 }
 
 static void clear(struct pack *p)
@@ -441,8 +441,6 @@ static void clear(struct pack *p)
     convert_writer_end(&p->writer);
     output_file_close(&p->output);
     trajd_encoded_reader_destroy(&p->reader);
-    trajd_array_reader_destroy(&p->pixels);
-    free(p->block);
     for (uint32_t i = 0; i < p->count; i++) {
         free(p->datasets[i].path);
         free(p->datasets[i].offsets);
@@ -460,32 +458,25 @@ static enum trajd_status run(struct pack *p)
     enum trajd_status status =
         output_file_name(&p->output, options->output, options->force, p->error);
 
-    if (!status && !options->force && !access(options->output, F_OK))
-        status = trajd_error_set(p->error, TRAJD_ERR_ARGUMENT, EEXIST,
-                                 "%s: %s (--force replaces it)", options->output, strerror(EEXIST));
-    if (!status)
-        status = trajd_encoded_reader_create(&p->reader, p->error);
-    if (!status)
-        status = trajd_array_reader_create(&p->pixels, p->error);
-    if (!status)
-        status = find_datasets(p);
-    if (!status)
-        status = trajd_open_regular(options->index->files[0].path, &p->input, p->error);
+    if (status)
+        return status;
+    if (!options->force && !access(options->output, F_OK))
+        return trajd_error_set(p->error, TRAJD_ERR_ARGUMENT, EEXIST, "%s: %s (--force replaces it)",
+                               options->output, strerror(EEXIST));
+    trajd_encoded_reader_create(&p->reader, NULL);
+    trajd_memory_or_exit(p->reader);
+    if ((status = find_datasets(p)) ||
+        (status = trajd_open_regular(options->index->files[0].path, &p->input, p->error)))
+        return status;
     for (uint32_t i = 0; i < p->count; i++)
         p->row_total += pack_count_rows(&p->datasets[i]);
     for (uint32_t i = 0; i < p->count && !status; i++)
         status = pack_measure(p, &p->datasets[i]);
-    if (!status)
-        status = check_room(p);
-    if (!status)
-        status = output_file_open(&p->output, p->error);
-    if (!status)
-        status = write_output(p);
-    if (!status)
-        status = output_file_check_name(&p->output, p->error);
-    if (!status)
-        status = check_output(p);
-    return status ? status : publish(p);
+    if (status || (status = check_room(p)) || (status = output_file_open(&p->output, p->error)) ||
+        (status = write_output(p)) || (status = output_file_check_name(&p->output, p->error)) ||
+        (status = check_output(p)))
+        return status;
+    return publish(p);
 }
 
 enum trajd_status pack_file(const struct pack_options *options, struct pack_result *result,

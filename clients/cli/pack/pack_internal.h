@@ -29,9 +29,6 @@ struct pack {
     const struct pack_options *options;
     struct trajd_error *error;
     struct trajd_encoded_reader *reader;
-    struct trajd_array_reader *pixels; /* reads rows that are raw pixels */
-    uint8_t *block;                    /* of such rows, see pack_reserve */
-    uint64_t block_size;
     int input;
     int spool; /* has the JPEGs of one dataset until their length is known; -1: there is none */
     struct output_file output;
@@ -52,8 +49,6 @@ void pack_report_rows(struct pack *pack, uint64_t count);
 /* Names file and dataset in the error of a read. Returns the status. */
 enum trajd_status pack_read_failed(struct pack *pack, const struct pack_dataset *dataset,
                                    enum trajd_status status);
-/* Makes room for `size` bytes of rows in pack->block. */
-void pack_reserve(struct pack *pack, uint64_t size);
 /* Writes `length` bytes to an array of the dataset that is being written, from the element `first`
  * on. */
 enum trajd_status pack_put(struct pack *pack, uint32_t array, uint64_t first, const void *data,

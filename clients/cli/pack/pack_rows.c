@@ -64,15 +64,19 @@ void pack_report_rows(struct pack *p, uint64_t count)
     trajd_progress_report("pack", "frames", p->rows_done, p->row_total);
 }
 
+/* Reads some rows. Those of raw pixels are read as padded ones, whose length is not asked for. */
 static enum trajd_status read_rows(struct pack *p, const struct pack_dataset *dataset, uint64_t row,
                                    const struct trajd_row_bytes **rows, uint64_t *done)
 {
     const struct trajd_index_file *file = &p->options->index->files[0];
+    struct trajd_array array = dataset->array;
     enum trajd_status status = pack_check_cancelled(p);
 
     if (status)
         return status;
-    status = trajd_encoded_read(p->reader, p->input, file->stat.size_bytes, &dataset->array, row,
+    if (is_raw(dataset))
+        array.form = TRAJD_ROWS_PADDED;
+    status = trajd_encoded_read(p->reader, p->input, file->stat.size_bytes, &array, row,
                                 block_rows(dataset, row), rows, done, p->error);
     if (!status)
         pack_report_rows(p, *done);
@@ -206,94 +210,43 @@ enum trajd_status pack_put(struct pack *p, uint32_t array, uint64_t first, const
     return TRAJD_OK;
 }
 
-/* Puts encoded frames from `row` on. */
-static enum trajd_status put_frames(struct pack *p, const struct pack_dataset *dataset,
-                                    uint64_t row, const struct trajd_row_bytes *rows,
-                                    uint64_t count)
+/* Checks that a frame has the length that was measured, because the input may change meanwhile. Packed
+ * rows have no type: the first bytes of raw pixels must not make them a JPEG or PNG. */
+static enum trajd_status check_frame(struct pack *p, const struct pack_dataset *dataset,
+                                     uint64_t row, const struct trajd_row_bytes *bytes)
 {
-    enum trajd_status status = TRAJD_OK;
-
-    for (uint64_t r = 0; r < count && !status; r++)
-        status = pack_put(p, PACK_BYTES, (uint64_t)dataset->offsets[row + r], rows[r].data,
-                          (uint64_t)(dataset->offsets[row + r + 1] - dataset->offsets[row + r]));
-    return status;
-}
-
-/* Checks that a frame has the length that was measured: the input may change meanwhile. */
-static bool is_as_measured(const struct pack_dataset *dataset, uint64_t row,
-                           const struct trajd_row_bytes *bytes)
-{
+    const uint64_t size = (uint64_t)(dataset->offsets[row + 1] - dataset->offsets[row]);
     struct trajd_image_header header;
 
-    return trajd_encoded_frame_bytes(&dataset->array, bytes, &dataset->image, &header) ==
-           (uint64_t)(dataset->offsets[row + 1] - dataset->offsets[row]);
+    if (!is_raw(dataset))
+        return trajd_encoded_frame_bytes(&dataset->array, bytes, &dataset->image, &header) == size
+                   ? TRAJD_OK
+                   : trajd_error_set(p->error, TRAJD_ERR_DATA, 0,
+                                     "%s: row %llu changed while it was packed", dataset->path,
+                                     (unsigned long long)row);
+    return !trajd_image_examine(bytes->data, size, size, &dataset->image, &header, NULL) &&
+                   header.encoding == TRAJD_ENCODING_RAW
+               ? TRAJD_OK
+               : trajd_error_set(p->error, TRAJD_ERR_DATA, 0,
+                                 "%s: the raw pixels of row %llu begin like a JPEG or PNG; write "
+                                 "encoding: raw into the stream's image: in the layout",
+                                 dataset->path, (unsigned long long)row);
 }
 
-static enum trajd_status write_encoded(struct pack *p, const struct pack_dataset *dataset)
+enum trajd_status pack_write(struct pack *p, const struct pack_dataset *dataset)
 {
+    const int64_t *offsets = dataset->offsets;
     const struct trajd_row_bytes *rows;
     enum trajd_status status = TRAJD_OK;
 
     for (uint64_t row = 0, done; row < dataset->array.shape[0] && !status; row += done) {
         status = read_rows(p, dataset, row, &rows, &done);
-        for (uint64_t r = 0; r < done && !status; r++)
-            if (!is_as_measured(dataset, row + r, &rows[r]))
-                return trajd_error_set(p->error, TRAJD_ERR_DATA, 0,
-                                       "%s: row %llu changed while it was packed", dataset->path,
-                                       (unsigned long long)(row + r));
-        if (!status)
-            status = put_frames(p, dataset, row, rows, done);
-    }
-    return status;
-}
-
-void pack_reserve(struct pack *p, uint64_t size)
-{
-    if (size <= p->block_size)
-        return;
-    free(p->block);
-    p->block = trajd_memory_or_exit(malloc(size));
-    p->block_size = size;
-}
-
-/* Packed rows have no type: the first bytes of a frame must not make it a JPEG or PNG. */
-static enum trajd_status check_raw(struct pack *p, const struct pack_dataset *dataset, uint64_t row,
-                                   uint64_t count)
-{
-    const uint64_t width = trajd_array_row_bytes(&dataset->array);
-
-    for (uint64_t r = 0; r < count; r++) {
-        struct trajd_image_header header;
-        if (trajd_image_examine(p->block + r * width, width, width, &dataset->image, &header,
-                                NULL) ||
-            header.encoding != TRAJD_ENCODING_RAW)
-            return trajd_error_set(p->error, TRAJD_ERR_DATA, 0,
-                                   "%s: the raw pixels of row %llu begin like a JPEG or PNG; write "
-                                   "encoding: raw into the stream's image: in the layout",
-                                   dataset->path, (unsigned long long)(row + r));
-    }
-    return TRAJD_OK;
-}
-
-static enum trajd_status write_raw(struct pack *p, const struct pack_dataset *dataset)
-{
-    const uint64_t width = trajd_array_row_bytes(&dataset->array);
-    enum trajd_status status = TRAJD_OK;
-
-    pack_reserve(p, block_rows(dataset, 0) * width);
-    for (uint64_t row = 0, rows; row < dataset->array.shape[0] && !status; row += rows) {
-        rows = block_rows(dataset, row);
-        status = pack_check_cancelled(p);
-        if (!status)
-            status = pack_read_failed(p, dataset,
-                                      trajd_array_read(p->pixels, p->input, &dataset->array, row,
-                                                       rows, p->block, p->error));
-        if (!status)
-            pack_report_rows(p, rows);
-        if (!status)
-            status = check_raw(p, dataset, row, rows);
-        if (!status)
-            status = pack_put(p, PACK_BYTES, row * width, p->block, rows * width);
+        for (uint64_t r = row; r < row + done && !status; r++) {
+            status = check_frame(p, dataset, r, &rows[r - row]);
+            if (!status)
+                status = pack_put(p, PACK_BYTES, (uint64_t)offsets[r], rows[r - row].data,
+                                  (uint64_t)(offsets[r + 1] - offsets[r]));
+        }
     }
     return status;
 }
@@ -311,11 +264,6 @@ enum trajd_status pack_write_offsets(struct pack *p, const struct pack_dataset *
     /* Only begins to write to the disk, which goes on during the next reads and the check. */
     sync_file_range(p->output.fd, 0, 0, SYNC_FILE_RANGE_WRITE);
     return status;
-}
-
-enum trajd_status pack_write(struct pack *p, const struct pack_dataset *dataset)
-{
-    return is_raw(dataset) ? write_raw(p, dataset) : write_encoded(p, dataset);
 }
 
 /* ---- the spool ---- */
@@ -343,17 +291,16 @@ enum trajd_status pack_spool(struct pack *p, const void *data, uint64_t size)
 enum trajd_status pack_write_spooled(struct pack *p, const struct pack_dataset *dataset)
 {
     const uint64_t bytes = (uint64_t)dataset->offsets[dataset->array.shape[0]];
+    uint8_t *block = trajd_memory_or_exit(malloc(BLOCK_BYTES));
     enum trajd_status status = TRAJD_OK;
 
     p->result->packed_bytes += bytes;
-    pack_reserve(p, BLOCK_BYTES);
     for (uint64_t at = 0; at < bytes && !status;) {
-        const ssize_t size = pread(p->spool, p->block, BLOCK_BYTES, (off_t)at);
-        if (size <= 0)
-            return spool_failed(p);
-        status = pack_put(p, PACK_BYTES, at, p->block, (uint64_t)size);
+        const ssize_t size = pread(p->spool, block, BLOCK_BYTES, (off_t)at);
+        status = size <= 0 ? spool_failed(p) : pack_put(p, PACK_BYTES, at, block, (uint64_t)size);
         at += (uint64_t)size;
     }
+    free(block);
     if (!status && bytes && (ftruncate(p->spool, 0) || lseek(p->spool, 0, SEEK_SET)))
         return spool_failed(p);
     return status;
