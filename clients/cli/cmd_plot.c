@@ -22,10 +22,8 @@ enum { TERMINAL_ROWS = 18, SCALE_COLUMNS = 11 };
 enum { COLUMNS_MIN = 40, COLUMNS_DEFAULT = 100, COLUMNS_MAX = 400 };
 
 struct plotting {
-    const char *path, *stream, *layout, *episode, *output;
-    struct trajd_rate rate; /* num 0: 20 Hz */
-    struct trajd_convert_rule rule;
-    int64_t from_ns, to_ns;
+    const char *path, *layout, *episode, *output;
+    struct convert_series_options series;
     struct frame_resize resize; /* of images */
     struct cli_files files;
 };
@@ -202,23 +200,24 @@ static uint64_t choose_frames(const struct plotting *plotting,
                               struct plot_frame *frames, uint32_t room)
 {
     const int64_t rows = clock->stamps_ns ? clock->row_count : (int64_t)row_count;
-    const int64_t first = plotting->from_ns == INT64_MIN
+    const int64_t first = plotting->series.from_ns == INT64_MIN
                               ? 0
-                              : trajd_clock_rows_until(clock, rows, plotting->from_ns - 1);
-    const int64_t end =
-        plotting->to_ns == INT64_MAX ? rows : trajd_clock_rows_until(clock, rows, plotting->to_ns);
+                              : trajd_clock_rows_until(clock, rows, plotting->series.from_ns - 1);
+    const int64_t end = plotting->series.to_ns == INT64_MAX
+                            ? rows
+                            : trajd_clock_rows_until(clock, rows, plotting->series.to_ns);
     int64_t begin_ns;
     uint64_t count;
 
     if (first >= end)
         return 0;
-    if (!plotting->rate.num)
+    if (!plotting->series.rate.num)
         return choose_evenly(clock, first, end, frames, room);
     begin_ns = trajd_clock_row_ns(clock, first);
-    count = 1 + (uint64_t)trajd_rate_row_at(plotting->rate,
+    count = 1 + (uint64_t)trajd_rate_row_at(plotting->series.rate,
                                             trajd_clock_row_ns(clock, end - 1) - begin_ns);
     for (uint64_t i = 0; i < count && i < room; i++) {
-        const int64_t at_ns = begin_ns + trajd_rate_row_ns(plotting->rate, (int64_t)i);
+        const int64_t at_ns = begin_ns + trajd_rate_row_ns(plotting->series.rate, (int64_t)i);
         frames[i] = frame_at(clock, trajd_clock_rows_until(clock, end, at_ns) - 1);
     }
     return count;
@@ -242,7 +241,7 @@ static int plot_images(const struct plotting *plotting, const struct trajd_index
     const uint64_t count = choose_frames(
         plotting, &episode->clocks[stream->clock_index],
         trajd_array_row_count(&episode->extents[stream->array_index]), frames, FRAME_STRIP_MAX);
-    struct frame_strip_request request = {.stream = plotting->stream,
+    struct frame_strip_request request = {.stream = plotting->series.stream,
                                           .episode = episode->id,
                                           .output = plotting->output,
                                           .resize = plotting->resize,
@@ -253,12 +252,12 @@ static int plot_images(const struct plotting *plotting, const struct trajd_index
 
     if (!plotting->output)
         return cli_fail("%s has images: name a file for the film strip, -o FILE.png",
-                        plotting->stream);
-    if (plotting->rule.kind != TRAJD_CONVERT_NO_KIND || plotting->rule.window_ns)
+                        plotting->series.stream);
+    if (plotting->series.rule.kind != TRAJD_CONVERT_NO_KIND || plotting->series.rule.window_ns)
         return cli_fail("%s has images, which are never blended: remove --kind and --window",
-                        plotting->stream);
+                        plotting->series.stream);
     if (!count)
-        return cli_fail("%s has no rows in that span", plotting->stream);
+        return cli_fail("%s has no rows in that span", plotting->series.stream);
     if (count > FRAME_STRIP_MAX)
         return cli_fail("%" PRIu64 " frames are too many for one image, which has up to %u: "
                         "choose a lower --rate, or --from and --to",
@@ -268,13 +267,13 @@ static int plot_images(const struct plotting *plotting, const struct trajd_index
     if (frame_strip(index, &request, &bad_count, &reason, &error))
         return cli_fail("%s", error.message);
     printf("%s: %s, %s: %u frame%s, from left to right, ten in a line\n", plotting->output,
-           episode->id, plotting->stream, request.count, trajd_plural(request.count));
+           episode->id, plotting->series.stream, request.count, trajd_plural(request.count));
     list_frames(frames, request.count);
     if (stream->image.color == TRAJD_COLOR_UNDECIDED)
         fprintf(stderr,
                 "note: drawn as `color: rgb`. Red and blue may be exchanged: `trajctl inspect %s "
                 "--frame %s:0 -o FILE.png` shows both readings\n",
-                plotting->path, plotting->stream);
+                plotting->path, plotting->series.stream);
     if (bad_count)
         fprintf(stderr, "note: %u of them cannot be decoded and are grey: %s\n", bad_count,
                 reason.message);
@@ -283,16 +282,9 @@ static int plot_images(const struct plotting *plotting, const struct trajd_index
 
 static int plot(struct plotting *plotting, const struct trajd_index *index)
 {
-    const struct trajd_episode *episode = find_episode(index, plotting->episode);
-    const int64_t stream = trajd_index_find_stream(index, plotting->stream);
-    struct convert_series_options options = {.index = index,
-                                             .episode = episode,
-                                             .stream = plotting->stream,
-                                             .rule = plotting->rule,
-                                             .rate = plotting->rate,
-                                             .from_ns = plotting->from_ns,
-                                             .to_ns = plotting->to_ns,
-                                             .features_max = FEATURES_MAX};
+    const struct trajd_episode *episode = plotting->series.episode =
+        find_episode(index, plotting->episode);
+    const int64_t stream = trajd_index_find_stream(index, plotting->series.stream);
     struct convert_series *series = NULL;
     struct trajd_error error;
     char title[512];
@@ -302,16 +294,16 @@ static int plot(struct plotting *plotting, const struct trajd_index *index)
     if (stream >= 0 && index->streams[stream].image.is_present)
         return plot_images(plotting, index, episode, &index->streams[stream]);
     if (plotting->resize.size)
-        return cli_fail("--resize: %s has no images", plotting->stream);
+        return cli_fail("--resize: %s has no images", plotting->series.stream);
     if (plotting->output)
         return cli_fail("-o writes a film strip, and %s has no images: `python -m trajd.plot %s %s "
                         "-o FILE.svg` writes a plot of it as SVG, PNG or PDF",
-                        plotting->stream, plotting->path, plotting->stream);
-    if (convert_series_read(&options, &series, &error))
+                        plotting->series.stream, plotting->path, plotting->series.stream);
+    if (convert_series_read(&plotting->series, &series, &error))
         return cli_fail("%s", error.message);
-    note_assumed_rate(index, episode, plotting->stream);
+    note_assumed_rate(index, episode, plotting->series.stream);
     snprintf(title, sizeof title, "%.180s, %.100s: %.100s by %s at %.6g Hz",
-             index->files[episode->file_index].relative_path, episode->id, plotting->stream,
+             index->files[episode->file_index].relative_path, episode->id, plotting->series.stream,
              series->kind, (double)series->rate.num / (double)series->rate.den);
     if (series->features_left_out)
         fprintf(stderr, "note: the plot shows the first %u of %" PRIu64 " features\n",
@@ -326,7 +318,7 @@ static void set_kind(void *place, const struct cli_option *option, char *value)
     struct plotting *plotting = place;
     struct trajd_error error;
 
-    if (trajd_convert_rule_set_kind(&plotting->rule, value, &error))
+    if (trajd_convert_rule_set_kind(&plotting->series.rule, value, &error))
         cli_refuse("%s: %s", option->name, error.message);
 }
 
@@ -337,12 +329,13 @@ const struct cli_option cli_plot_options[] = {
     {"--episode", "ID", "the episode (the first one)", CLI_TEXT,
      offsetof(struct plotting, episode)},
     {"--rate", "HZ", "resample at this rate (20), or choose the frames", CLI_RATE,
-     offsetof(struct plotting, rate)},
+     offsetof(struct plotting, series.rate)},
     {"--kind", "KIND", "how it is resampled (as the layout says)", CLI_CALL, .set = set_kind},
     {"--window", "TIME", "the span of kind mean (one step)", CLI_TIME,
-     offsetof(struct plotting, rule.window_ns), .least = 1},
-    {"--from", "TIME", "where the plot begins", CLI_TIME, offsetof(struct plotting, from_ns)},
-    {"--to", "TIME", "where it ends", CLI_TIME, offsetof(struct plotting, to_ns)},
+     offsetof(struct plotting, series.rule.window_ns), .least = 1},
+    {"--from", "TIME", "where the plot begins", CLI_TIME,
+     offsetof(struct plotting, series.from_ns)},
+    {"--to", "TIME", "where it ends", CLI_TIME, offsetof(struct plotting, series.to_ns)},
     {"-o", "FILE.png", "the file for the film strip of images", CLI_TEXT,
      offsetof(struct plotting, output)},
     {NULL, NULL, NULL, CLI_TABLE, offsetof(struct plotting, resize), .table = cli_resize_options},
@@ -350,22 +343,25 @@ const struct cli_option cli_plot_options[] = {
 
 int cli_plot(int argc, char **argv)
 {
-    struct plotting plotting = {
-        .rule = {.kind = TRAJD_CONVERT_NO_KIND}, .from_ns = INT64_MIN, .to_ns = INT64_MAX};
+    struct plotting plotting = {.series = {.rule.kind = TRAJD_CONVERT_NO_KIND,
+                                           .from_ns = INT64_MIN,
+                                           .to_ns = INT64_MAX,
+                                           .features_max = FEATURES_MAX}};
     struct trajd_index *index = NULL;
     struct trajd_error error;
     int result;
 
     if (cli_parse(argc, argv, &plotting) > 1)
-        plotting.stream = argv[2];
+        plotting.series.stream = argv[2];
     plotting.path = argv[1];
-    if (plotting.to_ns <= plotting.from_ns)
+    if (plotting.series.to_ns <= plotting.series.from_ns)
         cli_refuse("--to must be after --from");
     if (cli_files_find(&plotting.files, &error))
         return cli_fail("%s", error.message);
     if (cli_files_open(&plotting.files, plotting.layout, plotting.path, &index, &error))
         return cli_fail_at(plotting.path, &error);
-    result = plotting.stream ? plot(&plotting, index) : (list_streams(index), CLI_OK);
+    plotting.series.index = index;
+    result = plotting.series.stream ? plot(&plotting, index) : (list_streams(index), CLI_OK);
     trajd_index_destroy(&index);
     return result;
 }

@@ -22,19 +22,13 @@ struct list {
     uint32_t count;
 };
 
-struct resample_printer {
-    struct trajd_rate rate;
-    const char *output; /* the output's path */
-    bool json;          /* one JSON object a line on stdout, progress too */
-};
-
 struct resampling {
     struct trajd_convert_options options;
     struct trajd_convert_rule rules[ITEMS_MAX];
     struct list streams, episodes;
     const char *layout;       /* NULL: guess */
     const char *assumed_rate; /* the text of --assume-rate=HZ, or NULL */
-    struct resample_printer printer;
+    bool json;                /* one JSON object a line on stdout, progress too */
     struct cli_files files;
     struct trajd_index *indexes[ITEMS_MAX];
     uint32_t index_count;
@@ -180,7 +174,7 @@ const struct cli_option cli_resample_options[] = {
     {"--resume", NULL, "refused: a killed conversion starts again without it", CLI_CALL,
      .set = refuse_resume},
     {"--json", NULL, "print JSON documents, one a line", CLI_FLAG,
-     offsetof(struct resampling, printer.json)},
+     offsetof(struct resampling, json)},
     {NULL, NULL, NULL, CLI_TABLE, offsetof(struct resampling, shard), .table = cli_shard_options},
     {0}};
 
@@ -203,10 +197,10 @@ static void end_event(struct trajd_json *json)
 
 static void print_note(void *context, const char *text)
 {
-    struct resample_printer *printer = context;
+    const struct resampling *resampling = context;
     struct trajd_json json;
 
-    if (!printer->json) {
+    if (!resampling->json) {
         cli_note(NULL, text);
         return;
     }
@@ -249,14 +243,14 @@ static void json_plan(const struct trajd_convert_report *plan)
     end_event(&json);
 }
 
-static void text_plan(const struct resample_printer *printer,
-                      const struct trajd_convert_report *plan)
+static void text_plan(const struct resampling *resampling, const struct trajd_convert_report *plan)
 {
+    const struct trajd_rate rate = resampling->options.rate;
+
     printf("%" PRIu64 " episode%s, %.1f s, %" PRIu64 " step%s at %.6g Hz, %.1f MB, by %s",
            plan->episode_count, trajd_plural(plan->episode_count), (double)plan->duration_ns * 1e-9,
-           plan->steps, trajd_plural(plan->steps),
-           (double)printer->rate.num / (double)printer->rate.den, (double)plan->byte_count * 1e-6,
-           plan->backend_text);
+           plan->steps, trajd_plural(plan->steps), (double)rate.num / (double)rate.den,
+           (double)plan->byte_count * 1e-6, plan->backend_text);
     if (plan->episodes_cut)
         printf("; %" PRIu64 " split into parts", plan->episodes_cut);
     printf(plan->episodes_left_out ? "; %" PRIu64 " left out\n" : "\n", plan->episodes_left_out);
@@ -279,12 +273,12 @@ static void text_plan(const struct resample_printer *printer,
 
 static void print_plan(void *context, const struct trajd_convert_report *plan)
 {
-    struct resample_printer *printer = context;
+    const struct resampling *resampling = context;
 
-    if (printer->json)
+    if (resampling->json)
         json_plan(plan);
     else
-        text_plan(printer, plan);
+        text_plan(resampling, plan);
 }
 
 static void json_progress(const struct trajd_convert_progress *progress)
@@ -304,9 +298,9 @@ static void json_progress(const struct trajd_convert_progress *progress)
 
 static void print_progress(void *context, const struct trajd_convert_progress *progress)
 {
-    struct resample_printer *printer = context;
+    const struct resampling *resampling = context;
 
-    if (printer->json) {
+    if (resampling->json) {
         json_progress(progress);
     } else if (progress->phase == TRAJD_CONVERT_RUNNING) {
         trajd_progress_report("resample", TRAJD_PROGRESS_BYTES, progress->bytes_done,
@@ -344,13 +338,14 @@ static void json_report(const char *output, const struct trajd_convert_report *r
     end_event(&json);
 }
 
-static void print_report(const struct resample_printer *printer,
+static void print_report(const struct resampling *resampling,
                          const struct trajd_convert_report *report)
 {
+    const char *output = resampling->options.output;
     char path[CLI_PATH_SIZE];
 
-    if (printer->json) {
-        json_report(printer->output, report);
+    if (resampling->json) {
+        json_report(output, report);
         return;
     }
     for (uint32_t s = 0; s < report->stream_count; s++)
@@ -363,10 +358,9 @@ static void print_report(const struct resample_printer *printer,
         printf("%" PRIu64 " of %" PRIu64
                " pieces were too large for the backend: this CPU resampled them\n",
                report->segments_here, report->segments);
-    printf("%s", file_of(printer->output, report, 0, path, sizeof path));
+    printf("%s", file_of(output, report, 0, path, sizeof path));
     if (report->part_count)
-        printf(" to %s",
-               file_of(printer->output, report, report->part_count - 1, path, sizeof path));
+        printf(" to %s", file_of(output, report, report->part_count - 1, path, sizeof path));
     printf(": %" PRIu64 " episode%s\n", report->episodes_written,
            trajd_plural(report->episodes_written));
 }
@@ -386,7 +380,7 @@ static int open_inputs(struct resampling *resampling, char **paths, int count)
         if (trajd_layout_check_guesses(resampling->indexes[i]->layout, &error))
             return cli_fail_at(paths[i], &error);
         for (uint32_t n = 0; n < resampling->indexes[i]->note_count; n++)
-            print_note(&resampling->printer, resampling->indexes[i]->notes[n]);
+            print_note(resampling, resampling->indexes[i]->notes[n]);
     }
     resampling->options.indexes = (const struct trajd_index *const *)resampling->indexes;
     resampling->options.index_count = resampling->index_count;
@@ -409,7 +403,7 @@ static void note_unused_rate(struct resampling *resampling)
                  "--assume-rate=%.40s has no effect on clock %.80s: its rate is declared, %s",
                  resampling->assumed_rate, first->clocks[c].name,
                  trajd_index_rates_text(&rates, text));
-        print_note(&resampling->printer, note);
+        print_note(resampling, note);
     }
 }
 
@@ -422,23 +416,14 @@ static int run(struct resampling *resampling, struct prep_record *record, uint32
 
     if (!resampling->options.endpoint)
         resampling->options.endpoint = getenv("TRAJD_ENDPOINT");
-    resampling->options.rules = resampling->rules;
     resampling->options.streams = resampling->streams.items;
     resampling->options.stream_count = resampling->streams.count;
     resampling->options.episodes = resampling->episodes.items;
     resampling->options.episode_count = resampling->episodes.count;
-    resampling->options.helper_path = resampling->files.helper;
-    resampling->options.cancel = &cli_is_interrupted;
-    resampling->options.on_note = print_note;
-    resampling->options.on_plan = print_plan;
-    resampling->options.on_progress = print_progress;
-    resampling->options.context = &resampling->printer;
-    resampling->printer.rate = resampling->options.rate;
-    resampling->printer.output = resampling->options.output;
     status = trajd_convert_file(&resampling->options, &report, &error);
     trajd_progress_clear();
     if (!status && !resampling->options.dry_run)
-        print_report(&resampling->printer, &report);
+        print_report(resampling, &report);
     if (!status && record) {
         record->episodes = report.episodes_written;
         record->left_out = report.episodes_left_out;
@@ -494,7 +479,14 @@ static int run_shard(struct resampling *resampling, char **inputs, int count, co
 
 int cli_resample(int argc, char **argv)
 {
-    struct resampling resampling = {.options.backend = TRAJD_CONVERT_AUTO};
+    struct resampling resampling = {.options = {.backend = TRAJD_CONVERT_AUTO,
+                                                .rules = resampling.rules,
+                                                .helper_path = resampling.files.helper,
+                                                .cancel = &cli_is_interrupted,
+                                                .on_note = print_note,
+                                                .on_plan = print_plan,
+                                                .on_progress = print_progress,
+                                                .context = &resampling}};
     const char *recipe = shard_recipe(argc, argv);
     const int count = cli_parse(argc, argv, &resampling);
     struct trajd_error error;
