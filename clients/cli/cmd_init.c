@@ -12,7 +12,6 @@
 #include "clients/cli/cli.h"
 #include "clients/cli/draft/draft.h"
 #include "clients/cli/draft/draft_config.h"
-#include "clients/cli/draft/draft_shapes.h"
 #include "clients/cli/files/cli_files.h"
 #include "clients/cli/frames/frame_show.h"
 #include "daemon/index/tree/tree.h"

@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 
 #include "clients/cli/draft/draft_facts.h"
-#include "clients/cli/draft/draft_shapes.h"
 #include "daemon/base/memory.h"
 #include "proto/plural.h"
 

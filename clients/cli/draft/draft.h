@@ -7,6 +7,7 @@
 #include "clients/cli/files/cli_files.h"
 #include "daemon/base/json.h"
 #include "daemon/index/tree/tree.h"
+#include "daemon/layout/glob.h"
 
 struct draft {
     struct trajd_tree tree;
@@ -36,6 +37,34 @@ enum trajd_status draft_find_file(const char *path, char file[CLI_PATH_SIZE],
  * one object instead. Returns an exit status of trajctl. */
 int draft_explain(const struct cli_files *files, const char *path, const char *tried,
                   struct trajd_json *json);
+
+/* ---- draft_shapes.c: the kinds of files in a folder ---- */
+
+enum { DRAFT_SHAPES_MAX = 16, DRAFT_FILES_MAX = 256, DRAFT_NAME_SIZE = 64 };
+
+/* Files of one kind: their episodes have the same arrays, so they belong together. */
+struct draft_shape {
+    char path[CLI_PATH_SIZE];   /* the folder, or a glob that matches these files only */
+    char name[DRAFT_NAME_SIZE]; /* letters, digits and _ */
+    uint32_t file_count;
+    uint64_t signature;
+};
+
+/* Groups the HDF5 files below a folder. Looks at the first DRAFT_FILES_MAX of them. Returns the
+ * number of kinds: 1, with the folder itself as the path, where all files are of one kind, or where
+ * no folder or beginning of names separates the kinds. *are_mixed is true in the latter case. 0 with
+ * an error where there is no file. For a file it returns 1. Blocks. */
+uint32_t draft_find_shapes(const struct cli_files *files, const char *path,
+                           struct draft_shape shapes[DRAFT_SHAPES_MAX], bool *are_mixed,
+                           struct trajd_error *error);
+
+/* Lists the HDF5 files below a folder: those with the first of the usual extensions that any file
+ * has. TRAJD_ERR_NOT_FOUND where there are none. The caller frees the list with
+ * trajd_file_list_free. */
+enum trajd_status draft_list_files(const char *folder, struct trajd_file_list *list,
+                                   struct trajd_error *error);
+
+/* ---- draft_tree.c ---- */
 
 /* Prints the tree. Groups of one kind whose names differ by a number are printed once. */
 void draft_print_tree(FILE *out, const struct trajd_tree *tree);

@@ -28,7 +28,10 @@ struct writer {
     const struct config_preset *preset;
     const struct trajd_index_stream *action, *state; /* of a trainer; NULL: none has such a name */
     struct config_size size;                         /* of images that are stacked */
-    uint32_t parts_end; /* streams before it fit into a list of streams, as part of a state */
+    /* of a state that is a list: numbers that each episode has, as many as a list may have */
+    const struct trajd_index_stream *parts[TRAJD_SPEC_MAX_SOURCES];
+    uint32_t part_count;
+    bool has_more_parts; /* than fit into the list */
     struct names names;
     uint64_t window_bytes; /* of the outputs so far */
 };
@@ -266,14 +269,16 @@ static bool name_output(struct writer *w, const struct trajd_index_stream *strea
     return take_name(w, stream, name);
 }
 
-/* Writes an observation, or a comment where the feed has as many outputs as it may have. row_bytes:
- * of a step. */
-static void print_observation(struct writer *w, const struct trajd_index_stream *stream,
-                              const char *keys, uint64_t row_bytes, const char *note)
+/* Writes an output, or a comment where the feed has as many as it may have. row_bytes: of a step. An
+ * action keeps the stream's name. */
+static void print_output(struct writer *w, const struct trajd_index_stream *stream, bool is_action,
+                         const char *keys, uint64_t row_bytes, const char *note)
 {
     char name[DRAFT_NAME_MAX];
-    const bool has_room = name_output(w, stream, name);
+    bool has_room;
 
+    snprintf(name, sizeof name, "%s", stream->name);
+    has_room = is_action ? take_name(w, stream, name) : name_output(w, stream, name);
     if (has_room)
         w->window_bytes += count_steps(keys) * row_bytes;
     print_line(w, stream, !has_room, name, keys, has_room ? note : NO_ROOM);
@@ -286,8 +291,7 @@ static void print_plain(struct writer *w, const struct trajd_index_stream *strea
     const bool is_action = config_is_action(stream) || is_guess;
     const char *at = w->preset->observations,
                *note = is_guess ? "GUESS: a command, so an action" : "";
-    char name[DRAFT_NAME_MAX], keys[2 * CONFIG_KEYS_SIZE], image[CONFIG_KEYS_SIZE];
-    bool has_room = !is_comment;
+    char keys[2 * CONFIG_KEYS_SIZE], image[CONFIG_KEYS_SIZE];
 
     if (is_action)
         at = w->preset->actions;
@@ -295,16 +299,10 @@ static void print_plain(struct writer *w, const struct trajd_index_stream *strea
         at = "0";
     prepared_keys(stream, image);
     snprintf(keys, sizeof keys, "at: %s%s%s", at, is_guess ? ", role: action" : "", image);
-    if (!is_comment && !is_action) {
-        print_observation(w, stream, keys, row_bytes(stream), note);
-        return;
-    }
-    snprintf(name, sizeof name, "%s", stream->name);
-    if (!is_comment)
-        has_room = take_name(w, stream, name);
-    if (has_room)
-        w->window_bytes += count_steps(keys) * row_bytes(stream);
-    print_line(w, stream, !has_room, name, keys, is_comment || has_room ? note : NO_ROOM);
+    if (is_comment)
+        print_line(w, stream, true, stream->name, keys, note);
+    else
+        print_output(w, stream, is_action, keys, row_bytes(stream), note);
 }
 
 static void print_image(struct writer *w, const struct trajd_index_stream *stream)
@@ -320,19 +318,17 @@ static void print_image(struct writer *w, const struct trajd_index_stream *strea
         fprintf(w->out, "      # image: {preset: %s} does not fit: %s\n", w->preset->image,
                 why.message);
     snprintf(keys, sizeof keys, "at: %s, %s", w->preset->observations, image);
-    print_observation(w, stream, keys, frame_bytes,
-                      is_other ? "resized: the style stacks cameras" : "");
+    print_output(w, stream, false, keys, frame_bytes,
+                 is_other ? "resized: the style stacks cameras" : "");
 }
 
-/* Writes a number of a style that reads all of them. */
-static void print_number(struct writer *w, const struct trajd_index_stream *stream)
+/* Writes the keys of numbers: quaternions have no norm. */
+static void number_keys(struct writer *w, const struct trajd_index_stream *stream, const char *at,
+                        char keys[CONFIG_KEYS_SIZE])
 {
-    const bool has_norm = w->preset->norm && !is_slerp(stream);
-    char keys[CONFIG_KEYS_SIZE];
+    const char *norm = is_slerp(stream) ? NULL : w->preset->norm;
 
-    snprintf(keys, sizeof keys, "at: %s%s%s", w->preset->observations, has_norm ? ", norm: " : "",
-             has_norm ? w->preset->norm : "");
-    print_observation(w, stream, keys, row_bytes(stream), "");
+    snprintf(keys, CONFIG_KEYS_SIZE, "at: %s%s%s", at, norm ? ", norm: " : "", norm ? norm : "");
 }
 
 static bool is_the_action(const struct trajd_index_stream *stream)
@@ -349,15 +345,15 @@ static const char *name_of_action(struct writer *w)
 static void print_action(struct writer *w)
 {
     const struct config_preset *preset = w->preset;
-    const bool has_norm = preset->norm && !preset->action && !is_slerp(w->action),
-               is_robomimic =
-                   preset->action_of_robomimic && trajd_layout_is_robomimic(w->index->layout);
+    const bool is_robomimic =
+        preset->action_of_robomimic && trajd_layout_is_robomimic(w->index->layout);
     const char *action = is_robomimic ? preset->action_of_robomimic : preset->action;
     char keys[CONFIG_KEYS_SIZE];
 
-    snprintf(keys, sizeof keys, "%s%s%sat: %s%s%s", action ? "preset: " : "", action ? action : "",
-             action ? ", " : "", preset->actions, has_norm ? ", norm: " : "",
-             has_norm ? preset->norm : "");
+    if (action) /* which has a norm of its own */
+        snprintf(keys, sizeof keys, "preset: %s, at: %s", action, preset->actions);
+    else
+        number_keys(w, w->action, preset->actions, keys);
     if (is_robomimic)
         fprintf(w->out, "      # For absolute poses add: rotation: {from: axis_angle, columns: "
                         "\"3:6\"}\n");
@@ -371,14 +367,17 @@ static bool is_number(struct writer *w, const struct trajd_index_stream *stream)
            !is_command(w->index, stream) && stream->rank < IMAGE_RANK;
 }
 
-/* Returns the next stream from `from` on that is part of a state of several streams, which each
- * episode has, or the end of the parts. */
-static uint32_t next_part(struct writer *w, uint32_t from)
+static void find_parts(struct writer *w)
 {
-    while (from < w->parts_end &&
-           (!is_number(w, &w->index->streams[from]) || is_lacking(w, &w->index->streams[from])))
-        from++;
-    return from;
+    for (uint32_t s = 0; s < w->index->stream_count; s++) {
+        const struct trajd_index_stream *stream = &w->index->streams[s];
+        if (!is_number(w, stream) || is_lacking(w, stream))
+            continue;
+        w->has_more_parts = w->part_count == TRAJD_SPEC_MAX_SOURCES;
+        if (w->has_more_parts)
+            return;
+        w->parts[w->part_count++] = stream;
+    }
 }
 
 /* Writes the norm of several streams: quaternions have none. */
@@ -386,12 +385,11 @@ static void print_norm(struct writer *w)
 {
     const char *norm = w->preset->norm;
     const bool is_mapping = *norm == '{';
-    const uint32_t count = w->parts_end;
     bool has_slerp = false;
-    uint32_t parts = 0;
+    uint32_t columns = 0;
 
-    for (uint32_t s = next_part(w, 0); s < count; s = next_part(w, s + 1))
-        has_slerp = has_slerp || is_slerp(&w->index->streams[s]);
+    for (uint32_t p = 0; p < w->part_count; p++)
+        has_slerp = has_slerp || is_slerp(w->parts[p]);
     fprintf(w->out, ", norm: ");
     if (!has_slerp) {
         fprintf(w->out, "%s", norm);
@@ -399,10 +397,10 @@ static void print_norm(struct writer *w)
     }
     fprintf(w->out, "%s%.*s, mask: [",
             is_mapping ? "" : "{by: ", (int)strlen(norm) - (is_mapping ? 1 : 0), norm);
-    for (uint32_t s = next_part(w, 0); s < count; s = next_part(w, s + 1))
-        for (uint64_t f = 0; f < w->index->streams[s].feature_count; f++)
-            fprintf(w->out, "%s%s", parts++ ? ", " : "",
-                    is_slerp(&w->index->streams[s]) ? "false" : "true");
+    for (uint32_t p = 0; p < w->part_count; p++)
+        for (uint64_t f = 0; f < w->parts[p]->feature_count; f++)
+            fprintf(w->out, "%s%s", columns++ ? ", " : "",
+                    is_slerp(w->parts[p]) ? "false" : "true");
     fprintf(w->out, "]}");
 }
 
@@ -410,18 +408,17 @@ static void print_norm(struct writer *w)
 static void print_state(struct writer *w)
 {
     const struct config_preset *preset = w->preset;
-    const uint32_t count = w->parts_end, first = next_part(w, 0);
     char name[DRAFT_NAME_MAX], keys[CONFIG_KEYS_SIZE];
 
     snprintf(name, sizeof name, "%s", preset->state);
-    if (w->state || first < count)
+    if (w->state || w->part_count)
         take_name(w, NULL, name);
     if (w->state) {
-        snprintf(keys, sizeof keys, "at: %s, norm: %s", preset->observations, preset->norm);
+        number_keys(w, w->state, preset->observations, keys);
         print_line(w, w->state, false, name, keys, "");
         return;
     }
-    if (first == count) {
+    if (!w->part_count) {
         fprintf(w->out,
                 "      # Style %s needs an output %s, and no stream of numbers is in all episodes. "
                 "Name one:\n      # %s: {from: STREAM, at: %s, missing: zero, norm: %s}\n",
@@ -431,11 +428,10 @@ static void print_state(struct writer *w)
     fprintf(w->out,
             "      # GUESS: the state is %s. Keep what the robot knows\n"
             "      %s: {from: [",
-            count < w->index->stream_count ? "the first of many streams" : "all that is measured",
-            name);
-    for (uint32_t s = first; s < count; s = next_part(w, s + 1)) {
-        fprintf(w->out, "%s", s == first ? "" : ", ");
-        draft_write_text(w->out, w->index->streams[s].name);
+            w->has_more_parts ? "the first of many streams" : "all that is measured", name);
+    for (uint32_t p = 0; p < w->part_count; p++) {
+        fputs(p ? ", " : "", w->out);
+        draft_write_text(w->out, w->parts[p]->name);
     }
     fprintf(w->out, "], at: %s", preset->observations);
     print_norm(w);
@@ -491,14 +487,18 @@ static struct config_size common_size(const struct trajd_index *index)
 /* Writes a stream for a trainer. What its style does not read becomes a comment. */
 static void print_for_trainer(struct writer *w, const struct trajd_index_stream *stream)
 {
+    char keys[CONFIG_KEYS_SIZE];
+
     if (stream == w->action || (w->preset->state && stream == w->state))
         return;
-    if (is_observation(stream) && config_is_colour(stream))
+    if (is_observation(stream) && config_is_colour(stream)) {
         print_image(w, stream);
-    else if (!w->preset->state && is_number(w, stream))
-        print_number(w, stream);
-    else
+    } else if (!w->preset->state && is_number(w, stream)) {
+        number_keys(w, stream, w->preset->observations, keys);
+        print_output(w, stream, false, keys, row_bytes(stream), "");
+    } else {
         print_plain(w, stream, true);
+    }
 }
 
 /* Writes a stream for a trainer that was not named. Streams of other moments become comments, and
@@ -511,18 +511,6 @@ static void print_for_any(struct writer *w, const struct trajd_index_stream *str
         print_plain(w, stream,
                     config_is_action(stream) ? !strncmp(stream->name, "actions/", 8)
                                              : !is_observation(stream));
-}
-
-/* Returns the end of the streams of a state: a list has at most TRAJD_SPEC_MAX_SOURCES. */
-static uint32_t end_of_parts(struct writer *w)
-{
-    uint32_t count = 0;
-
-    w->parts_end = w->index->stream_count;
-    for (uint32_t s = next_part(w, 0); s < w->parts_end; s = next_part(w, s + 1))
-        if (count++ == TRAJD_SPEC_MAX_SOURCES)
-            return s;
-    return w->parts_end;
 }
 
 /* Writes all streams as observations, where none looks like one: a feed needs an output. */
@@ -541,7 +529,7 @@ uint64_t config_write_outputs(FILE *out, const struct trajd_index *index, uint32
     char name[DRAFT_NAME_MAX];
 
     w.action = config_find_action(index);
-    w.parts_end = end_of_parts(&w);
+    find_parts(&w);
     w.state = has_style ? find_state(&w) : NULL;
     if (preset->stacks)
         w.size = common_size(index);

@@ -1,6 +1,6 @@
 /* Groups the files of a folder by the arrays of their first episode, and finds a path for each
  * group. */
-#include "clients/cli/draft/draft_shapes.h"
+#include "clients/cli/draft/draft.h"
 
 #include <ctype.h>
 #include <fnmatch.h>
@@ -12,7 +12,6 @@
 
 #include "clients/cli/draft/draft_facts.h"
 #include "daemon/base/memory.h"
-#include "daemon/layout/glob.h"
 #include "proto/array_len.h"
 
 /* The files that are looked at, with the kind of each. */
