@@ -136,7 +136,8 @@ static enum trajd_status read_resample(const struct trajd_yaml_reader *r,
         {"max_gap", .offset = AT(max_gap_ns), .read = read_time},
         {"each", .type = TRAJD_YAML_LATER},
         {"compress", TRAJD_YAML_CHOICE, .offset = AT(convert.compress), .words = compress_words},
-        {"compress_level", TRAJD_YAML_U32, .offset = AT(convert.compress_level), .low = 1, .high = 9},
+        {"compress_level", TRAJD_YAML_U32, .offset = AT(convert.compress_level), .low = 1,
+         .high = 9},
     };
     struct prep_config *config = object;
     const struct trajd_yaml_node *each;

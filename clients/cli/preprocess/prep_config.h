@@ -22,7 +22,7 @@ struct prep_config {
     int64_t settle_ns;
     const char *layout;              /* NULL: try the installed layouts */
     char layout_path[CLI_PATH_SIZE]; /* the resolved path, if `layout` is a path */
-    struct trajd_rate assumed_rate; /* replaces the layout's default; num 0: none */
+    struct trajd_rate assumed_rate;  /* replaces the layout's default; num 0: none */
     uint32_t version;
     /* how files are resampled; its streams and rules are those below */
     struct trajd_convert_options convert;

@@ -1,5 +1,5 @@
 /* Examines, resamples and publishes one file of the inbox, or moves it to quarantine. */
-#include "clients/cli/preprocess/prep_job.h"
+#include "clients/cli/preprocess/prep_file.h"
 
 #include <dirent.h>
 #include <errno.h>

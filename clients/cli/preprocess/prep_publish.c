@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "clients/cli/preprocess/prep_job.h"
+#include "clients/cli/preprocess/prep_file.h"
 #include "clients/cli/resample/convert.h"
 #include "daemon/base/files.h"
 #include "daemon/base/memory.h"

@@ -79,79 +79,75 @@ void prep_record_write(const struct prep_record *record, FILE *out)
     putc('\n', out);
 }
 
-static enum trajd_status read_digest(const struct trajd_yaml *yaml,
+static enum trajd_status read_digest(const struct trajd_yaml_reader *r,
                                      const struct trajd_yaml_node *node,
-                                     char digest[PREP_DIGEST_SIZE], struct trajd_error *error)
+                                     char digest[PREP_DIGEST_SIZE])
 {
     const char *text;
-    enum trajd_status status = trajd_yaml_string(yaml, node, &text, error);
+    enum trajd_status status = trajd_yaml_string(r->yaml, node, &text, r->error);
 
     if (status)
         return status;
     if (strlen(text) >= PREP_DIGEST_SIZE)
-        return trajd_yaml_error(yaml, node, error, "this is not a SHA-256 digest");
+        return trajd_yaml_error(r->yaml, node, r->error, "this is not a SHA-256 digest");
     strcpy(digest, text);
     return TRAJD_OK;
 }
 
-static enum trajd_status read_identity(const struct trajd_yaml *yaml,
-                                       const struct trajd_yaml_node *node, const char *title,
-                                       struct prep_identity *identity, struct trajd_error *error)
-{
-    const struct trajd_yaml_node *root = trajd_yaml_root(yaml), *size, *mtime, *ctime, *digest;
-    int64_t number = 0;
-    enum trajd_status status;
-
-    if (!node || node->kind != TRAJD_YAML_MAPPING || !(size = trajd_yaml_get(node, "size_bytes")) ||
-        !(mtime = trajd_yaml_get(node, "mtime_ns")) || !(digest = trajd_yaml_get(node, "sha256")))
-        return trajd_yaml_error(yaml, root, error, "no %s", title);
-    status = trajd_yaml_int(yaml, size, 0, INT64_MAX, &number, error);
-    identity->size_bytes = (uint64_t)number;
-    if (!status)
-        status = trajd_yaml_int(yaml, mtime, INT64_MIN, INT64_MAX, &identity->mtime_ns, error);
-    ctime = trajd_yaml_get(node, "ctime_ns");
-    if (!status && ctime)
-        status = trajd_yaml_int(yaml, ctime, INT64_MIN, INT64_MAX, &identity->ctime_ns, error);
-    return status ? status : read_digest(yaml, digest, identity->sha256, error);
-}
-
 /* Copies a text that must be there. The caller frees it. */
-static enum trajd_status copy_text(const struct trajd_yaml *yaml,
+static enum trajd_status copy_text(const struct trajd_yaml_reader *r,
                                    const struct trajd_yaml_node *mapping, const char *key,
-                                   const char **copy, struct trajd_error *error)
+                                   const char **copy)
 {
     const struct trajd_yaml_node *node = trajd_yaml_get(mapping, key);
     const char *text;
-    enum trajd_status status = node ? trajd_yaml_string(yaml, node, &text, error)
-                                    : trajd_yaml_error(yaml, mapping, error, "no %s", key);
+    enum trajd_status status = node ? trajd_yaml_string(r->yaml, node, &text, r->error)
+                                    : trajd_yaml_error(r->yaml, mapping, r->error, "no %s", key);
 
     if (!status)
         *copy = trajd_memory_or_exit(strdup(text));
     return status;
 }
 
-/* Reads a file's identity and its name, which becomes a path below a folder. */
-static enum trajd_status read_file(const struct trajd_yaml *yaml,
-                                   const struct trajd_yaml_node *node, const char *title,
-                                   struct prep_identity *identity, const char **name,
-                                   struct trajd_error *error)
+/* Reads an integer that may be absent. */
+static enum trajd_status read_int(const struct trajd_yaml_reader *r,
+                                  const struct trajd_yaml_node *mapping, const char *key,
+                                  int64_t least, int64_t *number)
 {
-    enum trajd_status status = read_identity(yaml, node, title, identity, error);
+    const struct trajd_yaml_node *node = trajd_yaml_get(mapping, key);
 
-    if (!status)
-        status = copy_text(yaml, node, "name", name, error);
-    if (!status && (!**name || **name == '/' || !strcmp(*name, "..") || !strncmp(*name, "../", 3) ||
-                    strstr(*name, "/../")))
-        status = trajd_yaml_error(yaml, node, error, "%s is not a name of a file below its folder",
-                                  *name);
-    return status;
+    return node ? trajd_yaml_int(r->yaml, node, least, INT64_MAX, number, r->error) : TRAJD_OK;
+}
+
+/* Reads a file's identity and its name, which becomes a path below a folder. */
+static enum trajd_status read_file(const struct trajd_yaml_reader *r,
+                                   const struct trajd_yaml_node *node, const char *title,
+                                   struct prep_identity *identity, const char **name)
+{
+    int64_t size = 0;
+    enum trajd_status status;
+
+    if (!node || node->kind != TRAJD_YAML_MAPPING || !trajd_yaml_get(node, "size_bytes") ||
+        !trajd_yaml_get(node, "mtime_ns") || !trajd_yaml_get(node, "sha256"))
+        return trajd_yaml_error(r->yaml, trajd_yaml_root(r->yaml), r->error, "no %s", title);
+    if ((status = read_int(r, node, "size_bytes", 0, &size)) ||
+        (status = read_int(r, node, "mtime_ns", INT64_MIN, &identity->mtime_ns)) ||
+        (status = read_int(r, node, "ctime_ns", INT64_MIN, &identity->ctime_ns)) ||
+        (status = read_digest(r, trajd_yaml_get(node, "sha256"), identity->sha256)) ||
+        (status = copy_text(r, node, "name", name)))
+        return status;
+    identity->size_bytes = (uint64_t)size;
+    if (!**name || **name == '/' || !strcmp(*name, "..") || !strncmp(*name, "../", 3) ||
+        strstr(*name, "/../"))
+        return trajd_yaml_error(r->yaml, node, r->error,
+                                "%s is not a name of a file below its folder", *name);
+    return TRAJD_OK;
 }
 
 /* Reads the files of the parts, or the only output. */
-static enum trajd_status read_outputs(const struct trajd_yaml *yaml, struct prep_record *record,
-                                      struct trajd_error *error)
+static enum trajd_status read_outputs(const struct trajd_yaml_reader *r, struct prep_record *record)
 {
-    const struct trajd_yaml_node *root = trajd_yaml_root(yaml),
+    const struct trajd_yaml_node *root = trajd_yaml_root(r->yaml),
                                  *parts = trajd_yaml_get(root, "parts"), *node;
     const bool has_parts = parts && parts->kind == TRAJD_YAML_SEQUENCE && parts->child_count;
     enum trajd_status status = TRAJD_OK;
@@ -161,47 +157,39 @@ static enum trajd_status read_outputs(const struct trajd_yaml *yaml, struct prep
     for (node = has_parts ? parts->children : trajd_yaml_get(root, "output");
          !status && (node || !record->output_count); node = has_parts ? node->next : NULL) {
         struct prep_output *output = &record->outputs[record->output_count++];
-        status = read_file(yaml, node, "output", &output->identity, &output->name, error);
+        status = read_file(r, node, "output", &output->identity, &output->name);
     }
     return status;
 }
 
-static enum trajd_status read_count(const struct trajd_yaml *yaml, const char *key, uint64_t *count,
-                                    struct trajd_error *error)
-{
-    const struct trajd_yaml_node *node = trajd_yaml_get(trajd_yaml_root(yaml), key);
-    int64_t number = 0;
-    enum trajd_status status =
-        node ? trajd_yaml_int(yaml, node, 0, INT64_MAX, &number, error) : TRAJD_OK;
-
-    *count = (uint64_t)number;
-    return status;
-}
-
-static enum trajd_status read_document(const struct trajd_yaml *yaml, struct prep_record *record,
-                                       struct trajd_error *error)
+static enum trajd_status read_document(const struct trajd_yaml_reader *r,
+                                       struct prep_record *record)
 {
     static const char *const states[] = {"published", "refused", "begun", NULL};
-    const struct trajd_yaml_node *root = trajd_yaml_root(yaml), *state, *recipe;
+    const struct trajd_yaml_node *root = trajd_yaml_root(r->yaml), *state, *recipe;
+    int64_t episodes = 0, left_out = 0;
     enum trajd_status status;
     int choice;
 
     if (root->kind != TRAJD_YAML_MAPPING || !(state = trajd_yaml_get(root, "state")) ||
         !(recipe = trajd_yaml_get(root, "recipe")))
-        return trajd_yaml_error(yaml, root, error, "this is not the record of a file");
-    if ((status = trajd_yaml_choice(yaml, state, states, &choice, error)) ||
-        (status = read_digest(yaml, recipe, record->recipe, error)) ||
-        (status = read_file(yaml, trajd_yaml_get(root, "source"), "source", &record->source,
-                            &record->name, error)))
+        return trajd_yaml_error(r->yaml, root, r->error, "this is not the record of a file");
+    if ((status = trajd_yaml_choice(r->yaml, state, states, &choice, r->error)) ||
+        (status = read_digest(r, recipe, record->recipe)) ||
+        (status = read_file(r, trajd_yaml_get(root, "source"), "source", &record->source,
+                            &record->name)))
         return status;
     record->is_refused = choice == 1;
     if (choice)
         return TRAJD_OK;
-    if ((status = read_outputs(yaml, record, error)) ||
-        (status = copy_text(yaml, root, "layout", &record->layout, error)) ||
-        (status = read_count(yaml, "episodes", &record->episodes, error)))
+    if ((status = read_outputs(r, record)) ||
+        (status = copy_text(r, root, "layout", &record->layout)) ||
+        (status = read_int(r, root, "episodes", 0, &episodes)))
         return status;
-    return read_count(yaml, "left_out", &record->left_out, error);
+    status = read_int(r, root, "left_out", 0, &left_out);
+    record->episodes = (uint64_t)episodes;
+    record->left_out = (uint64_t)left_out;
+    return status;
 }
 
 enum trajd_status prep_record_parse(const char *path, const char *text, size_t length,
@@ -212,7 +200,7 @@ enum trajd_status prep_record_parse(const char *path, const char *text, size_t l
 
     *record = (struct prep_record){0};
     if (!status)
-        status = read_document(yaml, record, error);
+        status = read_document(&(struct trajd_yaml_reader){.yaml = yaml, .error = error}, record);
     trajd_yaml_destroy(&yaml);
     return status;
 }

@@ -82,20 +82,6 @@ static double moved_bytes(const struct convert_plan *plan)
     return bytes;
 }
 
-struct costs {
-    double cpu_s, cuda_s, daemon_s;
-};
-
-static struct costs estimate(const struct convert_plan *plan, uint32_t thread_count)
-{
-    const double copy_s = moved_bytes(plan) / copy_bytes_per_s;
-
-    return (struct costs){.cpu_s = step_ns(plan) * 1e-9 * (double)plan->step_count / thread_count,
-                          .cuda_s = cuda_start_s + copy_s / thread_count,
-                          .daemon_s = daemon_start_s + copy_s / thread_count +
-                                      copy_s /* in the daemon's single thread */};
-}
-
 /* ---- choosing ---- */
 
 static enum trajd_status use_daemon(struct convert_backend *backend, bool only_gpu,
@@ -154,13 +140,18 @@ static enum trajd_status use_cuda(struct convert_backend *backend, struct trajd_
 static void use_fastest(const struct convert_plan *plan, bool has_daemon,
                         struct convert_backend *backend)
 {
-    const struct costs costs = estimate(plan, backend->thread_count);
+    const double copy_s = moved_bytes(plan) / copy_bytes_per_s,
+                 thread_s = copy_s / backend->thread_count,
+                 enough_s = worth * (step_ns(plan) * 1e-9 * (double)plan->step_count /
+                                     backend->thread_count),
+                 daemon_s = daemon_start_s + thread_s + copy_s /* in the daemon's single thread */,
+                 cuda_s = cuda_start_s + thread_s;
     struct trajd_error unwanted;
 
     backend->may_fall_back = true;
-    if (has_daemon && costs.daemon_s < worth * costs.cpu_s && !use_daemon(backend, true, &unwanted))
+    if (has_daemon && daemon_s < enough_s && !use_daemon(backend, true, &unwanted))
         return;
-    if (costs.cuda_s < worth * costs.cpu_s && trajd_device_count() && !use_cuda(backend, &unwanted))
+    if (cuda_s < enough_s && trajd_device_count() && !use_cuda(backend, &unwanted))
         return;
     backend->kind = TRAJD_CONVERT_CPU;
 }
