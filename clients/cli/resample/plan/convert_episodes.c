@@ -308,7 +308,8 @@ static enum trajd_status leave_out_for_gap(struct convert_plan *plan,
             found = gap;
     }
     if (found) {
-        const struct convert_dataset *dataset = &plan->datasets[uncut->arrays[found->array].dataset];
+        const struct convert_dataset *dataset =
+            &plan->datasets[uncut->arrays[found->array].dataset];
         snprintf(why, sizeof why,
                  "%.200s: a gap of %.6g ms after row %" PRId64
                  " (max_gap %.6g ms), and no two steps between gaps",
