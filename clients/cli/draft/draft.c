@@ -22,11 +22,12 @@ enum trajd_status draft_open(const struct cli_files *files, const char *layout, 
     return status ? status : trajd_index_open_as(&options, parsed, index, error);
 }
 
+/* Indexes the file with the probe. groups: the pattern of its episodes, or of some of them. */
 static enum trajd_status try_probe(const struct cli_files *files, const char *path,
-                                   const struct draft_facts *facts, struct trajd_index **index,
-                                   struct trajd_error *error)
+                                   const struct draft_facts *facts, const char *groups,
+                                   struct trajd_index **index, struct trajd_error *error)
 {
-    char *probe = draft_write_probe(facts);
+    char *probe = draft_write_probe(facts, groups);
     const enum trajd_status status = draft_open(files, probe, path, index, error);
 
     free(probe);
@@ -53,7 +54,8 @@ static bool try_jumps(const struct cli_files *files, const char *path, struct dr
 
     if (!facts->split_next)
         return false;
-    if (!try_probe(files, path, facts, index, &error) && (*index)->episode_count > 1) {
+    if (!try_probe(files, path, facts, facts->pattern, index, &error) &&
+        (*index)->episode_count > 1) {
         draft_apply_split(facts);
         return true;
     }
@@ -75,12 +77,9 @@ static enum trajd_status open_probe(const struct cli_files *files, const char *p
     const char *split;
     uint32_t split_count;
 
-    if (few) {
-        facts->few = few;
-        status = try_probe(files, path, facts, index, error);
-        facts->few = NULL;
-        free(few);
-    }
+    if (few)
+        status = try_probe(files, path, facts, few, index, error);
+    free(few);
     if (facts->episode_count == 1)
         draft_find_split(facts);
     if (status && try_jumps(files, path, facts, index))
@@ -90,12 +89,12 @@ static enum trajd_status open_probe(const struct cli_files *files, const char *p
     facts->split = NULL;
     facts->split_count = 0;
     if (status && (!split || !strcmp(split, "flags")))
-        status = try_probe(files, path, facts, index, error);
+        status = try_probe(files, path, facts, facts->pattern, index, error);
     if (status && split) {
         facts->split = split;
         facts->split_count = split_count;
         draft_apply_split(facts);
-        status = try_probe(files, path, facts, index, error);
+        status = try_probe(files, path, facts, facts->pattern, index, error);
     }
     return status;
 }

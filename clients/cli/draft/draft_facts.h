@@ -52,7 +52,6 @@ struct draft_facts {
     const char *extension; /* of the files: ".hdf5" */
     const struct trajd_tree *tree;
     char *pattern;    /* of the episodes, as in a layout: "/data/demo_*", or "/": the file is one */
-    const char *few;  /* the pattern of those that the probe reads; NULL: all */
     uint32_t *groups; /* [episode_count]: objects of the tree, in natural order of their paths */
     uint32_t episode_count;
     uint32_t stream_count;
@@ -139,8 +138,8 @@ enum trajd_status draft_find_clocks(struct draft_facts *facts, struct trajd_erro
 /* Writes a YAML scalar. */
 void draft_write_text(FILE *out, const char *text);
 /* Returns a layout in which each stream has a clock of its own, to look at rows: "s0", "s1", ... It
- * reads the episodes of facts->few, or all where this is NULL. The caller frees it. */
-char *draft_write_probe(const struct draft_facts *facts);
+ * reads the episodes that the pattern `groups` matches. The caller frees it. */
+char *draft_write_probe(const struct draft_facts *facts, const char *groups);
 /* Returns the draft: YAML, with a comment at each guess and a list of them. The caller frees it. */
 char *draft_write_layout(struct draft_facts *facts);
 

@@ -615,14 +615,14 @@ static char *close_text(FILE *out, char **text)
     return *text;
 }
 
-char *draft_write_probe(const struct draft_facts *facts)
+char *draft_write_probe(const struct draft_facts *facts, const char *groups)
 {
     char *text;
     size_t size;
     FILE *out = trajd_memory_or_exit(open_memstream(&text, &size));
 
     fprintf(out, "layout: draft\nversion: 1\n");
-    write_episodes(out, facts, facts->few ? facts->few : facts->pattern);
+    write_episodes(out, facts, groups);
     fputc('\n', out);
     for (int part = 0; part < 2; part++) {
         fprintf(out, part ? "streams:\n" : "clocks:\n");

@@ -82,15 +82,6 @@ static enum trajd_status open_finished(const struct conversion *r, const char *p
     return trajd_index_open_as(&options, layout, index, r->error);
 }
 
-static uint32_t find_path(const struct trajd_index *index, const char *path)
-{
-    uint32_t i = 0;
-
-    while (i < index->array_count && strcmp(index->arrays[i].path, path))
-        i++;
-    return i;
-}
-
 /* Returns whether the array of the finished file is the one of the plan. */
 static bool is_as_planned(const struct convert_dataset *dataset, const struct convert_episode *made,
                           const struct trajd_array *array)
@@ -123,7 +114,7 @@ static const struct trajd_episode *find_episode(const struct conversion *r,
 }
 
 static enum trajd_status compare_episode(const struct conversion *r,
-                                         const struct trajd_index *index, const uint32_t *paths,
+                                         const struct trajd_index *index, const int64_t *found,
                                          uint32_t e)
 {
     const struct convert_episode *made = &r->plan.episodes[e];
@@ -135,8 +126,7 @@ static enum trajd_status compare_episode(const struct conversion *r,
         return trajd_error_set(r->error, TRAJD_ERR_DATA, 0, "%s", episode->quarantine);
     for (uint32_t a = 0; a < made->array_count; a++) {
         const uint32_t d = made->arrays[a].dataset;
-        if (paths[d] == index->array_count ||
-            !is_as_planned(&r->plan.datasets[d], made, &episode->extents[paths[d]]))
+        if (found[d] < 0 || !is_as_planned(&r->plan.datasets[d], made, &episode->extents[found[d]]))
             return trajd_error_set(r->error, TRAJD_ERR_DATA, 0,
                                    "%s: %s has not the type and rows that were planned", made->id,
                                    r->plan.datasets[d].path);
@@ -146,17 +136,17 @@ static enum trajd_status compare_episode(const struct conversion *r,
 
 enum trajd_status convert_check_finished(const struct conversion *r, const struct output_file *file)
 {
-    uint32_t *paths = trajd_memory_or_exit(malloc((r->plan.dataset_count + 1) * sizeof *paths));
+    int64_t *found = trajd_memory_or_exit(malloc((r->plan.dataset_count + 1) * sizeof *found));
     struct trajd_index *index = NULL;
     enum trajd_status status = open_finished(r, file->partial, &index);
 
     for (uint32_t d = 0; d < r->plan.dataset_count && !status; d++)
-        paths[d] = find_path(index, r->plan.datasets[d].path);
+        found[d] = convert_find_dataset(index, r->plan.datasets[d].path);
     for (uint32_t e = 0; e < r->plan.episode_count && !status; e++)
-        status = compare_episode(r, index, paths, e);
+        status = compare_episode(r, index, found, e);
     if (index)
         trajd_index_destroy(&index);
-    free(paths);
+    free(found);
     if (status != TRAJD_ERR_DATA && status != TRAJD_ERR_NOT_FOUND)
         return status;
     trajd_error_prefix(

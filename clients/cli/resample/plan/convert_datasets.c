@@ -190,7 +190,7 @@ static enum trajd_status settle_type(struct convert_plan *plan, struct convert_d
     return TRAJD_OK;
 }
 
-static int64_t find_dataset(const struct trajd_index *index, const char *path)
+int64_t convert_find_dataset(const struct trajd_index *index, const char *path)
 {
     for (uint32_t d = 0; path && d < index->array_count; d++)
         if (!strcmp(index->arrays[d].path, path))
@@ -206,7 +206,7 @@ static void add_stamps(struct convert_plan *plan)
 
     for (uint32_t k = 0; k < index->clock_count; k++) {
         const struct trajd_layout_clock *clock = &index->layout->clocks[k];
-        const int64_t found = find_dataset(index, clock->stamps_path);
+        const int64_t found = convert_find_dataset(index, clock->stamps_path);
         struct convert_dataset *dataset;
         bool used = false;
         for (uint32_t d = 0; d < count; d++)
@@ -306,7 +306,8 @@ static void map_datasets(struct convert_plan *plan)
     for (uint32_t k = 0; k < count; k++) {
         maps[k] = convert_alloc(plan, plan->dataset_count * sizeof **maps);
         for (uint32_t d = 0; d < plan->dataset_count; d++) {
-            const int64_t found = find_dataset(plan->options->indexes[k], plan->datasets[d].path);
+            const int64_t found =
+                convert_find_dataset(plan->options->indexes[k], plan->datasets[d].path);
             maps[k][d] = found < 0 ? UINT32_MAX : (uint32_t)found;
         }
     }

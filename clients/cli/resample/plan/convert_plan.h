@@ -163,6 +163,8 @@ static inline bool convert_is_slerp(enum trajd_kind kind)
 enum trajd_status convert_choose_streams(struct convert_plan *plan);
 /* Returns the first array of the dataset in the first index that has rows, or NULL. */
 const struct trajd_array *convert_first_array(const struct convert_plan *plan, uint32_t dataset);
+/* Returns the number of the dataset in the index; -1: it is not there, or the path is NULL. */
+int64_t convert_find_dataset(const struct trajd_index *index, const char *path);
 /* Makes the plan's datasets from the streams that are taken, and finds them in each index. */
 enum trajd_status convert_add_datasets(struct convert_plan *plan);
 /* Makes the grids of the chosen episodes. TRAJD_ERR_DATA: no episode is left. */
