@@ -258,18 +258,24 @@ def test_a_descriptor_that_lingers_in_a_message_that_nobody_reads(daemon, demo_f
         other.works()
 
 
-def test_one_message_with_many_descriptors(daemon, demo_file):
-    """Only the first of them has room in a message of the protocol. The others are closed without waiting for them."""
+@pytest.mark.parametrize("at", [0, 1, 252])
+def test_messages_with_many_descriptors(daemon, demo_file, at):
+    """They are refused. Where the close of one hangs, only its connection waits, and the daemon does not keep the others of its message."""
     one = daemon(SMALL_BATCHES.format(path=demo_file))
-    other, client = Client(one), Client(one)
-    other.works()
-    with lingering() as sender:
+    other, client, block = Client(one), Client(one), memory(bytes(64))
+    client.say({"request": 1, "size": 64}, [block] * 253)
+    assert "exactly one descriptor" in client.hear()[1]["message"]
+    with contextlib.ExitStack() as stack:
+        clients, senders = [Client(one) for _ in range(8)], [stack.enter_context(lingering()) for _ in range(8)]
         with stopped(one):
-            client.say({"request": 1, "size": 64}, [*[memory(bytes(64))] * 252, sender.fileno()])
-            sender.close()
-        assert "exactly one descriptor" in client.hear()[1]["message"]
+            for client, sender in zip(clients, senders):
+                descriptors = [block] * 253
+                descriptors[at] = sender.fileno()
+                client.say({"request": 1, "size": 64}, descriptors)
+                sender.close()
         other.socket.settimeout(10)
         other.works()
+        wait_for(lambda: len(one.open_files()) < 100, 10, "descriptors that are closed")
 
 
 @ROOT_ALONE

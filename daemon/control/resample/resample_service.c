@@ -24,7 +24,9 @@ enum {
     CLIENTS_MAX = TRAJD_RESAMPLE_SERVICE_MAX_CLIENTS,
     THREADS_MAX = 2 * CLIENTS_MAX, /* with those that close a connection without a place */
     FRAME_BYTES = 2048,
-    MESSAGE_DESCRIPTORS = 253, /* SCM_MAX_FD of Linux: more are never in one message */
+    /* one more than a message may have. The system closes the others on the thread that reads it: a
+     * close that hangs thus keeps no other descriptor of its message open */
+    MESSAGE_DESCRIPTORS = 2,
     NICENESS = 10,
     PAUSE_MS = 1000,
     SILENCE_MS = 5000,
