@@ -49,16 +49,23 @@ static struct trajd_resample_service *make_service(const char *directory)
     return service;
 }
 
+static char directory[] = "/tmp/fuzz_resample.XXXXXX";
+static struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+static void remove_directory(void)
+{
+    unlink(address.sun_path);
+    rmdir(directory);
+}
+
 /* Returns a connection to the service, which ends with the process. */
 static int connect_to_service(void)
 {
-    static char directory[] = "/tmp/fuzz_resample.XXXXXX";
     static struct trajd_resample_service *service;
-    static struct sockaddr_un address = {.sun_family = AF_UNIX};
     const int peer = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
     if (!service) {
-        if (!mkdtemp(directory))
+        if (!mkdtemp(directory) || atexit(remove_directory))
             abort();
         service = make_service(directory);
         snprintf(address.sun_path, sizeof address.sun_path, "%s/%s", directory,

@@ -240,8 +240,11 @@ static bool serve_one(const struct connection *connection)
               handle(connection, frame, (size_t)size, taken == 1 ? fds[0] : -1) &&
               use_place(connection); /* it is idle from now on */
     end_turn(connection->service);
-    for (size_t i = 0; i < taken; i++) /* an empty message may carry some, too */
+    for (size_t i = 0; i < taken; i++) { /* an empty message may carry some, too */
+        /* a socket whose peer does not read would wait for its linger time; fails for other files */
+        setsockopt(fds[i], SOL_SOCKET, SO_LINGER, &(struct linger){0}, sizeof(struct linger));
         close(fds[i]);
+    }
     return is_good;
 }
 
