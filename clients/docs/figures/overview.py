@@ -162,9 +162,9 @@ def draw_ratios(folder):
         y = 46 + number * 52
         figure.text_at(210, y + 24, label, "ink", 13.5, "end")
         for top, ratio, colour, text in (y, rate, "blue", f"{rate:.1f}x {loader}"), (y + 21, cpu, "orange", f"{cpu:.1f}x"):
-            figure.rect(220, top, round(ratio * 16, 1), 18, fill=colour, rx=3)
-            figure.text_at(228 + round(ratio * 16), top + 14, text, "soft", 13)
-    figure.line([(220 + 16, 40), (220 + 16, 46 + 52 * len(rows))], "soft", 1, stroke_dasharray="3 3")
+            figure.rect(220, top, round(ratio * 14, 1), 18, fill=colour, rx=3)
+            figure.text_at(228 + round(ratio * 14), top + 14, text, "soft", 13)
+    figure.line([(220 + 14, 40), (220 + 14, 46 + 52 * len(rows))], "soft", 1, stroke_dasharray="3 3")
     figure.save(folder / "ratios.svg")
 
 
