@@ -36,14 +36,14 @@ def on_a_terminal(*command):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder of 800 files, whose index takes a second or more."""
+    """A folder of 4000 files, whose index takes a second or so."""
     made = tmp_path_factory.mktemp("many")
     with h5py.File(made / "0.hdf5", "w") as file:
         for demo in range(10):
             group = file.create_group(f"data/demo_{demo}")
             group["actions"] = np.arange(40.0).reshape(20, 2)
             group["obs/x"] = np.arange(60.0).reshape(20, 3)
-    for number in range(1, 800):
+    for number in range(1, 4000):
         shutil.copyfile(made / "0.hdf5", made / f"{number}.hdf5")
     return made
 
@@ -52,7 +52,7 @@ def test_an_index_on_a_terminal(folder):
     status, said = on_a_terminal(TRAJCTL, "inspect", "--layout", "robomimic", folder)
     assert status == 0
     lines = [part.partition("\x1b[K")[0] for part in said.split("\r")]
-    assert any(re.fullmatch(LINE.format(f"index of {folder}", 800, "files", "files"), line) for line in lines), said
+    assert any(re.fullmatch(LINE.format(f"index of {folder}", 4000, "files", "files"), line) for line in lines), said
     assert said.endswith("\r\x1b[K"), "the last line is erased"
 
 
