@@ -96,11 +96,24 @@ static void read_feed(const char *directory, uint32_t credit, uint32_t count, st
     trajd_client_close(&client);
 }
 
-static void run_feed(const char *directory, uint64_t slot_bytes, uint32_t credit, uint32_t pace_us,
-                     uint32_t count, struct result *result)
+/* Produces until the other end of the pipe is closed. */
+static void produce(const struct producer_options *options, int until_closed)
 {
     struct producer *producer;
     struct trajd_error error;
+    char byte;
+    if (producer_start(options, &producer, &error))
+        die(error.message);
+    if (read(until_closed, &byte, 1) < 0)
+        die("read");
+    producer_stop(&producer);
+}
+
+/* The producer is the child: a process that has once had the daemon's transport cuts what accepts
+ * large messages by ZeroMQ, as run_bare does. */
+static void run_feed(const char *directory, uint64_t slot_bytes, uint32_t credit, uint32_t pace_us,
+                     uint32_t count, struct result *result)
+{
     const struct producer_options options = {
         .directory = directory,
         .slots = credit > 0 ? credit + 2 : trajd_default_slots(slot_bytes, UINT64_MAX),
@@ -109,19 +122,22 @@ static void run_feed(const char *directory, uint64_t slot_bytes, uint32_t credit
         .length = UINT64_C(1) << 40,
         .payload_bytes = slot_bytes > 4096 ? slot_bytes / ROWS - 4096 / ROWS : 0,
         .delay_us = pace_us};
+    int ends[2], status;
+    if (pipe(ends) != 0)
+        die("pipe");
     fflush(stdout);
-    pid_t child = fork(); /* before the first thread */
+    pid_t child = fork(); /* while this process has one thread */
     if (child == 0) {
-        read_feed(directory, credit, count, result);
+        close(ends[1]);
+        produce(&options, ends[0]);
         _exit(0);
     }
-    if (producer_start(&options, &producer, &error))
-        die(error.message);
-    int status;
+    close(ends[0]);
+    read_feed(directory, credit, count, result);
+    close(ends[1]);
     waitpid(child, &status, 0);
-    producer_stop(&producer);
     if (status != 0)
-        die("the worker failed");
+        die("the producer failed");
 }
 
 /* ---- by ZeroMQ alone ---- */
