@@ -236,14 +236,31 @@ static bool takes(const struct chunk *chunk, const struct trajd_stream *stream)
            !(chunk->is_run && trajd_cpu_stream_runs(chunk->grid, stream));
 }
 
+/* Starts to load the stamps with which the searches of all windows begin: windows lie anywhere in
+ * the cache, and each search would wait three times. Fills a first guess for each window. */
+static void fetch_stamps(const struct chunk *chunk, int64_t *guesses)
+{
+    for (uint32_t w = 0; w < chunk->window_count; w++) {
+        const struct trajd_cpu_window window = window_of(chunk, chunk->window + w);
+        trajd_cpu_fetch_ends(&window);
+    }
+    for (uint32_t w = 0; w < chunk->window_count; w++) {
+        const struct trajd_cpu_window window = window_of(chunk, chunk->window + w);
+        guesses[w] = trajd_cpu_fetch_guess(&window, *offsets_of(chunk, chunk->window + w));
+    }
+}
+
 static void run_chunk(struct chunk *chunk)
 {
     const struct trajd_resample_request *request = chunk->request;
+    int64_t guesses[TRAJD_CPU_CHUNK_STEPS] = {0};
 
+    if (chunk->clock->stamps_ns && chunk->grid->unit == TRAJD_GRID_NS)
+        fetch_stamps(chunk, guesses);
     for (uint32_t w = 0; w < chunk->window_count; w++) {
         struct trajd_cpu_window window = window_of(chunk, chunk->window + w);
         trajd_cpu_find_steps(&window, chunk->grid->unit, offsets_of(chunk, chunk->window + w),
-                             chunk->step_count, chunk->steps + w * chunk->step_count);
+                             chunk->step_count, guesses[w], chunk->steps + w * chunk->step_count);
     }
     for (uint32_t s = 0; s < request->stream_count; s++)
         if (takes(chunk, &request->streams[s]))

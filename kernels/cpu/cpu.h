@@ -49,9 +49,18 @@ int64_t trajd_cpu_row_at(const struct trajd_cpu_window *window, int64_t x, int64
 /* Returns the stamp of a local row in ns. */
 int64_t trajd_cpu_stamp_of(const struct trajd_cpu_window *window, int64_t row);
 
-/* Finds the targets at offsets[0..count). */
+/* Starts to load what trajd_cpu_fetch_guess reads. The window has stamps. */
+void trajd_cpu_fetch_ends(const struct trajd_cpu_window *window);
+
+/* Starts to load the stamp where the search for the target at `offset` begins, and returns its row.
+ * The window has stamps. */
+int64_t trajd_cpu_fetch_guess(const struct trajd_cpu_window *window, int64_t offset);
+
+/* Finds the targets at offsets[0..count). `guess` is any row; a near one makes the search for the
+ * first target fast. */
 void trajd_cpu_find_steps(const struct trajd_cpu_window *window, enum trajd_grid_unit unit,
-                          const int64_t *offsets, uint32_t count, struct trajd_cpu_step *steps);
+                          const int64_t *offsets, uint32_t count, int64_t guess,
+                          struct trajd_cpu_step *steps);
 
 /* Makes the moves of a stream. If the stream has a mask, raises a move's code to NAN if an element
  * of its result is not finite. */

@@ -93,7 +93,7 @@ static int64_t even_guess(const struct trajd_cpu_window *window, int64_t x)
     int64_t last = window->row_count - 1;
     double first_ns, span_ns, share;
 
-    if (!window->stamps_ns || last == 0)
+    if (last <= 0)
         return 0;
     first_ns = (double)window->stamps_ns[0];
     span_ns = (double)window->stamps_ns[last] - first_ns;
@@ -102,6 +102,21 @@ static int64_t even_guess(const struct trajd_cpu_window *window, int64_t x)
         return 0;
     share = share < 1 ? share * (double)last - 1 : (double)last;
     return share > 0 ? (int64_t)share : 0;
+}
+
+void trajd_cpu_fetch_ends(const struct trajd_cpu_window *window)
+{
+    __builtin_prefetch(window->stamps_ns);
+    __builtin_prefetch(window->stamps_ns + window->row_count - 1);
+}
+
+int64_t trajd_cpu_fetch_guess(const struct trajd_cpu_window *window, int64_t offset)
+{
+    const int64_t guess =
+        even_guess(window, (int64_t)((uint64_t)window->anchor + (uint64_t)offset));
+
+    __builtin_prefetch(window->stamps_ns + guess);
+    return guess;
 }
 
 static void find_inside(const struct trajd_cpu_window *window, int64_t x,
@@ -136,10 +151,9 @@ static void find_row(const struct trajd_cpu_window *window, int64_t row,
 }
 
 void trajd_cpu_find_steps(const struct trajd_cpu_window *window, enum trajd_grid_unit unit,
-                          const int64_t *offsets, uint32_t count, struct trajd_cpu_step *steps)
+                          const int64_t *offsets, uint32_t count, int64_t guess,
+                          struct trajd_cpu_step *steps)
 {
-    int64_t guess = -1;
-
     for (uint32_t t = 0; t < count; t++) {
         struct trajd_cpu_step *step = &steps[t];
         int64_t x = (int64_t)((uint64_t)window->anchor + (uint64_t)offsets[t]);
@@ -152,7 +166,7 @@ void trajd_cpu_find_steps(const struct trajd_cpu_window *window, enum trajd_grid
         } else if (window->row_count == 0) {
             step->mask = TRAJD_MASK_BEFORE_START;
         } else {
-            guess = trajd_cpu_row_at(window, x, guess < 0 ? even_guess(window, x) : guess);
+            guess = trajd_cpu_row_at(window, x, guess);
             step->row = guess;
             if (guess < 0)
                 step->mask = TRAJD_MASK_BEFORE_START;
