@@ -25,6 +25,9 @@ struct trajd_episode_clock {
     /* The median distance of the rows. 0: the last row does not grow old. It is the only one, all are
      * events, it is the episode's only clock, or more rows may come, as from a robot. */
     int64_t median_ns;
+    /* The longest distance of two rows of a recording, if it is more than TRAJD_TOO_OLD_INTERVALS of
+     * the median one; else 0. */
+    int64_t gap_ns;
     /* The number of the anchor that row 0 is, of a clock on whose rows the anchors lie. 0 in
      * recordings. */
     int64_t first_anchor;

@@ -458,7 +458,23 @@ static bool is_lasting(const struct trajd_candidate *c, uint32_t clock)
     return false;
 }
 
-/* Finds when the episode ends, and the median intervals of its clocks where there are several. */
+/* Finds the longest gap of a clock, and its median interval where the episode has other clocks.
+ * scratch: as many numbers as the clock has rows. */
+static void find_intervals(struct trajd_episode_clock *clock, bool has_others, int64_t *scratch)
+{
+    const int64_t median_ns = trajd_clock_find_median(clock, scratch);
+    int64_t longest_ns = 0;
+
+    if (has_others)
+        clock->median_ns = median_ns;
+    for (int64_t i = 0; clock->stamps_ns && i + 1 < clock->row_count; i++)
+        if (clock->stamps_ns[i + 1] - clock->stamps_ns[i] > longest_ns)
+            longest_ns = clock->stamps_ns[i + 1] - clock->stamps_ns[i];
+    if (longest_ns / TRAJD_TOO_OLD_INTERVALS > median_ns)
+        clock->gap_ns = longest_ns;
+}
+
+/* Finds when the episode ends, and the intervals of its clocks. */
 static void find_end(struct trajd_candidate *c, struct trajd_episode *episode)
 {
     const uint32_t count = c->validation->layout->clock_count;
@@ -473,12 +489,10 @@ static void find_end(struct trajd_candidate *c, struct trajd_episode *episode)
             episode->end_ns = last_ns;
         rows = clock->row_count > rows ? clock->row_count : rows;
     }
-    if (used < 2)
-        return;
-    scratch = malloc((size_t)rows * sizeof *scratch);
+    scratch = malloc((size_t)(rows + 1) * sizeof *scratch);
     for (uint32_t i = 0; scratch && i < count; i++)
         if (is_lasting(c, i))
-            c->clocks[i].median_ns = trajd_clock_find_median(&c->clocks[i], scratch);
+            find_intervals(&c->clocks[i], used > 1, scratch);
     if (!scratch)
         trajd_candidate_no_memory(c);
     free(scratch);

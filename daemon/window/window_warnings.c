@@ -250,6 +250,49 @@ static bool takes_rows(const struct trajd_window_plan *plan, const struct trajd_
             trajd_rate_divides(grid->rate, plan->rules.anchor_rate));
 }
 
+/* Returns whether a gap in the clock's rows gives steps of the target that no mask marks. */
+static bool is_open_to_gaps(const struct trajd_window_plan *plan,
+                            const struct trajd_plan_target *target, uint32_t clock)
+{
+    const struct trajd_spec_output *output = &plan->spec->outputs[target->output_index];
+
+    return target->stream_index != TRAJD_PLAN_ABSENT &&
+           plan->rules.brackets[target->bracket_index].clock_index == clock &&
+           output->max_gap_ns < 0 && output->max_age_ns < 0 &&
+           trajd_plan_stream(plan, target)->max_gap_ns < 0 &&
+           !trajd_plan_stream(plan, target)->is_event && !takes_rows(plan, target);
+}
+
+/* Warns of gaps in the rows of a clock, where the steps inside count as valid. */
+static void warn_of_gaps(struct trajd_window_plan *plan, uint32_t clock)
+{
+    const struct trajd_index *index = plan->dataset->index;
+    uint32_t count = 0, longest = 0, t = 0;
+
+    while (t < plan->rules.target_count && !is_open_to_gaps(plan, &plan->rules.targets[t], clock))
+        t++;
+    for (uint32_t i = 0; i < plan->episode_count && t < plan->rules.target_count; i++) {
+        const uint32_t e = plan->episodes[i];
+        if (!index->episodes[e].clocks[clock].gap_ns)
+            continue;
+        if (!count++ ||
+            index->episodes[e].clocks[clock].gap_ns > index->episodes[longest].clocks[clock].gap_ns)
+            longest = e;
+    }
+    if (count)
+        trajd_window_plan_warn(
+            plan,
+            "%s: clock %s has gaps in %u of %u episode%s (the longest, %.4g s, in %s: %s): "
+            "observations inside repeat the row before, other steps are made of the rows around, "
+            "all as valid; max_age of observations and max_gap of others mask them",
+            plan->rules.outputs[plan->rules.targets[t].output_index].name,
+            index->clocks[clock].name, count, plan->episode_count,
+            trajd_plural(plan->episode_count),
+            (double)index->episodes[longest].clocks[clock].gap_ns * 1e-9,
+            index->files[index->episodes[longest].file_index].relative_path,
+            index->episodes[longest].id);
+}
+
 /* Warns where quaternions are blended as plain numbers. */
 static void warn_of_quaternions(struct trajd_window_plan *plan,
                                 const struct trajd_plan_target *target)
@@ -413,6 +456,8 @@ void trajd_window_plan_find_warnings(struct trajd_window_plan *plan)
         warn_of_disjoint_clocks(plan, c);
     for (uint32_t c = 0; c < plan->dataset->index->clock_count; c++)
         warn_of_early_end(plan, c);
+    for (uint32_t c = 0; c < plan->dataset->index->clock_count; c++)
+        warn_of_gaps(plan, c);
     if (trajd_window_describe_videos(plan, &is_costly, videos) && is_costly)
         trajd_window_plan_warn(plan, "%s", videos);
     warn_of_version(plan);

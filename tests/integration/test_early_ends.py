@@ -1,4 +1,4 @@
-"""Streams that end before their episode: rows that disagree on one regular clock, and recorders that stop early."""
+"""Streams that lack rows: rows that disagree on one regular clock, recorders that stop early, and gaps."""
 import json
 import re
 import subprocess
@@ -101,6 +101,24 @@ def test_events_do_not_grow_old(tmp_path, open_feed):
     assert not arrays["feature.mask"].any() and "stops before" not in check.stdout
     done = trajctl("validate", "--layout", tmp_path / "lab.yaml", tmp_path / "in.hdf5")
     assert "ends-early" not in done.stdout
+
+
+@pytest.mark.parametrize("limits, masks, is_told", [(("", ""), [0], True), ((", max_age: 100ms", ", max_gap: 100ms"), [0, 3, 7], False)])
+def test_gaps_are_told(tmp_path, open_feed, limits, masks, is_told):
+    """One lost frame is no gap; 15 are. Steps inside count as valid, and the warning ends where the feed masks them."""
+    write(tmp_path)
+    stamps = np.delete(np.arange(140) * 33 * MS, [20, *range(70, 85)])
+    with h5py.File(tmp_path / "in.hdf5", "r+") as file:
+        group = file["data/demo_0"]
+        for name, rows in (("t/cam", stamps), ("feature", np.arange(len(stamps), dtype=np.float32)[:, None])):
+            del group[name]
+            group[name] = rows
+    outputs = "{feature: {at: 0%s}, future: {from: feature, at: 0..3%s, role: action}}" % limits
+    arrays, check, _ = open_feed(tmp_path, outputs=outputs)
+    assert sorted({*np.unique(arrays["feature.mask"]), *np.unique(arrays["future.mask"])}) == masks
+    told = re.search(r"feature: clock cam has gaps in 1 of 1 episode \(the longest, 0\.528 s, in in\.hdf5: demo_0\): observations inside "
+                     r"repeat the row before, other steps", check.stdout)
+    assert bool(told) == is_told and "clock arm has gaps" not in check.stdout, check.stdout
 
 
 def test_files_show_it(tmp_path):
