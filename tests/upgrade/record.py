@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from versions import RECORDED, Place, Worker  # noqa: E402
@@ -30,6 +31,7 @@ def main():
     out.mkdir()
     with tempfile.TemporaryDirectory() as folder:
         place = Place(pathlib.Path(folder) / "a")
+        time.sleep(2.1)  # the index of a file that is younger is not kept
         place.start(build)
         batches = {f"{feed}/{epoch}": Worker(build, place, feed, epoch).rest() for feed, epoch in
                    (("train", 0), ("train", 1), ("normed", 0))}
@@ -48,8 +50,8 @@ def main():
         worker = Worker(build, place, "train")
         for _ in range(7):
             worker.next()
+        place.kill()  # first: a daemon that has seen its worker end waits for none to return
         worker.kill()
-        place.kill()
         shutil.copytree(place.folder / "state", out / "state")
     print(f"recorded {out}")
 
