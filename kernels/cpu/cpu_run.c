@@ -21,8 +21,8 @@
 #include "kernels/clones.h"
 #include "kernels/quaternion.h"
 
-#define AHEAD 8 /* windows whose rows are prefetched, because they lie anywhere in the row cache */
-#define LINE 64 /* bytes of a cache line */
+#define AHEAD 32 /* windows whose rows are prefetched, because they lie anywhere in the row cache */
+#define LINE 64  /* bytes of a cache line */
 
 bool trajd_cpu_grid_is_run(const struct trajd_grid *grid)
 {
@@ -68,7 +68,7 @@ DEFINE_ALL_UNIT(all_unit_f64, double)
 /* Returns whether one of `count` elements has all exponent bits set. Has no branch, so that the
  * compiler vectorises it. */
 #define DEFINE_ANY_LOST(name, type, infinity)                                                      \
-    TRAJD_CLONES static bool name(const char *elements, uint64_t count)                            \
+    TRAJD_INLINE bool name(const char *elements, uint64_t count)                                   \
     {                                                                                              \
         type found = 0;                                                                            \
         for (uint64_t i = 0; i < count; i++) {                                                     \
@@ -84,7 +84,7 @@ DEFINE_ANY_LOST(any_lost_bf16, uint16_t, 0x7f80)
 DEFINE_ANY_LOST(any_lost_f32, uint32_t, 0x7f800000)
 DEFINE_ANY_LOST(any_lost_f64, uint64_t, 0x7ff0000000000000)
 
-bool trajd_cpu_any_lost(enum trajd_dtype type, const void *elements, uint64_t count)
+TRAJD_INLINE bool any_lost(enum trajd_dtype type, const void *elements, uint64_t count)
 {
     switch (type) {
     case TRAJD_F16:
@@ -100,14 +100,19 @@ bool trajd_cpu_any_lost(enum trajd_dtype type, const void *elements, uint64_t co
     }
 }
 
+TRAJD_CLONES bool trajd_cpu_any_lost(enum trajd_dtype type, const void *elements, uint64_t count)
+{
+    return any_lost(type, elements, count);
+}
+
 /* Returns whether the rows are the result. If not, the general path makes it. The copy is not looked
  * at, because its bytes can be read only when they are in the cache. */
-static bool is_result(const struct trajd_stream *stream, const char *rows, uint64_t elements)
+TRAJD_INLINE bool is_result(const struct trajd_stream *stream, const char *rows, uint64_t elements)
 {
     if (trajd_kind_is_slerp(stream->kind))
         return stream->source_type == TRAJD_F32 ? all_unit_f32(rows, elements / 4)
                                                 : all_unit_f64(rows, elements / 4);
-    return !stream->mask || !trajd_cpu_any_lost(stream->source_type, rows, elements);
+    return !stream->mask || !any_lost(stream->source_type, rows, elements);
 }
 
 /* The part of a window's steps that are rows: `before` steps lie before the first row, then
@@ -118,8 +123,8 @@ struct run {
 };
 
 /* Finds a window's run. Returns false if no step is a row or the stream is missing. */
-static bool find_run(const struct trajd_bracket *bracket, const struct trajd_grid *grid,
-                     const struct trajd_stream *stream, uint32_t w, struct run *run)
+TRAJD_INLINE bool find_run(const struct trajd_bracket *bracket, const struct trajd_grid *grid,
+                           const struct trajd_stream *stream, uint32_t w, struct run *run)
 {
     const char *rows = stream->bases ? stream->bases[w] : stream->base;
     const int64_t steps = grid->step_count, row_count = trajd_row_count(bracket, w);
@@ -175,8 +180,8 @@ static void repeat_edges(const struct trajd_stream *stream, const struct run *ru
 
 /* Finds a window's run and fetches its rows into the caches. A window that the general path serves
  * gets a run without steps. */
-static void fetch_run(const struct trajd_bracket *bracket, const struct trajd_grid *grid,
-                      const struct trajd_stream *stream, uint32_t w, struct run *run)
+TRAJD_INLINE void fetch_run(const struct trajd_bracket *bracket, const struct trajd_grid *grid,
+                            const struct trajd_stream *stream, uint32_t w, struct run *run)
 {
     run->inside = 0;
     if (!find_run(bracket, grid, stream, w, run))
@@ -185,8 +190,9 @@ static void fetch_run(const struct trajd_bracket *bracket, const struct trajd_gr
         __builtin_prefetch(run->row + at);
 }
 
-uint32_t trajd_cpu_copy_runs(const struct trajd_resample_request *request,
-                             const struct trajd_stream *stream, uint32_t begin, uint32_t end)
+TRAJD_CLONES uint32_t trajd_cpu_copy_runs(const struct trajd_resample_request *request,
+                                          const struct trajd_stream *stream, uint32_t begin,
+                                          uint32_t end)
 {
     const struct trajd_bracket *bracket = &request->brackets[stream->bracket_index];
     const struct trajd_grid *grid = &request->grids[bracket->grid_index];
