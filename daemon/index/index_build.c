@@ -206,24 +206,6 @@ static enum trajd_status add_file(struct build *b, const struct trajd_index_entr
                                                                             : no_memory(b);
 }
 
-/* Refuses a file of which one episode contradicts the attribute trajd_resample: none of its
- * episodes, which begin at `first`, is kept. */
-static enum trajd_status refuse_contradiction(struct build *b, uint32_t first, uint32_t end)
-{
-    for (uint32_t e = first; e < end; e++) {
-        struct trajd_episode *episode = &b->episodes[e];
-        if (episode->quarantine)
-            continue;
-        if (!trajd_index_quarantine(&b->validation, &b->memory->index, b->episodes, e,
-                                    trajd_arena_format(&b->memory->arena,
-                                                       "%s: %s: the whole file is refused: %s",
-                                                       b->files[episode->file_index].relative_path,
-                                                       episode->id, b->validation.contradiction)))
-            return no_memory(b);
-    }
-    return TRAJD_OK;
-}
-
 /* The second pass over one file. */
 static enum trajd_status build_file(struct build *b, uint32_t file, uint32_t *next)
 {
@@ -231,9 +213,7 @@ static enum trajd_status build_file(struct build *b, uint32_t file, uint32_t *ne
     struct trajd_arena arena;
     struct trajd_record record;
     enum trajd_status status = decode(b, entry, &arena, &record);
-    const uint32_t first = *next;
 
-    b->validation.contradiction = NULL;
     if (!status)
         status = add_file(b, entry, &record, &b->files[file]);
     if (!status)
@@ -258,8 +238,6 @@ static enum trajd_status build_file(struct build *b, uint32_t file, uint32_t *ne
         if (!b->first_fault && !episode->is_misfit)
             b->first_fault = episode->quarantine;
     }
-    if (!status && b->validation.contradiction)
-        status = refuse_contradiction(b, first, *next);
     trajd_arena_free(&arena);
     return status;
 }

@@ -160,8 +160,7 @@ static void check_lost_rows(struct trajd_candidate *c, const struct trajd_layout
 }
 
 /* Quarantines the episode where the attribute trajd_resample of its file states a rate, but the
- * stamps have another one. Then the file was changed after it was resampled, and the rates of its
- * other clocks and episodes are unknown: the whole file is refused (index_build.c). */
+ * stamps have another one: the file was changed after it was resampled. */
 static void check_grid(struct trajd_candidate *c, uint32_t index)
 {
     const struct trajd_layout_clock *source = &c->validation->layout->clocks[index];
@@ -176,7 +175,7 @@ static void check_grid(struct trajd_candidate *c, uint32_t index)
         return refuse_rate(c, index, text, resampled_attribute);
     at = trajd_stamps_find_off_grid(clock->stamps_ns, clock->kept_rows, clock->row_count, rate,
                                     source->unit);
-    if (at < clock->row_count && !c->reason) {
+    if (at < clock->row_count)
         trajd_candidate_fault(
             c,
             "%s: row %" PRIu64 " is %.9g s after the first one, which contradicts the rate "
@@ -185,9 +184,6 @@ static void check_grid(struct trajd_candidate *c, uint32_t index)
             source->stamps_path, clock->kept_rows ? clock->kept_rows[at] : at,
             ((double)clock->stamps_ns[at] - (double)clock->stamps_ns[0]) * 1e-9,
             (double)rate.num / (double)rate.den, resampled_attribute);
-        if (!c->validation->contradiction)
-            c->validation->contradiction = c->reason;
-    }
 }
 
 /* Makes a stamped clock with absolute times, offset and latency applied. set_origin subtracts the

@@ -193,9 +193,6 @@ struct trajd_validation {
     struct trajd_index_stream *found;
     uint64_t trimmed_row_count;
     uint64_t *trimmed_rows; /* [episode_count]: the rows of each kept episode in it */
-    /* the episode of the current file whose stamps contradict the file's attribute trajd_resample:
-     * it names the file and the row; NULL: none so far */
-    const char *contradiction;
 };
 
 /* Fills plans and found from layout, arena, paths and array_count. The caller frees both.
