@@ -1,9 +1,11 @@
-/* Sequence headers, bit by bit, in the order of the standards: H.264 7.3.2.1 and E.1.1, HEVC 7.3.2.2
- * and E.2.1, AV1 5.5. Only what comes before the last value that counts is read. */
+/* Sequence headers: those of AV1 by dav1d; those of H.264 and HEVC, for which there may be no library, bit
+ * by bit, in the order of the standards: H.264 7.3.2.1 and E.1.1, HEVC 7.3.2.2 and E.2.1. Only what comes before the last value that counts is read. */
 #include "daemon/decode/mp4/stream_format.h"
 
 #include <stdio.h>
 #include <string.h>
+
+#include <dav1d/dav1d.h>
 
 #include "daemon/layout/layout_image.h"
 #include "proto/array_len.h"
@@ -48,7 +50,7 @@ static uint32_t get(struct header *header, uint32_t count)
     return value;
 }
 
-/* Reads a number in exponential Golomb code: ue(v), or uvlc() of AV1. */
+/* Reads a number in exponential Golomb code: ue(v). */
 static uint32_t get_golomb(struct header *header)
 {
     uint32_t zeros = 0;
@@ -131,18 +133,6 @@ static enum trajd_status finish(const struct header *header, struct trajd_stream
     return trajd_stream_matrix(header->matrix, &format->matrix, error);
 }
 
-/* Reads the range and, where it is stated, the matrix behind primaries and transfer. */
-static void read_range(struct header *header)
-{
-    header->range = get(header, 1) ? TRAJD_RANGE_FULL : TRAJD_RANGE_LIMITED;
-}
-
-static void read_matrix(struct header *header)
-{
-    get(header, 16); /* primaries, transfer */
-    header->matrix = get(header, 8);
-}
-
 /* Reads the beginning of vui_parameters(), which H.264 and HEVC share, up to the colours. */
 static void read_vui_colors(struct header *header)
 {
@@ -153,9 +143,11 @@ static void read_vui_colors(struct header *header)
     if (!get(header, 1))
         return;
     get(header, 3);
-    read_range(header);
-    if (get(header, 1))
-        read_matrix(header);
+    header->range = get(header, 1) ? TRAJD_RANGE_FULL : TRAJD_RANGE_LIMITED;
+    if (get(header, 1)) {
+        get(header, 16); /* primaries, transfer */
+        header->matrix = get(header, 8);
+    }
 }
 
 /* Reads the borders of the coded frame that are not shown, in steps of a sample of chroma. */
@@ -372,106 +364,39 @@ enum trajd_status trajd_stream_format_hevc(const uint8_t *bytes, size_t size, ui
     return finish(&header, format, error);
 }
 
-/* ---- AV1 ---- */
-
-/* Skips the timing of the decoder and its operating points, of which decoders take the first. */
-static void read_operating_points(struct header *header)
-{
-    uint32_t delay_bits = 0, count, layers;
-    bool has_delay;
-
-    if (get(header, 1)) { /* timing */
-        get(header, 64);
-        if (get(header, 1))
-            get_golomb(header);
-        if (get(header, 1)) { /* decoder model */
-            delay_bits = get(header, 5) + 1;
-            get(header, 42);
-        }
-    }
-    has_delay = get(header, 1);
-    count = get(header, 5) + 1;
-    for (uint32_t i = 0; i < count; i++) {
-        layers = get(header, 12) >> 8;
-        if (!i && layers & (layers - 1)) /* a bit for each; none: one layer */
-            header->refusal = "its AV1 has several spatial layers";
-        if (get(header, 5) > 7)
-            get(header, 1); /* tier */
-        if (delay_bits && get(header, 1))
-            get(header, 2 * delay_bits + 1);
-        if (has_delay && get(header, 1))
-            get(header, 4);
-    }
-}
-
-/* Skips from the size to the colours. */
-static void skip_av1_tools(struct header *header)
-{
-    bool has_order;
-
-    if (get(header, 1))
-        get(header, 7); /* frame numbers */
-    get(header, 3 + 4);
-    has_order = get(header, 1);
-    if (has_order)
-        get(header, 2);
-    if (get(header, 1) || get(header, 1)) { /* screen content is chosen by frame, or on */
-        if (!get(header, 1))
-            get(header, 1);
-    }
-    get(header, (has_order ? 3 : 0) + 3);
-}
-
-static enum trajd_chroma read_av1_chroma(struct header *header, uint32_t profile)
-{
-    const bool is_chosen = profile == 2 && header->luma_bits == 12;
-    const bool is_halved = is_chosen ? get(header, 1) : profile != 1;
-
-    if (!is_halved)
-        return TRAJD_CHROMA_444;
-    return (is_chosen ? get(header, 1) : profile == 0) ? TRAJD_CHROMA_420 : TRAJD_CHROMA_422;
-}
-
-/* Reads color_config(). */
-static void read_av1_colors(struct header *header, uint32_t profile)
-{
-    bool is_gray;
-
-    header->luma_bits = get(header, 1) ? 10 : 8;
-    if (profile == 2 && header->luma_bits == 10 && get(header, 1))
-        header->luma_bits = 12;
-    header->chroma_bits = header->luma_bits;
-    is_gray = profile != 1 && get(header, 1);
-    if (get(header, 1))
-        read_matrix(header);
-    if (!header->matrix) /* RGB, which is refused: what follows differs */
-        return;
-    read_range(header);
-    if (!is_gray)
-        header->chroma = read_av1_chroma(header, profile);
-}
+/* ---- AV1, by dav1d ---- */
 
 enum trajd_status trajd_stream_format_av1(const uint8_t *bytes, size_t size,
                                           struct trajd_stream_format *format,
                                           struct trajd_error *error)
 {
-    struct header header = {.bytes = bytes, .size = size * 8, .matrix = MATRIX_UNSPECIFIED};
-    const uint32_t profile = get(&header, 3);
-    uint32_t width_bits, height_bits;
+    static const enum trajd_chroma chromas[] = {[DAV1D_PIXEL_LAYOUT_I400] = TRAJD_CHROMA_NONE,
+                                                [DAV1D_PIXEL_LAYOUT_I420] = TRAJD_CHROMA_420,
+                                                [DAV1D_PIXEL_LAYOUT_I422] = TRAJD_CHROMA_422,
+                                                [DAV1D_PIXEL_LAYOUT_I444] = TRAJD_CHROMA_444};
+    uint8_t unit[3 + TRAJD_PARAMETER_SET_MAX] = {0x0a, (uint8_t)(size | 0x80),
+                                                 (uint8_t)(size >> 7)};
+    Dav1dSequenceHeader read;
+    struct header header = {.is_damaged = true};
+    uint32_t layers;
 
-    header.is_damaged |= profile > 2;
-    get(&header, 1);
-    if (get(&header, 1)) { /* what follows differs */
-        header.refusal = "its AV1 is a still picture, not a video";
-        return finish(&header, format, error);
+    if (size <= TRAJD_PARAMETER_SET_MAX) {
+        memcpy(unit + 3, bytes, size);
+        header.is_damaged = dav1d_parse_sequence_header(&read, unit, 3 + size) != 0;
     }
-    read_operating_points(&header);
-    width_bits = get(&header, 4) + 1;
-    height_bits = get(&header, 4) + 1;
-    header.width = (uint64_t)get(&header, width_bits) + 1;
-    header.height = (uint64_t)get(&header, height_bits) + 1;
-    skip_av1_tools(&header);
-    read_av1_colors(&header, profile);
+    if (header.is_damaged)
+        return finish(&header, format, error);
+    layers = read.operating_points[0].idc >> 8; /* a bit for each; none: one layer */
+    if (read.reduced_still_picture_header)
+        header.refusal = "its AV1 is a still picture, not a video";
+    else if (layers & (layers - 1))
+        header.refusal = "its AV1 has several spatial layers";
+    header.width = (uint64_t)read.max_width;
+    header.height = (uint64_t)read.max_height;
+    header.luma_bits = header.chroma_bits = 8 + 2 * read.hbd;
+    header.chroma = chromas[read.layout];
+    header.matrix = read.mtrx;
+    header.range = read.color_range ? TRAJD_RANGE_FULL : TRAJD_RANGE_LIMITED;
     return finish(&header, format, error);
 }
 

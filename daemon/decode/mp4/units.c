@@ -103,6 +103,9 @@ static bool take_set(struct finder *finder, enum set_kind kind, const uint8_t *b
         return trajd_mp4_refuse(finder->mp4,
                                 "a parameter set has %llu bytes: 1 to %u are supported",
                                 (unsigned long long)size, TRAJD_PARAMETER_SET_MAX);
+    if (finder->mp4->codec == TRAJD_VIDEO_AV1 && finder->set_bytes[kind][0] == size &&
+        !memcmp(finder->sets[kind][0], bytes, size))
+        return true; /* many samples repeat the header */
     if (!read_set(finder, kind, bytes, size, &id))
         return false;
     if (id >= (kind == SET_PICTURE ? SET_IDS - 1 : 31)) /* avcC counts no more */

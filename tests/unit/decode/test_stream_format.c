@@ -178,7 +178,7 @@ static struct writer write_av1(struct header header)
     put(&writer, 10, 0);
     put(&writer, 1, 1);
     put(&writer, 5, 0);
-    put(&writer, 12, header.layers << 8 | 1);
+    put(&writer, 12, header.layers ? header.layers << 8 | 1 : 0);
     put(&writer, 5, 8);
     put(&writer, 1, 0);
     put(&writer, 1, 1);
@@ -199,6 +199,9 @@ static struct writer write_av1(struct header header)
     put(&writer, 1, 1);
     put(&writer, 24, 0x010100 | header.matrix);
     put(&writer, 1, header.full);
+    if (header.chroma == 1)
+        put(&writer, 2, 0);
+    put(&writer, header.chroma ? 3 : 2, 1); /* one delta, no film grain, the end */
     return writer;
 }
 
