@@ -3,8 +3,8 @@
  * refused.
  *
  * A child that was killed from outside (by the kernel for lack of memory, by Ctrl-C of a terminal)
- * says nothing about its file. The file is tried again after a pause, with no other child at work,
- * and from then on half as many children work. A file whose child is killed each time is an error
+ * says nothing about its file. The file is tried again after a pause, and from then on half as many
+ * children work. A file whose child is killed each time is an error
  * of the machine; it is not refused. */
 #include <errno.h>
 #include <inttypes.h>
@@ -31,8 +31,7 @@ static const int64_t kill_timeout_ns = INT64_C(2000000000);
 /* the longest wait before the heartbeat is checked */
 static const int64_t turn_ns = 100000000;
 static const long retry_pause_ns = 100000000;
-/* times the number of attempts, so that memory gets free */
-static const int64_t killed_pause_ns = 500000000;
+static const long killed_pause_ns = 500000000; /* so that memory gets free */
 static const size_t decode_bytes_max = (size_t)2 << 30;
 
 struct pool {
@@ -44,9 +43,6 @@ struct pool {
     struct trajd_index_child *children;
     uint32_t child_count;
     uint32_t at_once; /* most children at work */
-    /* a file whose child was killed from outside: no other child works; or NULL */
-    struct trajd_index_entry *alone;
-    int64_t pause_until_ns; /* no file is handed out before */
     const struct trajd_index_entry
         *judged;            /* its record has come and is not accepted yet; or NULL */
     uint32_t killed_starts; /* children that were killed from outside before they had a file */
@@ -88,17 +84,16 @@ static enum trajd_status retry_killed(struct pool *pool, struct trajd_index_entr
                                       const char *how)
 {
     uint32_t *attempts = entry ? &entry->attempts : &pool->killed_starts;
+    struct timespec pause = {0, killed_pause_ns};
 
     if (++*attempts >= ATTEMPTS_MAX)
         return trajd_error_set(pool->error, TRAJD_ERR_SYSTEM, 0,
                                "%s: %s, %d times: is memory full?",
                                entry ? entry->path : pool->options->helper_path, how, ATTEMPTS_MAX);
     pool->at_once = pool->at_once > 1 ? pool->at_once / 2 : 1;
-    pool->pause_until_ns = trajd_now_ns() + killed_pause_ns * (int64_t)*attempts;
+    nanosleep(&pause, NULL);
     if (entry && pool->next > (uint32_t)(entry - pool->entries))
         pool->next = (uint32_t)(entry - pool->entries);
-    if (entry && !pool->alone)
-        pool->alone = entry;
     return TRAJD_OK;
 }
 
@@ -232,8 +227,7 @@ static enum trajd_status accept_meanwhile(struct pool *pool, struct trajd_index_
     child->data_capacity = 0;
     trajd_index_child_release(child);
     pool->judged = entry;
-    if (!pool->alone)
-        status = hand_out(pool);
+    status = hand_out(pool);
     if (!status)
         status = accept_record(pool, entry, fd, arena, record);
     pool->judged = NULL;
@@ -325,26 +319,14 @@ static enum trajd_status give_work(struct pool *pool, struct trajd_index_child *
     enum trajd_status status = TRAJD_OK;
     struct trajd_index_entry *entry;
 
-    while (!status && !child->entry && (entry = pool->alone ? pool->alone : next_entry(pool))) {
+    while (!status && !child->entry && (entry = next_entry(pool))) {
         if (!child->pid)
             status = start_child(pool, child);
         if (status || !child->ready)
             break;
         status = give_file(pool, child, entry);
-        if (pool->alone && pool->alone->record.length)
-            pool->alone = NULL;
     }
     return status;
-}
-
-/* Hands out the file that has to be alone, once all children are idle and the pause is over. */
-static enum trajd_status hand_out_alone(struct pool *pool)
-{
-    if (count_waiting(pool) || trajd_now_ns() < pool->pause_until_ns)
-        return TRAJD_OK;
-    for (uint32_t i = 1; i < pool->child_count; i++)
-        trajd_index_child_end(&pool->children[i]);
-    return give_work(pool, &pool->children[0]);
 }
 
 /* Starts children and hands out files to idle ones. */
@@ -352,13 +334,7 @@ static enum trajd_status hand_out(struct pool *pool)
 {
     enum trajd_status status = TRAJD_OK;
 
-    if (pool->alone && pool->alone->record.length)
-        pool->alone = NULL;
-    if (pool->alone)
-        return hand_out_alone(pool);
-    for (uint32_t i = 0;
-         i < pool->child_count && !status && !pool->alone && trajd_now_ns() >= pool->pause_until_ns;
-         i++)
+    for (uint32_t i = 0; i < pool->child_count && !status; i++)
         if (is_waiting(&pool->children[i]) || count_waiting(pool) < pool->at_once)
             status = give_work(pool, &pool->children[i]);
     return status;

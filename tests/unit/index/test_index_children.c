@@ -27,7 +27,6 @@ struct killer {
     int signal;
     int times;         /* 0: each such child */
     int oom_score_adj; /* of the last child that it hit */
-    int others;        /* most other children at work when it hit the file again */
     int64_t pause_ns;  /* the shortest time after which the file had a child again */
     atomic_bool done;
 };
@@ -68,22 +67,6 @@ static int read_number(const char *format, const char *pid)
     return number;
 }
 
-/* Counts the children of this process but one. */
-static int count_others(void)
-{
-    char command[128];
-    FILE *found;
-    int count = 0;
-
-    snprintf(command, sizeof command, "pgrep -c -x trajd-indexer -P %d", getpid());
-    found = popen(command, "r");
-    if (found && fscanf(found, "%d", &count) != 1)
-        count = 0;
-    if (found)
-        pclose(found);
-    return count - 1;
-}
-
 static void *kill_children(void *context)
 {
     struct killer *killer = context;
@@ -105,8 +88,6 @@ static void *kill_children(void *context)
             /* the one before may take a moment to die */
             if (atoi(list) != killed && has_file_open(list, "slow.hdf5")) {
                 const int64_t waited_ns = trajd_now_ns() - hit_ns;
-                const int others = hit_ns ? count_others() : 0;
-                killer->others = others > killer->others ? others : killer->others;
                 if (hit_ns && waited_ns < killer->pause_ns)
                     killer->pause_ns = waited_ns;
                 killer->oom_score_adj = read_number("/proc/%s/oom_score_adj", list);
@@ -200,7 +181,6 @@ static void killed_children_refuse_no_file(void **state)
         assert_non_null(strstr(error.message, " from outside while it read /"));
         assert_non_null(strstr(error.message, ", 3 times: is memory full?"));
         assert_true(killer.oom_score_adj >= 800); /* the kernel kills it before its parent */
-        assert_int_equal(killer.others, 0);       /* the file is tried again alone, after a pause */
         assert_true(killer.pause_ns >= 490000000 && killer.pause_ns < INT64_MAX);
     }
     shell("cp %s/less_slow.hdf5 %s/killed/slow.hdf5", index_folder, index_folder);
