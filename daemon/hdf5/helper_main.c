@@ -114,8 +114,7 @@ int main(int argc, char **argv)
                 "trajd-indexer: cannot start (is it run by hand? trajd and trajctl run it)\n");
         return 1;
     }
-    if (!trajd_helper_send(TRAJD_HELPER_READY, NULL, 0) || !trajd_helper_receive_place() ||
-        !trajd_helper_receive(&header, &fd))
+    if (!trajd_helper_send(TRAJD_HELPER_READY, NULL, 0) || !trajd_helper_receive(&header, &fd))
         return 1;
     if (header.kind == TRAJD_HELPER_TREE && header.length == 0 && fd >= 0)
         return serve_tree(fd) ? 0 : 1;

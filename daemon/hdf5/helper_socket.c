@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "daemon/base/unix_socket.h"
@@ -13,34 +12,6 @@ bool trajd_helper_receive(struct trajd_helper_header *header, int *fd)
 {
     return trajd_receive_fd(TRAJD_HELPER_SOCKET, header, sizeof *header, fd) == sizeof *header &&
            header->magic == TRAJD_HELPER_MAGIC;
-}
-
-/* shared with the parent */
-static char *place;
-
-bool trajd_helper_receive_place(void)
-{
-    struct trajd_helper_header header;
-    void *memory = MAP_FAILED;
-    int fd;
-
-    if (!trajd_helper_receive(&header, &fd))
-        return false;
-    if (fd >= 0) {
-        memory = mmap(NULL, TRAJD_HELPER_PLACE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-        close(fd);
-    }
-    place = memory == MAP_FAILED ? NULL : memory;
-    return header.kind == TRAJD_HELPER_PLACE && header.length == 0;
-}
-
-void trajd_helper_is_at(const char *group, const char *path)
-{
-    const bool is_root = !strcmp(group, "/");
-
-    if (place)
-        snprintf(place, TRAJD_HELPER_PLACE_SIZE, "%s%s%s", group, *path && !is_root ? "/" : "",
-                 path);
 }
 
 void *trajd_helper_memory(void *memory)

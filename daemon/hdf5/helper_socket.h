@@ -14,14 +14,6 @@
  * one of ours. */
 bool trajd_helper_receive(struct trajd_helper_header *header, int *fd);
 
-/* Receives the page that the child shares with its parent, if there is one. False where the frame
- * is another. */
-bool trajd_helper_receive_place(void);
-
-/* Tells the parent which object is read next, should the child die of it: one below a group, or ""
- * for the group. */
-void trajd_helper_is_at(const char *group, const char *path);
-
 /* Returns `memory`. Where it is NULL, ends the process: the parent tries the file again. */
 void *trajd_helper_memory(void *memory);
 

@@ -29,7 +29,6 @@ struct trajd_scan {
     struct trajd_record *record;
     hid_t file;
     struct trajd_links_met met; /* groups with several names */
-    const char *group;          /* the path of the episode that is read */
     struct trajd_descriptor_file descriptor;
     uint64_t file_size;
     bool has_user_block;

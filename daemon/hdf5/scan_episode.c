@@ -156,7 +156,6 @@ static void scan_dataset(struct trajd_scan *scan, hid_t group, const char *path,
 
     if (!folder || !is_there(scan, group, place, wanted, episode))
         return;
-    trajd_helper_is_at(scan->group, place);
     *dataset = (struct trajd_record_array){.refusal = folder->refusal};
     if (!folder->refusal)
         found =
@@ -274,8 +273,6 @@ bool trajd_scan_episode(struct trajd_scan *scan, const char *path,
     for (uint32_t i = 0; i < layout->clock_count; i++)
         episode->rates[i] = "";
     episode->resampled_rate = scan->resampled_rate;
-    scan->group = path;
-    trajd_helper_is_at(path, "");
     group = H5Gopen2(scan->file, path, H5P_DEFAULT);
     if (group < 0) {
         const char *error = trajd_scan_error(scan), *lost = trajd_scan_lost_link(scan->file, path);

@@ -82,7 +82,6 @@ static void find_groups(struct trajd_scan *scan, const char *path, const char *p
         trajd_scan_names_add(scan, found, path, strlen(path));
         return;
     }
-    trajd_helper_is_at(*path ? path : "/", "");
     group = H5Gopen2(scan->file, *path ? path : "/", H5P_DEFAULT);
     if (group < 0) {
         refuse_file(scan, path, trajd_scan_error(scan));
@@ -193,7 +192,6 @@ void trajd_scan_file(const struct trajd_layout *layout, int fd, struct trajd_sca
     size_t address_bytes = 0, length_bytes = 0;
     struct stat status;
 
-    trajd_helper_is_at("/", "");
     if (!trajd_sandbox_fstat(fd, &status))
         scan.file_size = (uint64_t)status.st_size;
     scan.file = H5Fopen(TRAJD_DESCRIPTOR_NAME, H5F_ACC_RDONLY, access);

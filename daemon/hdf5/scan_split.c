@@ -41,7 +41,6 @@ static bool add_begin(struct parts *parts, uint64_t begin)
 static const char *open_column(struct trajd_scan *scan, hid_t group, const char *path,
                                hid_t *dataset, uint64_t *count)
 {
-    trajd_helper_is_at(scan->group, path);
     *dataset = H5Dopen2(group, path, H5P_DEFAULT);
     if (*dataset < 0)
         return trajd_arena_format(scan->arena, "%s: cannot be opened: %s", path,
@@ -116,7 +115,6 @@ static const char *open_next(struct trajd_scan *scan, hid_t group, uint64_t rows
 
     for (int i = 0; i < 2; i++) {
         uint64_t width = 0, own;
-        trajd_helper_is_at(scan->group, paths[i]);
         next->dataset[i] = H5Dopen2(group, paths[i], H5P_DEFAULT);
         if (next->dataset[i] < 0)
             return trajd_arena_format(scan->arena, "%s: cannot be opened: %s", paths[i],
@@ -343,7 +341,6 @@ static void cut_array(struct trajd_scan *scan, hid_t group, uint32_t a,
     const struct trajd_record_array *from = &whole->arrays[a];
     hid_t dataset = from->refusal ? -1 : open_array(group, from->match ? from->match : from->path);
 
-    trajd_helper_is_at(scan->group, from->path);
     for (uint32_t i = 0; i < parts->count; i++) {
         const uint64_t begin = parts->begins[i], rows = parts->begins[i + 1] - begin;
         struct trajd_record_array *array = &episodes[i].arrays[a];

@@ -267,7 +267,6 @@ static void add_object(struct walk *walk, hid_t group, const char *name)
     H5I_type_t type;
     const char *lost;
 
-    trajd_helper_is_at("/", walk->path);
     object = H5Oopen(group, name, H5P_DEFAULT);
     type = object < 0 ? H5I_BADID : H5Iget_type(object);
     lost = object < 0 ? trajd_scan_lost_link(group, name) : NULL;

@@ -3,9 +3,7 @@
  * Parent and child share one stream socket, descriptor TRAJD_HELPER_SOCKET in the child. A frame is
  * a header and `length` bytes. Numbers are in the machine's byte order: both ends are of one build.
  *
- *     parent: PLACE, no bytes, and the descriptor of a page of memory, if there is one: the child
- *             writes into it what it reads, so that the parent can name that where the child dies.
- *             Then LAYOUT, the YAML text; then FILE, one at a time: u32 slice, u32 slice count
+ *     parent: LAYOUT, the YAML text; then FILE, one at a time: u32 slice, u32 slice count
  *             (which of the file's episodes, or TRAJD_HELPER_PROBE), and the file's descriptor by
  *             SCM_RIGHTS. Or TREE in place of LAYOUT and FILE: no bytes, and the file's descriptor
  *     child:  READY when the sandbox stands; then one RECORD (record.h) for each FILE. It exits at
@@ -31,11 +29,8 @@ enum trajd_helper_kind {
     TRAJD_HELPER_FILE = 2,
     TRAJD_HELPER_READY = 3,
     TRAJD_HELPER_RECORD = 4,
-    TRAJD_HELPER_TREE = 5,
-    TRAJD_HELPER_PLACE = 6
+    TRAJD_HELPER_TREE = 5
 };
-
-enum { TRAJD_HELPER_PLACE_SIZE = 4096 };
 
 /* The exit status of a helper that got no memory. The parent tries its file again. */
 enum { TRAJD_HELPER_NO_MEMORY = 75 };

@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -29,42 +27,7 @@ void trajd_index_child_init(struct trajd_index_child *child)
 enum trajd_status trajd_index_child_start(struct trajd_index_child *child, const char *path,
                                           struct trajd_error *error)
 {
-    const struct trajd_helper_header header = {TRAJD_HELPER_MAGIC, TRAJD_HELPER_PLACE, 0};
-    const enum trajd_status status =
-        trajd_helper_start(path, NULL, SOCK_STREAM, &child->socket, &child->pid, error);
-    struct rlimit limit = {0};
-    void *place = MAP_FAILED;
-    int fd;
-
-    if (status)
-        return status;
-    getrlimit(RLIMIT_FSIZE, &limit); /* beyond it, ftruncate gives a signal */
-    fd = limit.rlim_cur < TRAJD_HELPER_PLACE_SIZE ? -1 : memfd_create("trajd-place", MFD_CLOEXEC);
-    if (fd >= 0 && !ftruncate(fd, TRAJD_HELPER_PLACE_SIZE))
-        place = mmap(NULL, TRAJD_HELPER_PLACE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    /* Without a page, as where the size of files is limited, only the name of the array is not
-     * known. A child that is gone already is noticed when its first frame does not come. */
-    if (place == MAP_FAILED) {
-        trajd_send_all(child->socket, &header, sizeof header);
-    } else {
-        trajd_send_fd(child->socket, &header, sizeof header, fd, 0);
-        child->place = place;
-    }
-    if (fd >= 0)
-        close(fd);
-    return TRAJD_OK;
-}
-
-void trajd_index_child_place(const struct trajd_index_child *child, char *text, size_t size)
-{
-    const size_t length = child->place ? strnlen(child->place, TRAJD_HELPER_PLACE_SIZE) : (size_t)0;
-    const int written =
-        snprintf(text, size, length ? " while it read %.*s" : "", (int)length, child->place);
-
-    /* the child may have written anything */
-    for (int i = 0; i < written && text[i]; i++)
-        if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f)
-            text[i] = '?';
+    return trajd_helper_start(path, NULL, SOCK_STREAM, &child->socket, &child->pid, error);
 }
 
 bool trajd_index_child_send_layout(const struct trajd_index_child *child,
@@ -192,8 +155,6 @@ int trajd_index_child_end(struct trajd_index_child *child)
         ;
     trajd_heartbeat_resume();
     free(child->data);
-    if (child->place)
-        munmap(child->place, TRAJD_HELPER_PLACE_SIZE);
     trajd_index_child_release(child);
     trajd_index_child_init(child);
     return status;

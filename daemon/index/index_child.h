@@ -18,7 +18,6 @@ struct trajd_index_progress {
 struct trajd_index_child {
     pid_t pid; /* 0: none */
     int socket;
-    char *place; /* a page that the child shares: what it reads; or NULL */
     bool ready;
     struct trajd_index_entry *entry; /* NULL: idle */
     int fd;                          /* of the entry, or -1 */
@@ -48,9 +47,6 @@ void trajd_index_child_init(struct trajd_index_child *child);
  * child. */
 enum trajd_status trajd_index_child_start(struct trajd_index_child *child, const char *path,
                                           struct trajd_error *error);
-
-/* Writes " while it read ARRAY", or "" where that is not known. Meant for a child that has died. */
-void trajd_index_child_place(const struct trajd_index_child *child, char *text, size_t size);
 
 /* Sends the layout's text, the first frame. Blocks. False where the child is gone. */
 bool trajd_index_child_send_layout(const struct trajd_index_child *child,

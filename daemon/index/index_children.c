@@ -104,15 +104,13 @@ static enum trajd_status lose_child(struct pool *pool, struct trajd_index_child 
 {
     struct trajd_index_entry *entry = child->entry;
     const bool was_ready = child->ready, has_ended = !why && trajd_helper_has_ended(child->pid);
-    char place[TEXT_SIZE], how[2 * TEXT_SIZE] = "the indexing child closed its socket";
-    int status;
+    char how[TEXT_SIZE] = "the indexing child closed its socket";
+    const int status = trajd_index_child_end(child);
 
-    trajd_index_child_place(child, place, sizeof place);
-    status = trajd_index_child_end(child);
     if (has_ended && WIFSIGNALED(status))
-        snprintf(how, sizeof how, "the indexing child was killed by signal %d (%s)%s%s",
+        snprintf(how, sizeof how, "the indexing child was killed by signal %d (%s)%s",
                  WTERMSIG(status), strsignal(WTERMSIG(status)),
-                 trajd_helper_is_killed(status) ? " from outside" : "", place);
+                 trajd_helper_is_killed(status) ? " from outside" : "");
     else if (has_ended && WEXITSTATUS(status) == TRAJD_HELPER_NO_MEMORY)
         snprintf(how, sizeof how, "the indexing child got no memory");
     else if (has_ended)

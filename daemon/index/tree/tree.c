@@ -139,20 +139,16 @@ static enum trajd_status explain_death(struct trajd_index_child *child, const ch
                                        bool is_late, struct trajd_error *error)
 {
     const bool has_ended = !is_late && trajd_helper_has_ended(child->pid);
-    char place[256];
-    int status;
+    const int status = trajd_index_child_end(child);
 
-    trajd_index_child_place(child, place, sizeof place);
-    status = trajd_index_child_end(child);
     if (is_late)
-        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "%s: the helper program took too long%s",
-                               path, place);
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "%s: the helper program took too long",
+                               path);
     if (has_ended && WIFSIGNALED(status))
         return trajd_error_set(error, TRAJD_ERR_DATA, 0,
-                               "%s: the helper program was killed by signal %d (%s)%s", path,
-                               WTERMSIG(status), strsignal(WTERMSIG(status)), place);
-    return trajd_error_set(error, TRAJD_ERR_DATA, 0, "%s: the helper program crashed on it%s", path,
-                           place);
+                               "%s: the helper program was killed by signal %d (%s)", path,
+                               WTERMSIG(status), strsignal(WTERMSIG(status)));
+    return trajd_error_set(error, TRAJD_ERR_DATA, 0, "%s: the helper program crashed on it", path);
 }
 
 enum trajd_status trajd_tree_read(const char *helper_path, const char *path, uint32_t timeout_ms,

@@ -129,8 +129,7 @@ static void a_lost_child_costs_its_file_only(int signal_number, uint32_t timeout
             continue;
         refused++;
         if (strncmp(index->files[i].refusal, "slow.hdf5: ", 11) ||
-            !strstr(index->files[i].refusal, reason) ||
-            (signal_number == SIGABRT && !strstr(index->files[i].refusal, " while it read /")))
+            !strstr(index->files[i].refusal, reason))
             fail_msg("%s", index->files[i].refusal);
     }
     assert_int_equal(refused, 1);
@@ -178,7 +177,7 @@ static void killed_children_refuse_no_file(void **state)
         assert_null(index);
         assert_non_null(
             strstr(error.message, "slow.hdf5: the indexing child was killed by signal "));
-        assert_non_null(strstr(error.message, " from outside while it read /"));
+        assert_non_null(strstr(error.message, " from outside"));
         assert_non_null(strstr(error.message, ", 3 times: is memory full?"));
         assert_true(killer.oom_score_adj >= 800); /* the kernel kills it before its parent */
         assert_true(killer.pause_ns >= 490000000 && killer.pause_ns < INT64_MAX);
