@@ -221,7 +221,6 @@ static int validate_path(struct validation *validation, const char *path)
                                                  .report = on_finding,
                                                  .context = validation};
         if (examine_index(&validation->examiner, &error) ||
-            examine_lengths(&validation->examiner, &validation->files, path, &error) ||
             examine_pairs(&validation->examiner, &error))
             on_finding(validation, &(struct examine_finding){EXAMINE_UNREADABLE, path, NULL, NULL,
                                                              -1, 1, error.message});

@@ -1,17 +1,13 @@
 """trajctl validate: each rule on a file that breaks it, with the row that is wrong. Correct files give no message."""
 import json
 import subprocess
-import sys
 
 import h5py
 import numpy as np
 import pytest
 
-from paths import RECORDINGS, ROOT, TRAJCTL
+from paths import RECORDINGS, TRAJCTL
 from image_files import random_frames, write_encoded
-
-sys.path.insert(0, str(ROOT / "tests/tools"))
-from make_frame_files import jpeg, pad  # noqa: E402
 
 LAYOUT = """\
 layout: bad
@@ -190,43 +186,6 @@ def test_recordings():
     lift = RECORDINGS / "robosuite_lift_panda_demo.hdf5"
     done = subprocess.run([TRAJCTL, "validate", "--ignore", "quaternions", lift], capture_output=True, text=True)
     assert done.returncode == 0 and "no findings" in done.stdout
-
-
-def write_padded(path, lengths_of):
-    """Two cameras of padded frames. lengths_of makes compress_len (cameras, T) from their lengths."""
-    with h5py.File(path, "w") as file:
-        file["action"] = file["observations/qpos"] = np.random.default_rng(1).normal(size=(6, 14)).astype("f4")
-        lengths = []
-        for number, camera in enumerate(("cam_high", "cam_low")):
-            rows = [jpeg(size=50 + 10 * i + 7 * number) for i in range(6)]
-            file[f"observations/images/{camera}"] = pad(rows, 400)
-            lengths.append([len(row) for row in rows])
-        changed = lengths_of(np.array(lengths, "f4"))
-        if changed is not None:
-            file["compress_len"] = changed
-
-
-def wrong(lengths):
-    lengths[1, 4] += 3
-    return lengths
-
-
-@pytest.mark.parametrize("lengths_of, message", [
-    (lambda lengths: lengths[::-1], None),  # in the order of the recorder's configuration
-    (lambda lengths: None, None),
-    (lambda lengths: lengths.sum(1), None),  # no (cameras, T)
-    (wrong, "the nearest one differs for 1, first for row 4, with 157 where the frame has 154 bytes"),
-    (lambda lengths: lengths[:, :5], "the nearest one differs for 1, first for row 5, with 0 where the frame has"),
-    (lambda lengths: np.full_like(lengths, np.nan), "the nearest one differs for 6, first for row 0, with nan")])
-def test_lengths_of_padded_frames(tmp_path, lengths_of, message):
-    write_padded(tmp_path / "episode_0.hdf5", lengths_of)
-    done = subprocess.run([TRAJCTL, "validate", "--json", tmp_path], capture_output=True, text=True, timeout=60)
-    found = [f for f in json.loads(done.stdout) if f["rule"] == "frames"]
-    assert bool(found) == bool(message), found
-    for finding in found:
-        assert message in finding["message"] and finding["stream"].startswith("observations/images/cam_"), found
-    if lengths_of is wrong:
-        assert [(f["stream"], f["row"], f["episode"]) for f in found] == [("observations/images/cam_low", 4, "episode_0.hdf5")]
 
 
 def test_decode_finds_frames_that_are_cut_off(tmp_path):

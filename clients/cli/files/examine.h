@@ -22,7 +22,7 @@ enum examine_rule {
     EXAMINE_GAPS,
     EXAMINE_ENDS_EARLY, /* a stream stops more than 3 median intervals before its episode ends */
     /* encoded frames that are empty, damaged, or of another size than the first; raw frames that are
-     * all zeros; lengths in compress_len that are not those of the frames */
+     * all zeros */
     EXAMINE_FRAMES,
     EXAMINE_UNREADABLE, /* rows cannot be read */
     EXAMINE_NOT_FINITE, /* NaN or infinite elements */
@@ -110,14 +110,6 @@ enum trajd_status examine_motion(const struct examiner *examiner,
                                  const struct trajd_episode *episode,
                                  const struct trajd_index_stream *stream, const float *changes,
                                  struct trajd_error *error);
-
-/* Compares `compress_len` (cameras, T) of each episode with the lengths of its padded frames. Nothing
- * else reads this dataset: its rows have the order of the recorder's configuration, which the file
- * does not have, so a camera's lengths must be those of any row. Reports each camera that has no such
- * row. Reads all padded frames of these episodes. TRAJD_ERR_IO: the storage failed.
- * TRAJD_ERR_MEMORY. */
-enum trajd_status examine_lengths(const struct examiner *examiner, const struct cli_files *files,
-                                  const char *path, struct trajd_error *error);
 
 /* ---- idle rows: stretches in which nothing moves ---- */
 
