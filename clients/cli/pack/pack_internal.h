@@ -78,16 +78,9 @@ enum trajd_status pack_write_spooled(struct pack *pack, const struct pack_datase
  * contradict each other, or do not fit the frames. */
 enum trajd_status pack_find_preparation(struct pack *pack, struct pack_dataset *dataset);
 
-/* Of frames that were prepared: how many they are, the bytes that they would have, and those that
- * their rows have outside of the dataset. */
-struct pack_sample {
-    uint64_t frames, made_bytes, heap_bytes;
-};
-
 /* Prepares the frames and writes them, raw ones to the output and JPEGs to the spool. A frame that
  * cannot be decoded becomes a row with the reason, one that the layout masks an empty row. Sets the
- * offsets. With a sample, some frames in the middle are prepared and added to it, and go nowhere. */
-enum trajd_status pack_prepare(struct pack *pack, struct pack_dataset *dataset,
-                               struct pack_sample *sample);
+ * offsets. */
+enum trajd_status pack_prepare(struct pack *pack, struct pack_dataset *dataset);
 
 #endif

@@ -193,23 +193,7 @@ static enum trajd_status write_all(struct preparing *job)
     return status;
 }
 
-/* Prepares frames around the middle row. */
-static enum trajd_status sample_middle(struct preparing *job, struct pack_sample *sample)
-{
-    struct pack_result *result = job->pack->result;
-    const uint64_t stored_bytes = result->stored_bytes, rows = job->dataset->array.shape[0];
-    const enum trajd_status status = rows ? prepare(job, rows / 2) : TRAJD_OK;
-
-    for (uint64_t i = 0; i < job->source.count && !status; i++)
-        sample->made_bytes += job->source.is_masked[i] ? 0 : job->source.frames[i].made_bytes;
-    sample->frames += job->source.count;
-    sample->heap_bytes += result->stored_bytes - stored_bytes;
-    result->stored_bytes = stored_bytes; /* the rows are read again when they are written */
-    return status;
-}
-
-enum trajd_status pack_prepare(struct pack *p, struct pack_dataset *dataset,
-                               struct pack_sample *sample)
+enum trajd_status pack_prepare(struct pack *p, struct pack_dataset *dataset)
 {
     struct preparing *job = trajd_memory_or_exit(malloc(sizeof *job));
     enum trajd_status status;
@@ -218,7 +202,7 @@ enum trajd_status pack_prepare(struct pack *p, struct pack_dataset *dataset,
     job->dataset = dataset;
     status = start(job);
     if (!status)
-        status = sample ? sample_middle(job, sample) : write_all(job);
+        status = write_all(job);
     frame_source_close(&job->source);
     free(job);
     return status;
