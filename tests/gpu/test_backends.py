@@ -5,8 +5,7 @@
     BUNDLE/gpu_run.sh test_backends.py test_the_same_values      # without the large files
 
 Needs h5py and numpy beside torch. Prints a line of JSON per file; all but the first have several hundred MB. It has
-the seconds of each backend (the median of turns), MB/s read and written, the CPU seconds, and the choice of
-`--backend auto` without a daemon and with one."""
+the seconds of each backend (the median of turns), MB/s read and written, and the CPU seconds."""
 import contextlib
 import json
 import os
@@ -31,12 +30,11 @@ HELD = ("previous", "nearest")
 RATE_FROM, RATE = 20, 30
 
 
-def resample(one, backend, source, output, *arguments, named=True):
+def resample(one, backend, source, output, *arguments):
     """Returns the run's events, its wall time and its CPU time in seconds."""
-    endpoint = ["--endpoint", one.endpoint] if named else []
     before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    done = subprocess.run([TRAJCTL, "resample", source, "-o", output, "--force", "--json", "--backend", backend, *endpoint, *map(str, arguments)],
-                          capture_output=True, text=True, timeout=120)
+    done = subprocess.run([TRAJCTL, "resample", source, "-o", output, "--force", "--json", "--backend", backend, "--endpoint", one.endpoint,
+                           *map(str, arguments)], capture_output=True, text=True, timeout=120)
     took, after = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
     assert done.returncode == 0, done.stderr
     events = {event["event"]: event for event in map(json.loads, done.stdout.splitlines())}
@@ -133,11 +131,6 @@ def write(path, episodes, rows, content):
                 group[name] = values
 
 
-def chosen(one, source, arguments, named):
-    events, _, _ = resample(one, "auto", source, "none.hdf5", "--rate", RATE, "--dry-run", *arguments, named=named)
-    return events["plan"]["backend"]
-
-
 def measure(one, source, place, threads):
     """Measures the backends in turns. Keeps the outputs of the last turn."""
     arguments = ["--threads", threads] if threads else []
@@ -153,8 +146,7 @@ def measure(one, source, place, threads):
     print(json.dumps({"megabytes": round(size, 1), "threads": threads or os.cpu_count(),
                       "seconds": {backend: round(value, 3) for backend, value in median.items()},
                       "megabytes_per_s": {backend: round(size / value) for backend, value in median.items()},
-                      "processor_seconds": {backend: round(statistics.median(busy[backend]), 2) for backend in BACKENDS},
-                      "auto": chosen(one, source, arguments, False), "auto_with_a_daemon": chosen(one, source, arguments, True)}), flush=True)
+                      "processor_seconds": {backend: round(statistics.median(busy[backend]), 2) for backend in BACKENDS}}), flush=True)
     return done["cpu"]["plan"]
 
 

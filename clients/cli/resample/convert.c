@@ -217,7 +217,6 @@ static enum trajd_status run(struct conversion *r, uint32_t count)
             status = write_files(r, files, count);
         r->report->segments = r->backend.segments;
         r->report->segments_here = r->backend.segments_here;
-        r->report->fell_back = r->backend.has_failed;
         if (!status && !r->options->dry_run)
             convert_report_progress(r, TRAJD_CONVERT_DONE);
     }

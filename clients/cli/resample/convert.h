@@ -50,7 +50,6 @@ struct trajd_convert_report {
     char backend_text[256];
     /* finished segments; those that this CPU made because they were too large for the backend */
     uint64_t segments, segments_here;
-    bool fell_back;       /* the backend failed, and the CPU continued */
     uint64_t duration_ns; /* sum of all grids */
 };
 

@@ -1,5 +1,4 @@
-/* Chooses the CPU, the GPU or a daemon for a conversion by their estimated times, and runs
- * blocks on it. */
+/* Opens the CPU, the GPU or a daemon for a conversion, and runs blocks on it. */
 #include "clients/cli/resample/convert_backend.h"
 
 #include <stdio.h>
@@ -11,13 +10,7 @@
 #include "kernels/dispatch/choose.h"
 #include "kernels/dispatch/runner.h"
 
-enum { SAMPLE_STEPS = 4096, THREADS_BESIDE_MAX = 8 };
-
-/* Constants of the rule that chooses a backend. For a GPU, rows are copied twice more, at about
- * copy_bytes_per_s. A CUDA context takes a quarter of a second to create (H200,
- * tests/gpu/test_backends.py), a request to a daemon nearly nothing. */
-static const double copy_bytes_per_s = 8e9, cuda_start_s = 0.25, daemon_start_s = 0.05;
-static const double worth = 0.8; /* a GPU must need less than this share of the CPU's time */
+enum { THREADS_BESIDE_MAX = 8 };
 
 static uint32_t count_threads(const struct trajd_convert_options *options)
 {
@@ -36,56 +29,9 @@ uint32_t convert_backend_threads(const struct convert_backend *backend)
                : backend->thread_count;
 }
 
-/* ---- the rule ---- */
-
-/* Returns the time that one thread needs for one step of all streams, from the costs that the
- * kernels choose with. */
-static double step_ns(const struct convert_plan *plan)
-{
-    const struct trajd_grid grid = {.unit = TRAJD_GRID_NS, .step_count = SAMPLE_STEPS};
-    const struct trajd_bracket bracket = {0};
-    double ns = 0;
-
-    for (uint32_t d = 0; d < plan->dataset_count; d++)
-        for (uint32_t l = 0; l < plan->datasets[d].lane_count && !plan->datasets[d].is_encoded;
-             l++) {
-            const struct convert_lane *lane = &plan->datasets[d].lanes[l];
-            const struct trajd_stream stream = {.kind = lane->stream->kind,
-                                                .source_type = plan->datasets[d].from,
-                                                .output_type = plan->datasets[d].to,
-                                                .feature_count = (uint32_t)lane->column_count};
-            const struct trajd_resample_request shape = {.window_count = 1,
-                                                         .grid_count = 1,
-                                                         .bracket_count = 1,
-                                                         .stream_count = 1,
-                                                         .grids = &grid,
-                                                         .brackets = &bracket,
-                                                         .streams = &stream};
-            struct trajd_problem problem;
-            trajd_problem_of(&shape, &problem);
-            ns += problem.cpu_ns / SAMPLE_STEPS;
-        }
-    return ns;
-}
-
-/* Returns the bytes of all rows, read and written. */
-static double moved_bytes(const struct convert_plan *plan)
-{
-    double bytes = (double)plan->byte_count;
-
-    for (uint32_t e = 0; e < plan->episode_count; e++)
-        for (uint32_t a = 0; a < plan->episodes[e].array_count; a++) {
-            const struct convert_array *array = &plan->episodes[e].arrays[a];
-            if (plan->episodes[e].part == 0) /* parts share their episode's rows */
-                bytes += (double)array->rows * (double)plan->datasets[array->dataset].source_bytes;
-        }
-    return bytes;
-}
-
 /* ---- choosing ---- */
 
-static enum trajd_status use_daemon(struct convert_backend *backend, bool only_gpu,
-                                    struct trajd_error *error)
+static enum trajd_status use_daemon(struct convert_backend *backend, struct trajd_error *error)
 {
     struct convert_remote *remote;
     char device[TRAJD_DEVICE_NAME_SIZE];
@@ -98,9 +44,6 @@ static enum trajd_status use_daemon(struct convert_backend *backend, bool only_g
             backend->directory);
     status = convert_remote_create(backend->directory, backend->cancel, device, &remote, error);
     convert_remote_destroy(&remote);
-    if (!status && only_gpu && !*device)
-        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "the daemon at %s has no GPU",
-                               backend->directory);
     if (status)
         return status;
     backend->kind = TRAJD_CONVERT_DAEMON;
@@ -136,26 +79,6 @@ static enum trajd_status use_cuda(struct convert_backend *backend, struct trajd_
     return TRAJD_OK;
 }
 
-/* Chooses the backend that is the fastest by the rule, among those that are available. */
-static void use_fastest(const struct convert_plan *plan, bool has_daemon,
-                        struct convert_backend *backend)
-{
-    const double copy_s = moved_bytes(plan) / copy_bytes_per_s,
-                 thread_s = copy_s / backend->thread_count,
-                 enough_s = worth * (step_ns(plan) * 1e-9 * (double)plan->step_count /
-                                     backend->thread_count),
-                 daemon_s = daemon_start_s + thread_s + copy_s /* in the daemon's single thread */,
-                 cuda_s = cuda_start_s + thread_s;
-    struct trajd_error unwanted;
-
-    backend->may_fall_back = true;
-    if (has_daemon && daemon_s < enough_s && !use_daemon(backend, true, &unwanted))
-        return;
-    if (cuda_s < enough_s && trajd_device_count() && !use_cuda(backend, &unwanted))
-        return;
-    backend->kind = TRAJD_CONVERT_CPU;
-}
-
 /* Returns the name of a stream whose rows are added, which only the CPU does; NULL: there is none. */
 static const char *find_added(const struct convert_plan *plan)
 {
@@ -181,18 +104,15 @@ enum trajd_status convert_backend_choose(const struct convert_plan *plan,
                                "%.100s...: the path of the daemon's directory is too long",
                                directory);
     strcpy(backend->directory, directory);
-    if (added && options->backend != TRAJD_CONVERT_AUTO && options->backend != TRAJD_CONVERT_CPU)
+    if (options->backend == TRAJD_CONVERT_CPU || options->backend == TRAJD_CONVERT_AUTO)
+        return TRAJD_OK;
+    if (added)
         return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
                                "%s holds differences (semantics: delta), which are added on the "
                                "CPU alone: use --backend cpu",
                                added);
-    if (options->backend == TRAJD_CONVERT_CUDA)
-        return use_cuda(backend, error);
-    if (options->backend == TRAJD_CONVERT_DAEMON)
-        return use_daemon(backend, false, error);
-    if (options->backend == TRAJD_CONVERT_AUTO && !added)
-        use_fastest(plan, options->endpoint != NULL, backend);
-    return TRAJD_OK;
+    return options->backend == TRAJD_CONVERT_CUDA ? use_cuda(backend, error)
+                                                  : use_daemon(backend, error);
 }
 
 void convert_backend_clear(struct convert_backend *backend)
@@ -268,41 +188,20 @@ static enum trajd_status run_there(struct convert_engine *engine, bool is_remote
     return status;
 }
 
-/* Switches to the CPU. The first thread that gets here records the failure. */
-static void give_up(struct convert_backend *backend, const struct trajd_error *why)
-{
-    enum trajd_convert_backend before =
-        __atomic_exchange_n(&backend->kind, TRAJD_CONVERT_CPU, __ATOMIC_RELAXED);
-
-    if (before == TRAJD_CONVERT_CPU)
-        return;
-    backend->failure = *why;
-    /* release: publishes `failure` */
-    __atomic_store_n(&backend->has_failed, true, __ATOMIC_RELEASE);
-}
-
 enum trajd_status convert_engine_run(struct convert_engine *engine,
                                      const struct trajd_resample_request *request,
                                      const struct trajd_block_memory *memory,
                                      struct trajd_error *error)
 {
     struct convert_backend *backend = engine->backend;
-    /* Relaxed: an old value only sends one more segment to the failed backend. */
-    const enum trajd_convert_backend kind = __atomic_load_n(&backend->kind, __ATOMIC_RELAXED);
     enum trajd_status status;
 
     __atomic_fetch_add(&backend->segments, 1, __ATOMIC_RELAXED); /* relaxed: a counter */
-    if (kind == TRAJD_CONVERT_CPU)
+    if (backend->kind == TRAJD_CONVERT_CPU)
         return run_here(request, error);
-    status = run_there(engine, kind == TRAJD_CONVERT_DAEMON, request, memory, error);
-    if (!status)
-        return TRAJD_OK;
-    if (status == TRAJD_ERR_UNSUPPORTED)
-        __atomic_fetch_add(&backend->segments_here, 1, __ATOMIC_RELAXED); /* relaxed: a counter */
-    else if (!backend->may_fall_back ||
-             (backend->cancel && __atomic_load_n(backend->cancel, __ATOMIC_RELAXED)))
+    status = run_there(engine, backend->kind == TRAJD_CONVERT_DAEMON, request, memory, error);
+    if (status != TRAJD_ERR_UNSUPPORTED)
         return status;
-    else
-        give_up(backend, error);
+    __atomic_fetch_add(&backend->segments_here, 1, __ATOMIC_RELAXED); /* relaxed: a counter */
     return run_here(request, error);
 }

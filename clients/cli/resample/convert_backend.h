@@ -10,10 +10,8 @@
 enum { CONVERT_THREADS_MAX = 64 };
 
 struct convert_backend {
-    /* Atomic. Never AUTO. Becomes CPU after another backend has failed, if may_fall_back. */
-    enum trajd_convert_backend kind;
-    bool may_fall_back; /* the backend was chosen by the rule, not by the user */
-    bool is_on_gpu;     /* a GPU computes the results */
+    enum trajd_convert_backend kind; /* never AUTO */
+    bool is_on_gpu;                  /* a GPU computes the results */
     const bool *cancel;
     uint32_t thread_count;       /* that the options ask for */
     struct trajd_device *device; /* for CUDA */
@@ -23,12 +21,10 @@ struct convert_backend {
     /* Atomic counters: all segments, and those that were too large for the backend, so that this
      * CPU made them. */
     uint64_t segments, segments_here;
-    bool has_failed; /* atomic, set after `failure` is filled */
-    struct trajd_error failure;
 };
 
-/* Chooses the backend that the options name, or the fastest one by a rule. Connects to the daemon
- * or opens the GPU to check that it works. TRAJD_ERR_NOT_FOUND, TRAJD_ERR_UNSUPPORTED: the named
+/* Takes the backend that the options name. Connects to the daemon or opens the GPU to check that it
+ * works. TRAJD_ERR_NOT_FOUND, TRAJD_ERR_UNSUPPORTED: the named
  * backend is not available; the message names an alternative. The caller clears *backend in any
  * case. */
 enum trajd_status convert_backend_choose(const struct convert_plan *plan,

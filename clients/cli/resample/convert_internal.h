@@ -13,7 +13,6 @@ struct conversion {
     struct trajd_error *error;
     struct convert_plan plan; /* of the whole run, or of one file while it is written */
     struct convert_backend backend;
-    bool noted_backend_failure; /* the note about the failure was sent */
 };
 
 /* ---- convert_work.c ---- */

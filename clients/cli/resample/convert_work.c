@@ -40,16 +40,6 @@ struct work {
 
 /* ---- progress ---- */
 
-/* Sends a note if the backend has failed. Only the calling thread sends notes. */
-static void note_backend_failure(struct conversion *r)
-{
-    /* acquire: `failure` was filled before */
-    if (r->noted_backend_failure || !__atomic_load_n(&r->backend.has_failed, __ATOMIC_ACQUIRE))
-        return;
-    r->noted_backend_failure = true;
-    convert_note(r->options, "%s: the CPU continues", r->backend.failure.message);
-}
-
 void convert_report_progress(struct conversion *r, enum trajd_convert_phase phase)
 {
     const struct trajd_convert_progress progress = {
@@ -59,7 +49,6 @@ void convert_report_progress(struct conversion *r, enum trajd_convert_phase phas
         .episodes_done = __atomic_load_n(&r->report->episodes_written, __ATOMIC_RELAXED),
         .bytes_done = __atomic_load_n(&r->report->bytes_written, __ATOMIC_RELAXED)};
 
-    note_backend_failure(r);
     if (r->options->on_progress)
         r->options->on_progress(r->options->context, &progress);
 }

@@ -22,9 +22,7 @@ enum trajd_convert_compress {
  * its kernels: it interpolates float32 streams in float32. */
 enum trajd_convert_backend {
     TRAJD_CONVERT_CPU = 0,
-    /* The fastest one by a rule: the GPU of the daemon that `endpoint` names, a GPU of this
-     * process, or the CPU. */
-    TRAJD_CONVERT_AUTO = 1,
+    TRAJD_CONVERT_AUTO = 1,   /* the CPU: a word of earlier versions, which chose by a rule */
     TRAJD_CONVERT_CUDA = 2,   /* the first GPU that this process can use */
     TRAJD_CONVERT_DAEMON = 3, /* a running daemon, on its GPU if it has one */
 };

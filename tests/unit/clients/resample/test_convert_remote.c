@@ -87,7 +87,6 @@ static void a_daemon_makes_the_same_file(void **state)
         assert_int_equal(there.backend, TRAJD_CONVERT_DAEMON);
         assert_int_equal(there.segments, here.segments);
         assert_int_equal(there.segments_here, 0);
-        assert_false(there.fell_back);
         trajd_resample_service_get_stats(service, &stats);
         assert_int_equal(stats.segments - before.segments, there.segments);
         assert_int_equal(stats.refused, 0);
@@ -95,22 +94,6 @@ static void a_daemon_makes_the_same_file(void **state)
         trajd_convert_report_clear(&here);
         trajd_convert_report_clear(&there);
     }
-    trajd_resample_service_destroy(&service);
-}
-
-/* Only a GPU of a daemon is worth the way of the rows there. */
-static void auto_takes_no_daemon_without_gpu(void **state)
-{
-    struct trajd_resample_service *service = start_service(index_folder);
-    const struct trajd_convert_options options = {
-        .rate = {15, 1}, .backend = TRAJD_CONVERT_AUTO, .endpoint = index_folder, .force = true};
-    struct trajd_convert_report report;
-    struct trajd_error error;
-
-    (void)state;
-    assert_int_equal(convert("long", "auto", options, &report, &error), TRAJD_OK);
-    assert_int_equal(report.backend, TRAJD_CONVERT_CPU);
-    trajd_convert_report_clear(&report);
     trajd_resample_service_destroy(&service);
 }
 
@@ -223,34 +206,6 @@ static void what_a_daemon_does_is_reported(void **state)
     }
 }
 
-/* A daemon with a GPU is chosen for much work, if it is named. */
-static void auto_takes_a_gpu_for_much_work(void **state)
-{
-    struct trajd_convert_options options = {
-        .rate = {20000, 1}, .backend = TRAJD_CONVERT_AUTO, .dry_run = true, .force = true};
-    struct trajd_convert_report report;
-    struct trajd_error error;
-    struct played played;
-
-    (void)state;
-    begin_playing(&played, ENDS);
-    assert_int_equal(convert("long", "much", options, &report, &error), TRAJD_OK);
-    assert_int_equal(report.backend, TRAJD_CONVERT_CPU);
-    trajd_convert_report_clear(&report);
-    options.endpoint = played.directory;
-    options.rate.num = 15; /* little work: it is not worth a connection */
-    assert_int_equal(convert("long", "much", options, &report, &error), TRAJD_OK);
-    assert_int_equal(report.backend, TRAJD_CONVERT_CPU);
-    trajd_convert_report_clear(&report);
-    options.rate.num = 20000;
-    assert_int_equal(convert("long", "much", options, &report, &error), TRAJD_OK);
-    assert_int_equal(report.backend, TRAJD_CONVERT_DAEMON);
-    assert_non_null(strstr(report.backend_text, "/out, on its a GPU"));
-    trajd_convert_report_clear(&report);
-    pthread_join(played.thread, NULL);
-    close(played.listener);
-}
-
 /* The memory is kept while it is large enough. */
 static void memory_grows_in_units(void **state)
 {
@@ -304,9 +259,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_daemon_makes_the_same_file),
-        cmocka_unit_test(auto_takes_no_daemon_without_gpu),
         cmocka_unit_test(what_a_daemon_does_is_reported),
-        cmocka_unit_test(auto_takes_a_gpu_for_much_work),
         cmocka_unit_test(memory_grows_in_units),
         cmocka_unit_test(places_without_a_daemon_are_errors),
     };
