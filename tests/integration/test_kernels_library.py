@@ -1,6 +1,8 @@
 """libtrajd_kernels as a foreign program uses it: from an installed prefix, through pkg-config alone."""
+import os
 import re
 import shutil
+import struct
 
 import pytest
 
@@ -45,6 +47,28 @@ def exported(library, kind):
         name, _, version = line.split()[-1].replace("@@", "@").partition("@")
         found[name] = version
     return found
+
+
+def gpu_codes(library):
+    """Returns the kinds of GPU that an ELF file has code for: {"90-real", "90-virtual"}."""
+    data, codes = library.read_bytes(), set()
+    for match in re.finditer(struct.pack("<IHH", 0xBA55ED50, 1, 16), data):  # the header of nvcc's container
+        at = match.end() + 8
+        end = at + struct.unpack_from("<Q", data, match.end())[0]
+        while at < end:
+            kind, header, size, number = struct.unpack_from("<H2xIQ12xI", data, at)
+            codes.add(f"{number}-{'virtual' if kind == 1 else 'real'}")
+            at += header + size
+    return codes
+
+
+def test_it_has_code_for_the_gpus_that_the_build_names(prefix):
+    cache = dict(re.findall(r"^(\w+):\w+=(.*)$", (BUILD / "CMakeCache.txt").read_text(), re.M))
+    if cache.get("CMAKE_CUDA_COMPILER", "NOTFOUND").endswith("NOTFOUND"):
+        pytest.skip("nvcc is missing")
+    names = os.environ.get("CUDAARCHS", cache["TRAJD_CUDA_ARCHITECTURES"]).split(";")
+    wanted = {code for name in names for code in ([name] if "-" in name else [f"{name}-real", f"{name}-virtual"])}
+    assert gpu_codes(next(prefix.glob("lib*/**/libtrajd_kernels.so.1")).resolve()) == wanted
 
 
 def names_of(node):

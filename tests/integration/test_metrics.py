@@ -67,7 +67,8 @@ def served(daemon, demo_file):
     for _ in range(3):
         worker.next().release()
     wait_for(lambda: worker.status()["producers"][0]["batches"] >= 6, what="batches ahead")
-    return one, worker, parse(run("--endpoint", one.endpoint, text=True).stdout)
+    yield one, worker, parse(run("--endpoint", one.endpoint, text=True).stdout)
+    worker.close()  # else the daemon waits for it when it ends, five seconds
 
 
 def test_numbers(served):
